@@ -46,8 +46,8 @@ typedef struct tracebuf_counter tracebuf_counter;
 
 /*
  * The time in ticks, which must never go back. Every priority calls it. A 32-bit counter wraps after minutes and must
- * be extended to 64 bits: test/main.c shows how. It must record nothing itself: the writer that asks for the time is in
- * the middle of an event, and what else it is given then is lost without being counted.
+ * be extended to 64 bits: test/main.c shows how. The clock must record nothing itself: the writer that asks for the
+ * time is in the middle of an event, and what else it is given then is lost without being counted.
  */
 typedef uint64_t (*tracebuf_clock)(void);
 
@@ -109,13 +109,13 @@ void tracebuf_drain(void);
 
 /*
  * Sets what calls for tracebuf_drain, or NULL for nothing: `wake` is called, at any priority that traces, when half of
- * shared memory waits to be moved, and when a writer is flushed; also at once, and at the end of each export, for what
- * may wait by then. It must be short, and must neither wait nor call
- * anything declared here: it pends the lowest-priority interrupt, which drains, such as PendSV (whose priority must be
- * set: after a reset all have the highest), or gives the semaphore of the task that drains. That is in time for four
- * writers in a region of 12 KiB or more, unless interrupts write very much at once. In one of 4 KiB it is in time for
- * what tasks or the main loop write, but some events of interrupts are dropped, and counted: the fewer writers, the
- * fewer events. In smaller regions, or without `wake`, the drain must run by itself.
+ * shared memory waits to be moved, and when a writer is flushed. It is also called at once, and at the end of each
+ * export, for what may be waiting then. It must be short, and must neither wait nor call anything declared here: it
+ * pends the lowest-priority interrupt, which drains, such as PendSV (whose priority must be set: after a reset all have
+ * the highest), or gives the semaphore of the task that drains. That is in time for four writers in a region of 12 KiB
+ * or more, unless interrupts write very much at once. In one of 4 KiB it is in time for what tasks or the main loop
+ * write, but some events of interrupts are dropped, and counted: the fewer writers, the fewer events. In smaller
+ * regions, or without `wake`, the drain must run by itself.
  */
 void tracebuf_on_work(void (*wake)(void));
 

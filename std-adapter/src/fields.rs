@@ -37,7 +37,7 @@ impl<'m> Fields<'m> {
 impl<'m> Iterator for Fields<'m> {
     type Item = Field<'m>;
 
-    // Within the reader's own loop, what it does not look at is not even computed: long traces are read with this.
+    // Inlined into the reader's loop, so that what it does not use is not even computed: long traces are read so.
     #[inline(always)]
     fn next(&mut self) -> Option<Field<'m>> {
         let (tag, after) = take(self.0)?;

@@ -25,7 +25,7 @@ impl Lock {
         Self::new_within(ASKED, file, path)
     }
 
-    /// The same, for a file that others may hold for so long.
+    /// The same, waiting this long if others hold the file.
     fn new_within(patience: Duration, file: &File, path: &Path) -> io::Result<Self> {
         let own = OpenOptions::new().write(true).open(path)?;
         if id_of(&own)? != id_of(file)? {

@@ -1,5 +1,5 @@
-//! A packet of a trace: whose it is, when it is of, what it says of losses, and which of the messages in it are looked
-//! into here.
+//! A packet of a trace: whose it is, its time, what was lost before it, and those of its messages that this crate looks
+//! into.
 
 use tracebuf::proto::TracePackets;
 use tracebuf::proto::fields::{clock_snapshot, data_loss_reason, sequence_flags, trace_packet};
@@ -17,7 +17,7 @@ pub(crate) struct Packet<'p> {
     pub(crate) pid: Option<i32>,
     pub(crate) time: Option<u64>,
     pub(crate) clock: Option<u64>,
-    /// Bits of `sequence_flags`; older writers have a field of its own for one of them.
+    /// Bits of `sequence_flags`; older writers have a separate field for one of them.
     pub(crate) flags: u64,
     /// What was lost before it: bits of `DataLoss`.
     pub(crate) loss: u64,
@@ -36,7 +36,7 @@ pub(crate) struct Packet<'p> {
 
 impl<'p> Packet<'p> {
     /// Of a packet without the file's tag and length.
-    // Within its caller, nothing is kept that is not looked at there.
+    // Inlined, so that what the caller does not use is not even computed.
     #[inline(always)]
     pub(crate) fn of(content: &'p [u8]) -> Self {
         let mut packet = Self { content, ..Self::default() };

@@ -5,7 +5,7 @@
 #include "start.h"
 #include "tracebuf.h"
 
-/* In bytes, as in tracebuf.h. */
+/* In bytes. Keep in step with what tracebuf.h says. */
 #define RECORDING 1200
 #define START 2900
 #define EXPORT 3800

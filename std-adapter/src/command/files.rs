@@ -22,8 +22,8 @@ pub(crate) fn output_path() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(output_of)
 }
 
-/// Opens a file, plain or gzipped; - is standard input. A gzipped one is recognised by its first bytes, so standard input
-/// may be gzipped too.
+/// Opens a file, plain or gzipped; - is standard input. A gzipped one is recognised by its first bytes, so standard
+/// input may be gzipped too.
 pub(crate) fn open_any(path: &Path) -> io::Result<Box<dyn BufRead>> {
     let (is_gzipped, file) = looked_at(open_plain(path)?)?;
     if is_gzipped {
@@ -42,7 +42,7 @@ fn open_plain(path: &Path) -> io::Result<Box<dyn BufRead>> {
 /// Whether a file is gzipped, and all of the file. A pipe may give a byte at a time.
 ///
 /// Nothing else starts like this: 0x1F is no blank, comment or operation of a script, and as a page's bitmap the four
-/// bytes have a layout of one chunk or none, and states of others.
+/// bytes would have a layout of at most one chunk, and states of chunks beyond it.
 fn looked_at<R: BufRead>(mut file: R) -> io::Result<(bool, impl BufRead)> {
     let mut first = Vec::new();
     file.by_ref().take(GZIP_START as u64).read_to_end(&mut first)?;
@@ -258,9 +258,10 @@ mod tests {
         for bytes in [&plain, &packed] {
             assert_eq!(read_all(BufReader::new(Slow(bytes)), 1000).unwrap().0, plain);
         }
-        // Pages of shared memory with 7 and 14 chunks, some of them being read.
-        let images = [[0x1F, 0x8B, 8, 0x40], [0x1F, 0x8B, 0x3B, 0x50]];
-        for short in [&b""[..], b"\x1F", b"x", b"\x1F\x8B\x08", &images[0], &images[1]] {
+        // Pages of shared memory with 14 chunks, some of them being read; then another method.
+        let others = [[0x1F, 0x8B, 8, 0x50], [0x1F, 0x8B, 0x3B, 0x50], [0x1F, 0x8B, 7, 0x10]];
+        let others = others.iter().map(|bytes| &bytes[..]);
+        for short in [&b""[..], b"\x1F", b"x", b"\x1F\x8B\x08"].into_iter().chain(others) {
             assert_eq!(read_all(BufReader::new(Slow(short)), 1000).unwrap().0, short);
         }
     }

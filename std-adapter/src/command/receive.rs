@@ -35,7 +35,7 @@ pub(crate) struct Args {
     #[arg(short, long, value_parser = output_path())]
     output: PathBuf,
     /// Bits a second of a serial port.
-    #[arg(long, default_value_t = ReceiveOptions::BAUD)]
+    #[arg(long, default_value_t = ReceiveOptions::DEFAULT_BAUD)]
     baud: u32,
 }
 

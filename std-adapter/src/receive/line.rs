@@ -35,8 +35,8 @@ pub fn receive(
     receive_line(line, options, stop, progress)
 }
 
-/// Like [`receive`], from something already open: standard input, a socket, a debug probe's output. The port that the
-/// options name is only what errors call it.
+/// Like [`receive`], from something already open: standard input, a socket, a debug probe's output. Of the options'
+/// port only the name counts, which errors give; the speed does not.
 ///
 /// ```
 /// use std::io::Write;
@@ -67,8 +67,8 @@ pub fn receive_from(
     receive_line(with_timeout(line)?, options, stop, progress)
 }
 
-/// Like [`receive`], from something already open: standard input, a socket, a debug probe's output. The port that the
-/// options name is only what errors call it.
+/// Like [`receive`], from something already open: standard input, a socket, a debug probe's output. Of the options'
+/// port only the name counts, which errors give; the speed does not.
 ///
 /// It is read by a thread of its own, which, once `stop` is set, ends when something comes or the line ends.
 ///

@@ -18,13 +18,13 @@ pub struct ReceiveOptions {
 }
 
 impl ReceiveOptions {
-    /// Bits a second of a serial port, if nothing else is said.
-    pub const BAUD: u32 = 115_200;
+    /// Bits a second of a serial port, unless set otherwise.
+    pub const DEFAULT_BAUD: u32 = 115_200;
 
     /// Receives from a serial port, a named pipe (on a Unix) or a regular file into a trace file.
     pub fn new(port: impl AsRef<Path>, output: impl AsRef<Path>) -> Self {
         let (port, output) = (port.as_ref().to_owned(), output.as_ref().to_owned());
-        Self { port, output, baud: Self::BAUD }
+        Self { port, output, baud: Self::DEFAULT_BAUD }
     }
 
     /// Sets the bits a second of a serial port.

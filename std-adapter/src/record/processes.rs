@@ -53,8 +53,9 @@ struct Value {
 
 #[derive(Clone, Copy)]
 enum Counter {
-    /// From the time when it was last read on.
+    /// Its value holds from when the process was last read.
     Cpu,
+    /// Its value holds from this look on.
     Memory,
 }
 
@@ -256,7 +257,7 @@ mod tests {
             second += 1;
             looks.at(second);
         }
-        // Of all of them one does least.
+        // One of them does least.
         all.clone().filter(|pid| *pid != 7).for_each(|pid| looks.process(pid, 60, 0));
         looks.process(7, 54, 0);
         looks.process(100, 70, 0);

@@ -62,7 +62,8 @@ pub(super) struct Tracks {
     /// For the machine's values.
     machine: PacketWriter,
     /// For those of processes, which are looked at less often: their rates are from a time before the machine's last
-    /// values. In a sequence times grow, except just after a file that could not be read: readers have less to sort.
+    /// values, so they have a sequence of their own. Times grow within each sequence, except just after a file that
+    /// could not be read, so that readers have less to sort.
     processes: PacketWriter,
     descriptions: Descriptions,
     /// The namespace of all processes that it hears of.

@@ -176,7 +176,7 @@ const CLOCKS: usize = 256;
 const CLOCKS_MAX: usize = 512;
 /// Bytes before shared memory that say which buffer each writer writes to: whole pages.
 const TABLE: u64 = (WRITERS * ENTRIES * 8) as u64;
-/// The offset in the file of a slot of which it is not known yet.
+/// In place of a slot's offset in the file while that is not known.
 const NO_OFFSET: u64 = u64::MAX;
 
 /// Where the parts lie.

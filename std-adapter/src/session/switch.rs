@@ -8,7 +8,7 @@ use crate::fork;
 /// A session's buffer, in which events are recorded: the session's number, and in the lower 16 bits the buffer's in it.
 pub(crate) type BufferId = u64;
 
-/// Instead of a buffer's, when nothing is recorded. Sessions' numbers begin with 1.
+/// In place of a buffer's id when nothing is recorded. Sessions' numbers begin with 1.
 pub(crate) const NO_BUFFER: BufferId = 0;
 
 /// Whether two buffers are in the same session.
@@ -61,7 +61,7 @@ impl Switch {
         if self.is_here() { buffer } else { NO_BUFFER }
     }
 
-    /// Whether events for the session's buffer of this number go to this one, where some went before.
+    /// Whether events for buffer number `target` still go to `buffer`, where earlier ones went.
     #[inline(always)]
     pub(crate) fn leads_to(&self, buffer: BufferId, target: u16) -> bool {
         self.buffer.load(Ordering::Relaxed) | u64::from(target) == buffer && self.is_here()

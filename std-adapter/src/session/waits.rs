@@ -17,8 +17,8 @@ pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// How long past a deadline to wait for what takes some milliseconds.
 pub(crate) const GRACE: Duration = Duration::from_millis(100);
 
-/// How long a session's or a connection's own thread sleeps when nothing wakes it. Where buffers are in files, also how
-/// much of what lies in shared memory is lost by a kill.
+/// How long a session's or a connection's own thread sleeps when nothing wakes it. Where buffers are in files, a kill
+/// loses what came to lie in shared memory within this time.
 pub(crate) const MAX_SLEEP: Duration = Duration::from_secs(1);
 
 /// Whether to wait for something that cannot be had or done at once.

@@ -86,7 +86,7 @@ fn is_stuck_at_a_signal() {
         send(libc::SIGTERM);
     }
     std::fs::write(folder.join("same request"), "").expect("a file");
-    std::thread::sleep(Duration::from_millis(500));
+    std::thread::sleep(Duration::from_secs(1));
     // That of a terminal that is gone is told by several.
     send(libc::SIGHUP);
     std::thread::sleep(Duration::from_millis(20));

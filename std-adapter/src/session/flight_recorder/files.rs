@@ -11,7 +11,7 @@ pub(super) fn path(folder: &Path, reason: &str, number: u64) -> PathBuf {
 }
 
 /// Most bytes of a reason's name: a file's may have 255, and a hyphen, up to 20 digits and `.pftrace` come after it.
-const LONGEST: usize = 226;
+const MAX_REASON: usize = 226;
 
 /// Refuses a reason whose files would lie elsewhere, or could not have such names.
 pub(super) fn check(reason: &str) -> io::Result<()> {
@@ -28,7 +28,7 @@ pub(super) fn check(reason: &str) -> io::Result<()> {
     }
     match reason.rsplit(is_separator).next() {
         Some("") => invalid("it names no file"),
-        Some(name) if name.len() > LONGEST => invalid("it is too long for the name of a file"),
+        Some(name) if name.len() > MAX_REASON => invalid("it is too long for the name of a file"),
         _ => Ok(()),
     }
 }

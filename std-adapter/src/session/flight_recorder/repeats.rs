@@ -18,10 +18,10 @@ const SAME_REQUEST: Duration = Duration::from_millis(500);
 
 /// When the first of some signals came, while that is being acted on: in nanoseconds of the steady clock, otherwise 0.
 #[derive(Clone, Default)]
-pub(super) struct First(Arc<AtomicU64>);
+pub(super) struct FirstSignal(Arc<AtomicU64>);
 
-impl First {
-    /// To be called when it was acted on and the program goes on: by default some signals only stop it, or do nothing.
+impl FirstSignal {
+    /// To be called once the snapshot is written: the program may go on, as some signals only stop it or do nothing.
     pub(super) fn forget(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
@@ -32,7 +32,7 @@ pub(super) struct Repeats(Vec<SigId>);
 
 impl Repeats {
     /// For signals that have a handler by now: otherwise they would do nothing until they have another.
-    pub(super) fn of(signals: &[i32], first: &First) -> Self {
+    pub(super) fn of(signals: &[i32], first: &FirstSignal) -> Self {
         // A terminal's end is reported more than once, by the system and by the shell: that is no sign of a hurry.
         let signals = signals.iter().copied().filter(|signal| *signal != SIGHUP);
         let register = |signal| {
@@ -46,7 +46,7 @@ impl Repeats {
                 let before = first.0.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed).err();
                 let since = before.map(|before| Duration::from_nanos(now.saturating_sub(before)));
                 if since.is_some_and(|since| since >= SAME_REQUEST) {
-                    // The signal was caught, so this cannot fail.
+                    // With a signal that it does not know, such as a real-time one, it does nothing.
                     let _ = low_level::emulate_default_handler(signal);
                 }
             };

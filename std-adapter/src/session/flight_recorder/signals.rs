@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use signal_hook::iterator::{self, Handle};
 
 use super::FlightRecorder;
-use super::repeats::{First, Repeats};
+use super::repeats::{FirstSignal, Repeats};
 use crate::fork;
 use crate::session::SessionError;
 use crate::session::waits::join;
@@ -32,10 +32,11 @@ impl FlightRecorder {
     /// Like [`on_signals`](Self::on_signals), for signals that end the program: once the snapshot is written, they take
     /// their default action.
     ///
-    /// Writing may take long, or never end, as on a file system that hangs. So if one of these signals comes 500 ms
-    /// after the first of them or later, as from a second Ctrl-C, it takes its default action at once, and the snapshot
-    /// remains a [part](super::super::Snapshot::write_to). SIGHUP does not count: a terminal's end is reported more
-    /// than once.
+    /// Writing may take long, or never end, as on a file system that hangs. So if another of these signals comes 500 ms
+    /// or more after the first, as with a second Ctrl-C, it takes its default action at once, and the snapshot remains
+    /// a [part](super::super::Snapshot::write_to). SIGHUP counts neither as the first nor as another: a terminal's end
+    /// is reported more than once. Real-time signals, whose default action the crate `signal-hook` does not know, only
+    /// write a snapshot.
     ///
     /// In a child after a fork, and once this recorder is gone, they take it at once, unless another recorder of the
     /// process watches them; that is so even where the process has handlers of the crate `signal-hook` for them. Not
@@ -45,12 +46,13 @@ impl FlightRecorder {
     /// A signal that cannot be caught, no thread, or a child after a fork.
     pub fn before_ending_on(&self, signals: &[i32]) -> io::Result<()> {
         self.check_signals(signals)?;
-        let first = First::default();
+        let first = FirstSignal::default();
         let acted_on = first.clone();
         let watched = self.watch(signals, Some(&first), move |signal| {
-            // It is one that was caught, so this can be done.
-            let _ = signal_hook::low_level::emulate_default_handler(signal);
+            // Before that action, which may stop the program for as long as somebody likes.
             acted_on.forget();
+            // With a signal that it does not know, such as a real-time one, it does nothing.
+            let _ = signal_hook::low_level::emulate_default_handler(signal);
         });
         // After an error too: those that have a handler by then would be ignored.
         let ends = signals.iter().try_for_each(|signal| fork::default_unless_watched(*signal));
@@ -66,7 +68,7 @@ impl FlightRecorder {
     fn watch(
         &self,
         signals: &[i32],
-        first: Option<&First>,
+        first: Option<&FirstSignal>,
         then: impl Fn(i32) + Send + 'static,
     ) -> io::Result<()> {
         let inner = self.inner.clone();
@@ -106,7 +108,11 @@ struct Watching {
 }
 
 impl Watching {
-    fn new(signals: &[i32], first: Option<&First>, act: impl Fn(i32) + Send + 'static) -> io::Result<Self> {
+    fn new(
+        signals: &[i32],
+        first: Option<&FirstSignal>,
+        act: impl Fn(i32) + Send + 'static,
+    ) -> io::Result<Self> {
         let mut signals_noted = fork::while_nobody_forks(|| iterator::Signals::new(signals))?;
         let repeats = first.map(|first| Repeats::of(signals, first));
         // Not before: until then nothing notes them down, and they take their default action.
@@ -145,7 +151,7 @@ struct Noted {
 impl Noted {
     fn end(self, join: impl FnOnce()) {
         let Self { watch, handle, repeats } = self;
-        // First: what comes from here on takes its default action. The thread still sees what came before.
+        // FirstSignal: what comes from here on takes its default action. The thread still sees what came before.
         drop(watch);
         handle.close();
         join();

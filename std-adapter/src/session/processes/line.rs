@@ -19,8 +19,8 @@ use crate::session::switch::Switch;
 use crate::session::waits::{MAX_SLEEP, Wait};
 use crate::session::waker::Waker;
 
-/// How long the sending thread takes to send, with much to spare, unless it waits for the service.
-const SEND_TIMEOUT: Duration = Duration::from_millis(5);
+/// How long to wait for the sending thread: it takes far less to send, unless it waits for the service.
+const SENDER_PATIENCE: Duration = Duration::from_millis(5);
 
 /// The way to a service in another process.
 pub(super) struct Line {
@@ -154,7 +154,7 @@ impl Line {
     /// process were killed before the sending thread had its turn, nothing that the writer has recorded would be
     /// scraped.
     pub(super) fn announce(&self) {
-        self.announce_within(SEND_TIMEOUT);
+        self.announce_within(SENDER_PATIENCE);
     }
 
     fn announce_within(&self, most: Duration) {

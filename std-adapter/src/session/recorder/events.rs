@@ -197,7 +197,7 @@ impl Recorder {
 #[must_use = "the slice ends when this is dropped"]
 pub struct SliceGuard<'r> {
     recorder: &'r Recorder,
-    /// The one in which the slice began; none if it is not recorded.
+    /// The buffer in which the slice began; none if it is not recorded.
     buffer: BufferId,
     /// The slice lies on this thread's track: not `Send`.
     _thread: std::marker::PhantomData<*const ()>,

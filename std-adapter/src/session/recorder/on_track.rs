@@ -168,7 +168,7 @@ impl<'r> TrackRecorder<'r> {
 #[must_use = "the slice ends when this is dropped"]
 pub struct TrackSliceGuard<'r> {
     on: TrackRecorder<'r>,
-    /// The one in which the slice began; none if it is not recorded.
+    /// The buffer in which the slice began; none if it is not recorded.
     buffer: BufferId,
 }
 

@@ -41,8 +41,8 @@ impl TracerConfig {
     ///
     /// A tick's length is rounded to 2⁻³² steps, so that times are off by at most frequency × steps in seconds
     /// ÷ 2³³ of what the clock reads: by 0.02 parts in a billion at 168 MHz and 1 ns, 3 at 24 MHz and 1 µs. So let a
-    /// clock begin with the program: one that counts the nanoseconds since 1970 is two minutes late with steps of
-    /// 1,000 ns, though not with those of 1,024.
+    /// clock begin with the program: one of 10⁹ ticks a second that counts from 1970 is two minutes late with steps
+    /// of 1,000 ns, though not with those of 1,024.
     pub const fn unit_ns(self, unit_ns: u32) -> Self {
         let unit_ns = if unit_ns == 0 { 1 } else { unit_ns };
         let ticks = self.frequency.saturating_mul(unit_ns as u64);

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
 use super::proc::{Proc, Process};
-use super::tracks::{Kind, Tracks};
+use super::tracks::{Kind, TrackId, Tracks};
 
 /// Processes that join the followed ones at each look, by their CPU time since the previous look.
 const TOP: usize = 10;
@@ -42,23 +42,6 @@ struct Use<'a> {
     since: u64,
 }
 
-/// A value of a process's counter.
-struct Value {
-    who: Identity,
-    name: String,
-    counter: Counter,
-    time: u64,
-    value: f64,
-}
-
-#[derive(Clone, Copy)]
-enum Counter {
-    /// Its value holds from when the process was last read.
-    Cpu,
-    /// Its value holds from this look on.
-    Memory,
-}
-
 impl Process {
     fn identity(&self) -> Identity {
         (self.pid, self.started)
@@ -94,36 +77,38 @@ impl Processes {
 
         let alive: HashSet<Identity> = processes.iter().map(Process::identity).collect();
         let is_gone = |who: &Identity| !alive.contains(who) && !unread.contains(&who.0);
+        // Times, counters and values.
         let mut values = Vec::new();
-        let mut add = |who, name: &str, counter, time, value| {
-            values.push(Value { who, name: name.to_owned(), counter, time, value });
-        };
         // Those that are gone or displaced do nothing from then on: otherwise their last values would seem to last.
         for (who, name) in self.followed.extract_if(|who, _| is_gone(who)) {
             let since = self.known.get(&who).map_or(time, |known| known.time);
-            add(who, &name, Counter::Cpu, since, 0.0);
-            add(who, &name, Counter::Memory, time, 0.0);
+            let [cpu, memory] = counters(tracks, who, &name);
+            values.extend([(since, cpu, 0.0), (time, memory, 0.0)]);
         }
         let mut top: Vec<&Use<'_>> = uses.iter().filter(|used| used.ticks > 0).collect();
         top.sort_by_key(|used| Reverse(used.ticks));
         let displaced = top.into_iter().take(TOP).filter_map(|candidate| self.follow(candidate, &uses));
         let displaced: HashSet<Identity> = displaced.collect();
         for Use { process, ticks, since } in &uses {
-            let (who, name) = (process.identity(), &process.name);
+            let who = process.identity();
             let is_displaced = displaced.contains(&who);
             if !is_displaced && !self.followed.contains_key(&who) {
                 continue;
             }
+            let [cpu, memory] = counters(tracks, who, &process.name);
             let seconds = (time.saturating_sub(*since) as f64 / 1e9).max(1e-6);
-            add(who, name, Counter::Cpu, *since, 100.0 * *ticks as f64 / self.ticks_per_second / seconds);
+            values.push((*since, cpu, 100.0 * *ticks as f64 / self.ticks_per_second / seconds));
             if is_displaced {
-                add(who, name, Counter::Cpu, time, 0.0);
-                add(who, name, Counter::Memory, time, 0.0);
+                values.extend([(time, cpu, 0.0), (time, memory, 0.0)]);
             } else {
-                add(who, name, Counter::Memory, time, process.pages.saturating_mul(self.page_size) as f64);
+                values.push((time, memory, process.pages.saturating_mul(self.page_size) as f64));
             }
         }
-        write(tracks, values);
+        // CPU time counts from when a process was last read: some could not be read for longer than others.
+        values.sort_by_key(|(time, ..)| *time);
+        for (time, counter, value) in values {
+            tracks.value(counter, time, value);
+        }
 
         let before = std::mem::take(&mut self.known);
         for process in &processes {
@@ -179,17 +164,11 @@ impl Processes {
     }
 }
 
-/// Writes the values of a look by their times: first those of processes that could not be read for longest.
-fn write(tracks: &mut Tracks, mut values: Vec<Value>) {
-    values.sort_by_key(|value| value.time);
-    for Value { who: (pid, started), name, counter, time, value } in values {
-        let process = tracks.process(pid, started, &name);
-        let counter = match counter {
-            Counter::Cpu => tracks.counter(process, "CPU (100% is one core)", Kind::Percent),
-            Counter::Memory => tracks.counter(process, "memory", Kind::Bytes),
-        };
-        tracks.value(counter, time, value);
-    }
+/// A process's counters: of its CPU time and of its memory.
+fn counters(tracks: &mut Tracks, (pid, started): Identity, name: &str) -> [TrackId; 2] {
+    let process = tracks.process(pid, started, name);
+    [("CPU (100% is one core)", Kind::Percent), ("memory", Kind::Bytes)]
+        .map(|(name, kind)| tracks.counter(process, name, kind))
 }
 
 #[cfg(test)]

@@ -12,8 +12,8 @@ use crate::system::{is_locked, standard_output};
 /// before a file is emptied: a long trace would be lost, and a process whose buffer is in the file would end.
 ///
 /// ```
-/// use tracebuf_std::region_file::check_is_free;
-/// use tracebuf_std::session::{LongTrace, Session};
+/// use tracebuf_session::region_file::check_is_free;
+/// use tracebuf_session::{LongTrace, Session};
 ///
 /// let path = std::env::temp_dir().join(format!("doc-free-{}.pftrace", std::process::id()));
 /// let session = Session::builder().long_trace(LongTrace::to(&path)).start()?;
@@ -38,7 +38,7 @@ pub fn check_is_free(path: &Path) -> io::Result<()> {
 ///
 /// ```
 /// let path = std::env::temp_dir().join(format!("doc-create-{}.svg", std::process::id()));
-/// std::io::Write::write_all(&mut tracebuf_std::region_file::create_if_free(&path)?, b"<svg/>")?;
+/// std::io::Write::write_all(&mut tracebuf_session::region_file::create_if_free(&path)?, b"<svg/>")?;
 /// assert_eq!(std::fs::read(&path)?, b"<svg/>");
 /// # std::fs::remove_file(path)?;
 /// # Ok::<(), std::io::Error>(())
@@ -52,16 +52,16 @@ pub fn create_if_free(path: &Path) -> io::Result<File> {
 }
 
 /// Why a file is refused.
-pub(crate) fn in_use() -> io::Error {
+pub fn in_use() -> io::Error {
     io::Error::new(io::ErrorKind::ResourceBusy, "another session is using it")
 }
 
 /// How long a file may be in use before a session has it. Whoever asks whether it is free, as [`check_is_free`] does,
 /// has it for some microseconds, or longer where there are too few cores.
-pub(crate) const ASKED: Duration = Duration::from_millis(50);
+pub const ASKED: Duration = Duration::from_millis(50);
 
 /// Takes a file, trying again for so long while it is [in use](in_use).
-pub(crate) fn within<T>(patience: Duration, take: impl Fn() -> io::Result<T>) -> io::Result<T> {
+pub fn within<T>(patience: Duration, take: impl Fn() -> io::Result<T>) -> io::Result<T> {
     let start = Instant::now();
     loop {
         let is_last = start.elapsed() >= patience;

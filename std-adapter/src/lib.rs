@@ -1,81 +1,46 @@
-//! tracebuf for programs with an operating system: a Unix, or Windows. [`record`] needs Linux, whose `/proc` it reads.
-//! On Windows there are no [`record`] and [`demo`], [`region_file`] has only what reading such files needs, and no
-//! signal makes a flight recorder write.
+//! The seam between tracebuf and the operating system: memory, clocks, files, forks, signals. It decides nothing about
+//! traces, and the crates above it have no conditions on the system.
 //!
-//! - [`session`]: tracing of this process, and of others into it: rings, long traces, snapshots, flight recorders.
-//! - `tracing_layer`, with the feature `tracing`: spans and events of the crate `tracing`.
-//! - [`record`]: records the machine itself; the command `tracebuf record`.
-//! - `receive`, with the feature of that name: a device's trace from a serial port; the command `tracebuf receive`.
-//! - [`trace_stats`], [`size`]: what a trace lost, and how large buffers must be; the commands `tracebuf stats` and
-//!   `tracebuf size`.
-//! - [`inspect`]: what lies where in a buffer or a trace, as text and as a picture; the command `tracebuf inspect`.
-//! - [`figures`]: how the commands print numbers and names.
-//! - [`PagedMemory`]: memory for a buffer, of which only what is used costs anything.
-//! - [`script`] and [`replay`]: recorded operations, run over a real buffer; the command `tracebuf replay`.
-//! - [`pftrace`]: trace files.
-//! - [`demo`]: a program that traces itself; the command `tracebuf demo`.
-//! - [`smb`]: shared memory images as text, and samples of them; the command `tracebuf smb`.
-//! - [`region_file`]: buffers in mapped files, which survive the process.
-//! - [`recover`]: traces from memory dumps; the command `tracebuf recover`.
+//! ```
+//! use tracebuf_std::PagedMemory;
+//! use tracebuf_std::system::boot_time;
+//!
+//! let ring = PagedMemory::new(1 << 30)?; // costs memory only where it is written
+//! assert!(boot_time() > 0);
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
+//! | module | what it is | what it may know |
+//! |---|---|---|
+//! | [`process`] | the current process, tracked across forks | `fork`, `system` |
+//! | [`memory`] | memory from the system, page by page, private or in a file | `fork` |
+//! | [`whole_file`] | files that appear when they are complete | `free_file`, `system` |
+//! | [`free_file`] | files that no session is using | `system` |
+//! | [`file_lock`], [`line`](mod@line), [`console`], [`signals`], [`fork`], [`system`] | what each system does in its own way | one another |
+//! | [`display`] | numbers and names as text | nothing |
+//!
+//! On Windows there are no signals to watch and no memory in files: the calls return an error.
 #![deny(missing_docs)]
 #![deny(missing_debug_implementations)]
 #![deny(unsafe_code)]
 
-// The same as in tests/.
-#[cfg(all(test, unix))]
-#[path = "../tests/support/fork.rs"]
-#[allow(dead_code, unsafe_code)]
-mod children;
-#[cfg(unix)]
-mod closed_in_children;
-mod counts;
-#[cfg(unix)]
-pub mod demo;
-mod export;
-mod fields;
-pub mod figures;
-#[cfg(any(unix, feature = "receive"))]
-mod file_error;
-#[cfg_attr(not(unix), path = "system/windows/file_lock.rs")]
-mod file_lock;
-#[cfg_attr(not(unix), path = "system/windows/fork.rs")]
-mod fork;
-mod free_file;
-pub mod inspect;
-mod limits;
-#[cfg(all(test, target_pointer_width = "64"))]
-mod long_packet;
+pub mod display;
+pub mod free_file;
 pub mod memory;
-mod packet;
-pub mod pftrace;
-#[cfg(feature = "receive")]
-pub mod receive;
-#[cfg(unix)]
-pub mod record;
-pub mod recover;
-pub mod region_file;
-pub mod replay;
-pub mod script;
-pub mod session;
-pub mod size;
-pub mod smb;
-/// What differs between systems, besides `receive::source`.
-#[cfg_attr(unix, path = "system/unix.rs")]
-#[cfg_attr(not(unix), path = "system/windows.rs")]
-mod system;
-mod this_process;
-mod thread_id;
-pub mod trace_stats;
-#[cfg(feature = "tracing")]
-pub mod tracing_layer;
-// Part of it is for buffers in files.
-#[cfg_attr(not(unix), allow(dead_code))]
-mod undo;
-mod whole_file;
+pub mod process;
+#[cfg_attr(unix, path = "unix/mod.rs")]
+#[cfg_attr(not(unix), path = "windows/mod.rs")]
+pub mod system;
+pub mod whole_file;
 
 pub use memory::PagedMemory;
+pub use system::{console, file_lock, fork, line, signals};
 
-/// Compiles and runs the programs in the README, some of which need Linux.
-#[cfg(all(doctest, any(target_os = "linux", target_os = "android")))]
-#[doc = include_str!("../../README.md")]
-struct Readme;
+/// How long a line may be silent before its reader looks for something else to do.
+pub const SILENCE: std::time::Duration = std::time::Duration::from_millis(200);
+
+/// Returns true if a read has ended only because nothing came for a while.
+pub fn is_silence(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
+    matches!(error.kind(), Interrupted | TimedOut | WouldBlock)
+}

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::figures::Escaped;
+use crate::display::Escaped;
 use crate::free_file::check_is_free;
 use crate::system::{as_readable_as, check_unprotected, is_socket, is_standard_output, standard_output};
 
@@ -61,7 +61,7 @@ fn is_special(path: &Path) -> bool {
 }
 
 /// Where the file that links from `path` lead to lies, or is to lie.
-pub(crate) fn followed(path: &Path) -> io::Result<PathBuf> {
+pub fn followed(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     // As many as Linux follows.
     for _ in 0..40 {
@@ -73,10 +73,7 @@ pub(crate) fn followed(path: &Path) -> io::Result<PathBuf> {
 }
 
 /// Writes a file that appears at `path` when it is complete; a device or a pipe is written into directly.
-pub(crate) fn write_atomically<T>(
-    path: &Path,
-    write: impl FnOnce(&mut File) -> io::Result<T>,
-) -> io::Result<T> {
+pub fn write_atomically<T>(path: &Path, write: impl FnOnce(&mut File) -> io::Result<T>) -> io::Result<T> {
     if let Some(mut output) = standard_output(path)? {
         return write(&mut output);
     }
@@ -106,7 +103,7 @@ pub(crate) fn write_atomically<T>(
 /// On Unix `/dev/stdout` is standard output as it is open, unless that is a regular file.
 ///
 /// ```
-/// use tracebuf_std::pftrace::check_writable;
+/// use tracebuf_std::whole_file::check_writable;
 ///
 /// let folder = std::env::temp_dir();
 /// check_writable(&folder.join("doc-writable.pftrace"))?;
@@ -138,6 +135,16 @@ pub fn check_writable(path: &Path) -> io::Result<()> {
     fs::remove_file(part)
 }
 
+/// Prefixes an error with the file's name.
+pub fn about(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", Escaped(path.display())))
+}
+
+/// The same for a file that was to be written.
+pub fn about_writing(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: cannot be written: {error}", Escaped(path.display())))
+}
+
 #[cfg(test)]
 #[cfg(unix)]
 mod tests {
@@ -145,7 +152,6 @@ mod tests {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     use super::*;
-    use crate::session::Session;
 
     fn folder(name: &str) -> PathBuf {
         let folder = std::env::temp_dir().join(format!("tracebuf-{name}-{}", std::process::id()));
@@ -163,8 +169,7 @@ mod tests {
         }
         let path = folder.join("x.pftrace");
         check_writable(&path).expect("a place for a file");
-        let session = Session::builder().start().expect("a session");
-        session.snapshot().expect("a snapshot").write_to(&path).expect("a file");
+        write_atomically(&path, |file| file.write_all(b"a trace")).expect("a file");
         assert_eq!(fs::read_dir(&folder).expect("the folder").count(), 65);
         fs::remove_dir_all(&folder).expect("it is there");
     }

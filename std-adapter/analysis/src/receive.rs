@@ -1,0 +1,339 @@
+//! The other end of a device's line: frames in, a trace file out. The command `tracebuf receive`.
+//!
+//! A frame is COBS-encoded and ends with a zero; another zero precedes a device's first frame. It holds flags (1 byte:
+//! 1 a packet begins, 2 it ends), a number (2, little-endian; 1 when the device starts, then one more than the previous
+//! frame's), a piece of a trace file, and CRC-32/ISO-HDLC over all of these (4, little-endian). If a packet has several
+//! frames, its last piece is followed by the exclusive or of the CRCs of the others (4): their numbers alone could be
+//! those of two packets, if the device was reset between them. Whatever happens to the line, only packets all of whose
+//! frames arrived intact are passed on.
+//!
+//! A device that restarts begins its clock anew, so each of its starts is a trace of its own. With every packet, the
+//! receiver says which start it belongs to; [`Receiver`] tells how it finds out.
+//!
+//! ```
+//! use tracebuf_analysis::receive::Receiver;
+//!
+//! let mut receiver = Receiver::new();
+//! let mut packets = 0;
+//! // A packet with the timestamp 5 of sequence 2, and a zero too many, as a line that is turned on may give.
+//! let line = b"\0\x03\x03\x01\x0D\x0A\x06\x40\x05\x18\x01\x50\x02\x02\x39\xD5\xE8\0";
+//! receiver
+//!     .push(line, |start, packet| {
+//!         assert_eq!((start, packet.len()), (1, 8));
+//!         packets += 1;
+//!         Ok::<_, ()>(())
+//!     })
+//!     .unwrap();
+//! assert_eq!(packets, 1);
+//! assert_eq!(receiver.report().to_string(), "1 packet from 18 bytes, nothing lost on the line");
+//! ```
+
+mod files;
+mod frame;
+mod line;
+mod options;
+mod output;
+mod report;
+mod source;
+mod starts;
+
+pub use frame::is_line;
+use frame::{FIRST, Frame, LAST, MAX_FRAME, MIN_FRAME, decode};
+pub use line::{receive, receive_from};
+pub use options::ReceiveOptions;
+pub use report::ReceiveReport;
+use starts::Starts;
+use tracebuf_session::packet::Packet;
+
+/// A packet longer than this is given up.
+const MAX_PACKET: usize = 64 << 20;
+/// A device that is reset numbers its frames from 1 again. The frame that the reset cut short is only ended by the zero
+/// that the device begins with; if that is lost, so is the first frame. One of these numbers should arrive.
+const NUMBERS_AT_START: u16 = 16;
+/// After a gap of this many frames or more, one of those numbers occurs by chance once in thousands of times, so it
+/// means a restart. Shorter gaps are more likely to be what they look like.
+const LONG_GAP: u16 = 1024;
+
+/// The packet that the next frame belongs to, unless that frame begins one.
+#[derive(Debug, Default)]
+enum Current {
+    /// None: the last one ended.
+    #[default]
+    Ended,
+    /// All of it so far.
+    Whole(Pieces),
+    /// Not all of it arrived. It has been counted, so none of its other frames may count it again.
+    Incomplete,
+}
+
+/// All frames of a packet so far.
+#[derive(Debug, Default)]
+struct Pieces {
+    bytes: Vec<u8>,
+    /// The exclusive or of the frames' CRCs.
+    checks: u32,
+}
+
+/// Turns the bytes of a line into packets.
+///
+/// ```
+/// use std::io::Write;
+/// use tracebuf_analysis::receive::Receiver;
+///
+/// # let line = b"\0\x03\x03\x01\x0D\x0A\x06\x40\x05\x18\x01\x50\x02\x02\x39\xD5\xE8\0";
+/// # let mut pieces = line.chunks(7);
+/// # let mut read = || pieces.next();
+/// let (mut receiver, mut trace) = (Receiver::new(), Vec::new());
+/// while let Some(bytes) = read() { // as they come over a serial line, in pieces of any size
+///     receiver.push(bytes, |_start, packet| trace.write_all(packet))?;
+/// }
+/// let report = receiver.finish();
+/// assert_eq!((report.packets, trace.len()), (1, 8));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// After a loss or a restart of the device, the next packet of every sequence says so (`previous_packet_dropped`): it
+/// is unknown whose packet was lost, and readers must not go on with names that they may have missed. A damaged frame
+/// is a loss even where no number is missing: a device that was reset may have reached the same number again. What was
+/// lost before a start does not count as that start's loss.
+///
+/// # Starts
+///
+/// A restart shows in the frames' numbers. A start whose memory outlived the reset first sends what the previous start
+/// had not sent yet. So after a restart, packets belong to the new start only from one of these on:
+///
+/// - The first packet of a sequence ([`FIRST_PACKET_ON_SEQUENCE`]) that had packets already, or one whose clock is
+///   behind that sequence's last: the memory was lost, and everything from here on belongs to the new start.
+/// - A packet of a producer (the upper half of a [`sequence_id`]) that was not heard before: the memory was kept, and
+///   the device counts its starts there. This producer's packets belong to the new start, other producers' to theirs.
+///
+/// Until then, packets are taken to belong to the start that their producer was in. If a new start's first packets are
+/// lost, the next ones say that something is missing, so that readers show nothing up to the sequence's next state,
+/// whose clock tells the start. The new start is missed only if, before the restart, the device ran for less time than
+/// it then does until that state, and no other sequence tells the start; both are then one trace. The same goes for
+/// what remains of a start of which nothing else was received, and if a writer that was made again just before the
+/// reset has its first packet among what was not sent, that is taken for the new start's. Each restart has at most one
+/// new start; several producers of a start are in one trace. One restart in 64 has numbers as after a short loss: after
+/// such a loss, a clock that goes back or a new producer tells the start.
+///
+/// [`FIRST_PACKET_ON_SEQUENCE`]: tracebuf::proto::fields::trace_packet::FIRST_PACKET_ON_SEQUENCE
+/// [`sequence_id`]: tracebuf::service::sequence_id
+///
+/// # Limits
+///
+/// A frame of more than 64 KiB, COBS-encoded and without its zero, and a packet of more than 64 MiB are given up and
+/// counted, the frame as corrupt, the packet as incomplete. The packets and the report do not depend on the pieces in
+/// which a line is pushed. Memory is taken for the packet being received, at most three times its size, when it is
+/// finished, and some 100 bytes for each sequence.
+#[derive(Debug, Default)]
+pub struct Receiver {
+    /// What came of it so far. For a frame that is too long, only enough to show that.
+    frame: Vec<u8>,
+    packet: Current,
+    expected: Option<u16>,
+    /// Something that may have been a frame came since the last intact one.
+    damaged: bool,
+    /// Losses so far.
+    losses: u64,
+    starts: Starts,
+    report: ReceiveReport,
+}
+
+impl Receiver {
+    /// Makes a receiver that begins at the start of a line, or anywhere within it.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Counts of what came so far.
+    pub fn report(&self) -> ReceiveReport {
+        self.report.clone()
+    }
+
+    /// The report when nothing more will come: what is not finished then is lost.
+    pub fn finish(mut self) -> ReceiveReport {
+        self.report.frames_unfinished += u64::from(!self.frame.is_empty());
+        self.give_up_unfinished();
+        self.report
+    }
+
+    /// Takes the next bytes, and passes on each packet that they complete, in the form in which it goes into a trace
+    /// file. The number before it is that of the device's start, from 1 on. A packet of an earlier start may follow
+    /// those of a later one, and belongs into the earlier start's file.
+    ///
+    /// # Errors
+    /// Those of `pass`; the rest of the bytes is then not looked at.
+    pub fn push<E>(
+        &mut self,
+        bytes: &[u8],
+        mut pass: impl FnMut(u64, &[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.report.bytes += bytes.len() as u64;
+        let mut rest = bytes;
+        while let Some(end) = rest.iter().position(|byte| *byte == 0) {
+            let (head, tail) = rest.split_at(end);
+            rest = tail.get(1..).unwrap_or_default();
+            self.append(head);
+            let frame = std::mem::take(&mut self.frame);
+            if let Some((start, packet)) = self.take_frame(&frame) {
+                pass(start, &packet)?;
+                self.report.packets += 1;
+                self.report.starts = self.report.starts.max(start);
+            }
+        }
+        self.append(rest);
+        Ok(())
+    }
+
+    /// Adds to the frame being received.
+    fn append(&mut self, bytes: &[u8]) {
+        // One byte more than a frame may have, or the beginning of a longer one would pass for a frame.
+        let room = (MAX_FRAME + 1).saturating_sub(self.frame.len());
+        self.frame.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
+    }
+
+    /// Takes a frame; returns the number of the start and the packet that it completes.
+    fn take_frame(&mut self, encoded: &[u8]) -> Option<(u64, Vec<u8>)> {
+        if encoded.is_empty() {
+            return None;
+        }
+        let Some(Frame { flags, number, piece, check, others }) = decode(encoded) else {
+            self.report.frames_corrupt += 1;
+            self.damaged |= encoded.len() >= MIN_FRAME;
+            return None;
+        };
+        self.report.frames += 1;
+        let is_devices_first = (number, flags & FIRST) == (1, FIRST);
+        if self.expected.is_none() && !is_devices_first {
+            // A receiver that joins late may have missed something.
+            self.report.beginning_missing = true;
+            self.losses += 1;
+        }
+        // This holds even if the number is the next one: a device that is reset while sending its second frame damages
+        // its new first frame with it, and goes on with a second. Noise of that length cannot be told apart from
+        // frames; it costs the packet that it is in, while shorter noise, such as from turning on a line, costs
+        // nothing. Before the first frame that arrives it costs none: a device that is reset while sending its first
+        // frame goes on with what followed that packet, as if it began there.
+        let damaged = std::mem::take(&mut self.damaged);
+        let expected = self.expected.unwrap_or(number);
+        let gap = number.wrapping_sub(expected);
+        let may_be_start = is_devices_first || (2..=NUMBERS_AT_START).contains(&number);
+        let restarted = gap >= LONG_GAP && may_be_start;
+        self.expected = Some(number.wrapping_add(1));
+        self.report.frames_lost += u64::from(number.wrapping_sub(if restarted { 1 } else { expected }));
+        self.report.restarts += u64::from(restarted);
+        let lost = gap > 0 || damaged;
+        let before = self.losses;
+        self.losses += u64::from(lost);
+        // Nothing is missing of a start whose first frame is here.
+        let before = if is_devices_first { self.losses } else { before };
+        if restarted {
+            self.starts.restarted(before);
+        } else if may_be_start && number < expected {
+            // Or a loss where the numbers wrap, as they do without a restart.
+            self.starts.suspected(before);
+        }
+        if lost || flags & FIRST != 0 {
+            // The device gives up packets that were overwritten on their way, and says so itself.
+            self.give_up_unfinished();
+        }
+        if restarted {
+            // What comes now belongs to another packet.
+            self.packet = Current::Ended;
+        }
+        if flags & FIRST != 0 {
+            self.packet = Current::Whole(Pieces::default());
+        }
+        if let Current::Whole(packet) = &self.packet
+            && flags & (FIRST | LAST) == LAST
+            && others != Some(packet.checks)
+        {
+            // The device was reset after the previous frame, and the first frame of this packet was lost.
+            self.give_up();
+            self.packet = Current::Ended;
+            self.report.restarts += 1;
+            self.starts.restarted(self.losses);
+        }
+        match &mut self.packet {
+            Current::Whole(packet) if packet.bytes.len() + piece.len() <= MAX_PACKET => {
+                packet.bytes.extend_from_slice(&piece);
+                packet.checks ^= check;
+            }
+            Current::Incomplete => {}
+            // Too long, or without its first frame.
+            Current::Whole(_) | Current::Ended => {
+                self.losses += 1;
+                self.give_up();
+            }
+        }
+        if flags & LAST == 0 {
+            return None;
+        }
+        let Current::Whole(packet) = std::mem::take(&mut self.packet) else {
+            return None;
+        };
+        let finished = self.finish_packet(&packet.bytes);
+        let malformed = u64::from(finished.is_none());
+        self.report.packets_malformed += malformed;
+        self.losses += malformed;
+        finished
+    }
+
+    fn give_up_unfinished(&mut self) {
+        if matches!(self.packet, Current::Whole(_)) {
+            self.give_up();
+        }
+    }
+
+    fn give_up(&mut self) {
+        self.packet = Current::Incomplete;
+        self.report.packets_incomplete += 1;
+    }
+
+    /// Whose it is, and the packet as it tells of losses.
+    fn finish_packet(&mut self, packet: &[u8]) -> Option<(u64, Vec<u8>)> {
+        let packet = Packet::of_file(packet)?;
+        let (start, lost) = self.starts.take(&packet, self.losses);
+        self.report.restarts += self.starts.take_unnoticed();
+        Some((start, packet.bytes(lost)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::frame::CRC;
+    use super::*;
+
+    /// A packet of sequence 2.
+    const PACKET: &[u8] = &[0x0A, 2, 0x50, 2];
+
+    fn frame(flags: u8, number: u8, piece: &[u8]) -> Vec<u8> {
+        let mut frame = [&[flags, number, 0], piece].concat();
+        frame.extend(CRC.checksum(&frame).to_le_bytes());
+        cobs::encode_vec(&frame)
+    }
+
+    #[test]
+    fn after_a_packet_that_is_too_long_the_next_one_says_that_something_is_missing() {
+        let mut receiver = Receiver::new();
+        assert_eq!(receiver.take_frame(&frame(FIRST | LAST, 1, PACKET)), Some((1, PACKET.to_vec())));
+        assert_eq!(receiver.take_frame(&frame(FIRST, 2, &[])), None);
+        receiver.packet = Current::Whole(Pieces { bytes: vec![0; MAX_PACKET], checks: 0 });
+        assert_eq!(receiver.take_frame(&frame(LAST, 3, &[9, 0, 0, 0, 0])), None);
+        let (_, next) = receiver.take_frame(&frame(FIRST | LAST, 4, PACKET)).unwrap();
+        assert_eq!(next, [0x0A, 5, 0x50, 2, 0xD0, 0x02, 1]);
+        assert_eq!(receiver.report.packets_incomplete, 1);
+    }
+
+    #[test]
+    fn the_longest_packet_has_64_mib_wherever_its_frames_end() {
+        for (before, told) in [(MAX_PACKET - 2, (0, 1)), (MAX_PACKET - 1, (1, 0))] {
+            let mut receiver = Receiver::new();
+            assert_eq!(receiver.take_frame(&frame(FIRST, 1, &[])), None);
+            receiver.packet = Current::Whole(Pieces { bytes: vec![0; before], checks: 0 });
+            // Two bytes, and a check of no frames before them. All of it together is no packet.
+            assert_eq!(receiver.take_frame(&frame(LAST, 2, &[9, 9, 0, 0, 0, 0])), None);
+            assert_eq!((receiver.report.packets_incomplete, receiver.report.packets_malformed), told);
+        }
+    }
+}

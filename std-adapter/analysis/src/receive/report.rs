@@ -1,0 +1,119 @@
+//! What happened to frames on a line.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use tracebuf_std::display::{Count, Escaped};
+
+/// What came over a line.
+///
+/// ```
+/// use tracebuf_analysis::receive::Receiver;
+///
+/// # let line = b"\0\x03\x03\x01\x0D\x0A\x06\x40\x05\x18\x01\x50\x02\x02\x39\xD5\xE8\0";
+/// let mut receiver = Receiver::new();
+/// receiver.push(line, |_, _| Ok::<_, ()>(())).unwrap();
+/// receiver.push(&line[1..9], |_, _| Ok::<_, ()>(())).unwrap(); // half a frame, and then the cable is pulled
+/// let report = receiver.finish();
+/// println!("{report}");
+/// assert_eq!((report.packets, report.frames_lost, report.frames_unfinished), (1, 0, 1));
+/// assert!(report.to_string().ends_with("; the input ended within a frame"));
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReceiveReport {
+    /// Bytes, all of them.
+    pub bytes: u64,
+    /// Intact frames.
+    pub frames: u64,
+    /// Frames that arrived damaged, and anything else between two zeros.
+    pub frames_corrupt: u64,
+    /// Frames that are missing between intact ones, judging by their numbers, which count to 65,536; around a restart
+    /// only those after it.
+    pub frames_lost: u64,
+    /// Packets passed on; in what [`receive`](super::receive()) reports at its end, those in the files.
+    pub packets: u64,
+    /// Packets that were to go into a file when writing it, or making it, failed and, as far as is known, did not.
+    pub packets_unwritten: u64,
+    /// Packets of which some frames arrived and others did not. There may be more: the frames on either side of a gap
+    /// are taken for one packet's unless they cannot be.
+    pub packets_incomplete: u64,
+    /// Packets that arrived whole but are malformed.
+    pub packets_malformed: u64,
+    /// Frames that the end of the line cut short: none or one.
+    pub frames_unfinished: u64,
+    /// Whether the first intact frame is not a device's first, which has the number 1 and begins a packet. The number
+    /// of frames before it is unknown, and none of them is counted as lost.
+    pub beginning_missing: bool,
+    /// How often the device began to count again, judging by numbers that make no sense otherwise. How many frames were
+    /// lost before that is unknown.
+    pub restarts: u64,
+    /// The device's starts that packets came from, as far as they could be told apart.
+    pub starts: u64,
+    /// The trace files, the first start's first, or the one that everything is in: see [`receive`](super::receive()).
+    /// There are fewer than starts if the trace could not be divided, or not any further.
+    pub files: Vec<PathBuf>,
+}
+
+impl ReceiveReport {
+    /// Whether all that came was passed on, and nothing was missing since the first frame.
+    fn is_whole(&self) -> bool {
+        let frames = [self.frames_lost, self.frames_corrupt, self.frames_unfinished];
+        let packets = [self.packets_incomplete, self.packets_malformed, self.packets_unwritten];
+        frames == [0; 3] && packets == [0; 3] && self.restarts == 0
+    }
+
+    /// Tells where the starts are.
+    fn fmt_files(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = self.files.len() as u64;
+        let names: Vec<_> = self.files.iter().map(|path| Escaped(path.display())).collect();
+        match &names[..] {
+            [] => return Ok(()),
+            [_] => {
+                let apart = "times before and after a restart do not go together";
+                return write!(f, "; all of it is in one file, and {apart}");
+            }
+            [first, last] => write!(f, "; each start is in a file of its own: {first}, {last}")?,
+            [first, .., last] => {
+                write!(f, "; each start is in a file of its own, {count} of them: {first} to {last}")?;
+            }
+        }
+        let more = self.starts.saturating_sub(count);
+        if more == 0 {
+            return Ok(());
+        }
+        write!(f, ", but the last one has {more} more of them in it, and their times do not go together")
+    }
+}
+
+impl fmt::Display for ReceiveReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} from {}", Count(self.packets, "packet"), Count(self.bytes, "byte"))?;
+        if self.frames == 0 {
+            return f.write_str(", not one intact frame in them");
+        }
+        let (beginning, since) = match self.beginning_missing {
+            true => (", the beginning missing", " since"),
+            false => ("", ""),
+        };
+        f.write_str(beginning)?;
+        if self.is_whole() {
+            return write!(f, ", nothing lost on the line{since}");
+        }
+        write!(f, "; of {} ", Count(self.frames.saturating_add(self.frames_lost), "frame"))?;
+        write!(f, "{} lost ({} arrived damaged), ", self.frames_lost, self.frames_corrupt)?;
+        write!(f, "{} incomplete", Count(self.packets_incomplete, "packet"))?;
+        if self.packets_malformed > 0 {
+            write!(f, ", {} malformed", self.packets_malformed)?;
+        }
+        if self.packets_unwritten > 0 {
+            write!(f, ", {} not written", self.packets_unwritten)?;
+        }
+        if self.restarts > 0 {
+            let times = Count(self.restarts, "time");
+            write!(f, "; the device restarted {times}, and what was lost then is not known")?;
+            self.fmt_files(f)?;
+        }
+        f.write_str(if self.frames_unfinished > 0 { "; the input ended within a frame" } else { "" })
+    }
+}

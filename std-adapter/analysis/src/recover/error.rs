@@ -1,0 +1,85 @@
+//! What can go wrong with a dump.
+
+use std::fmt;
+
+use tracebuf::buffer::AttachError;
+
+use super::symbols::FirstOf;
+use tracebuf_std::display::{Count, Escaped};
+
+/// Why there is no trace.
+///
+/// ```
+/// use tracebuf_analysis::recover::{Dump, Place, RecoverError};
+///
+/// let dump = Dump::parse(&[0; 64])?;
+/// match dump.find(Place::Address(0x2000_0000)) {
+///     Err(RecoverError::BehindRawDump { len, .. }) => println!("only {len} bytes: is it an offset?"),
+///     other => println!("{:?}", other?),
+/// }
+/// assert_eq!(dump.find(Place::Anywhere).unwrap_err().to_string(), "no trace buffer found");
+/// # Ok::<(), RecoverError>(())
+/// ```
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum RecoverError {
+    /// The dump itself is damaged.
+    Malformed(String),
+    /// The dump has no such symbol.
+    NoSuchSymbol {
+        /// What was looked for.
+        name: String,
+        /// Variables whose names contain it, in upper or lower case, with their addresses.
+        near: Vec<String>,
+    },
+    /// The dump has several variables whose paths are equal to this, or end with it.
+    AmbiguousSymbol {
+        /// What was looked for.
+        name: String,
+        /// The variables, with their addresses.
+        all: Vec<String>,
+    },
+    /// The dump has no bytes at the address.
+    NotInDump(u64),
+    /// The dump is raw, and ends before this offset from its start, which was meant as an address.
+    BehindRawDump {
+        /// What was looked for.
+        offset: u64,
+        /// Bytes of the dump.
+        len: u64,
+    },
+    /// There is no region there that can be attached to.
+    Attach(AttachError),
+}
+
+impl fmt::Display for RecoverError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed(why) => write!(f, "the dump cannot be read: {why}"),
+            Self::NoSuchSymbol { name, near } if near.is_empty() => {
+                write!(f, "the dump has no symbol {}", Escaped(name))
+            }
+            Self::NoSuchSymbol { name, near } => {
+                write!(f, "the dump has no symbol {}, but has {}", Escaped(name), Escaped(FirstOf(near)))
+            }
+            Self::AmbiguousSymbol { name, all } => {
+                write!(
+                    f,
+                    "{} may be each of {}: more of the path, or the address, says which is meant",
+                    Escaped(name),
+                    Escaped(FirstOf(all))
+                )
+            }
+            Self::NotInDump(address) => write!(f, "the dump has nothing at address {address:#x}"),
+            Self::BehindRawDump { offset, len } => write!(
+                f,
+                "the dump is raw, {} without addresses: nothing is at offset {offset:#x} from its start",
+                Count(*len, "byte")
+            ),
+            Self::Attach(AttachError::NoRegion) => f.write_str("no trace buffer found"),
+            Self::Attach(error) => write!(f, "no trace buffer can be recovered: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for RecoverError {}

@@ -1,0 +1,81 @@
+//! How a command fails.
+
+use std::fmt::Display;
+use std::path::Path;
+use std::process::ExitCode;
+
+use crate::tell::tell;
+use tracebuf_std::display::Escaped;
+
+/// The name of standard output as a file.
+pub(crate) use tracebuf_std::console::STDOUT;
+
+/// The name under which a file that is read or written is reported: on one line, whatever it contains.
+pub(crate) fn name_of(file: &Path) -> impl Display {
+    Escaped(told(file).display())
+}
+
+/// The file's name, or what it stands for.
+pub(crate) fn told(file: &Path) -> &Path {
+    match file.to_str() {
+        Some("-") => Path::new("standard input"),
+        Some(STDOUT) => Path::new("standard output"),
+        _ => file,
+    }
+}
+
+/// Why a command failed: the text for standard error, and the exit status.
+pub(crate) struct Failure {
+    text: String,
+    status: u8,
+}
+
+impl Failure {
+    /// The exit status when the arguments are such that nothing can be done.
+    pub(crate) const OF_ARGUMENTS: u8 = 2;
+
+    pub(crate) fn new(why: impl Display) -> Self {
+        Self { text: format!("error: {why}"), status: 1 }
+    }
+
+    /// About a file, by the name it was given.
+    pub(crate) fn of(file: &Path, why: impl Display) -> Self {
+        Self::new(format_args!("{}: {why}", name_of(file)))
+    }
+
+    /// What the library says, prefixed with the file's name unless it already begins with that.
+    pub(crate) fn of_library(file: &Path, error: impl Display) -> Self {
+        let text = error.to_string();
+        match text.strip_prefix(&format!("{}: ", Escaped(file.display()))) {
+            Some(why) => Self::of(file, why),
+            None => Self::new(text),
+        }
+    }
+
+    /// About a file that was to be written.
+    pub(crate) fn writing(file: &Path, why: impl Display) -> Self {
+        Self::of(file, format_args!("cannot be written: {why}"))
+    }
+
+    /// A malformed line of a script. The text is part of the format of scripts, for programs that run them: the line's
+    /// number, without the script's name.
+    pub(crate) fn malformed(line: impl Display) -> Self {
+        Self { text: format!("error {line}"), status: 2 }
+    }
+
+    /// The same failure, caused by arguments.
+    pub(crate) fn of_arguments(self) -> Self {
+        Self { status: Self::OF_ARGUMENTS, ..self }
+    }
+
+    /// Adds more text.
+    pub(crate) fn followed_by(self, more: impl Display) -> Self {
+        Self { text: format!("{}{more}", self.text), ..self }
+    }
+
+    /// Tells why, and gives the exit status.
+    pub(crate) fn tell(&self) -> ExitCode {
+        tell!("{}", self.text);
+        ExitCode::from(self.status)
+    }
+}

@@ -1,0 +1,100 @@
+//! `tracebuf receive`.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use crate::failure::Failure;
+use crate::files::{check_is_other, output_path};
+use crate::guess::{ENOUGH, Guess};
+use crate::terminal::{ProgressLine, is_stdout, print_beside, stop_on_signals};
+use tracebuf_analysis::receive::{ReceiveOptions, ReceiveReport, receive, receive_from};
+use tracebuf_std::console::stdin;
+
+/// Receive the trace of a device from a serial port, or from a file or a pipe with what came over one.
+///
+/// Only packets that arrived intact are kept, and what was lost on the way is counted; `tracebuf stats` shows what the
+/// device itself had lost.
+///
+/// A device that restarts begins its clock anew, so each of its starts gets a trace file: OUTPUT the first, and the
+/// others the same name with a number, as in trace.pftrace, trace-2.pftrace. A trace or an empty file of that name is
+/// replaced, as OUTPUT is; if it is anything else, or in use, the next number is taken. What a start had not sent
+/// before it was reset goes into that start's file, although it comes later. Standard output, a pipe or a device gets
+/// everything. The report says which files there are, and where times do not go together.
+///
+/// Ends with the file, when nothing has the pipe open for writing any more, or with Ctrl-C.
+///
+/// Exit status: 0 when packets came, whatever was lost, 1 when none came, or when something could not be read or
+/// written, as when the port is gone.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// A serial port, such as /dev/ttyACM0 or COM3, a file, or a pipe; - is standard input.
+    port: PathBuf,
+    /// The trace file, of the first start if there are several; - is standard output.
+    #[arg(short, long, value_parser = output_path())]
+    output: PathBuf,
+    /// Bits a second of a serial port.
+    #[arg(long, default_value_t = ReceiveOptions::DEFAULT_BAUD)]
+    baud: u32,
+}
+
+/// Runs the command.
+pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
+    let stop = stop_on_signals();
+    let line = ProgressLine::new();
+    let Args { port, output, baud } = arguments;
+    let (mut report, mut beside) = (None, false);
+    let progress = |so_far: &ReceiveReport| {
+        line.show(so_far);
+        report = Some(so_far.clone());
+    };
+    let result = check_is_other(output, port)
+        .map_err(|error| Failure::writing(output, error))
+        .and_then(|()| is_stdout(output))
+        .and_then(|is_stdout| {
+            beside = is_stdout;
+            let received = if port == Path::new("-") {
+                let options = ReceiveOptions::new("standard input", output);
+                stdin().and_then(|line| receive_from(line, &options, &stop, progress))
+            } else {
+                receive(&ReceiveOptions::new(port, output).baud(*baud), &stop, progress)
+            };
+            received.map_err(|error| Failure::of_library(output, error))
+        });
+    drop(line);
+    // A device that is unplugged is an error; what came until then, and what was lost, is still worth knowing.
+    let code = ExitCode::SUCCESS;
+    let printed = report.as_ref().map_or(Ok(code), |report| print_beside(beside, report, code));
+    let Err(failure) = result else { return printed };
+    if let Err(printing) = printed {
+        printing.tell();
+    }
+    let is_other = port.is_file() && report.as_ref().is_some_and(|report| report.frames == 0);
+    let guess = is_other.then(|| beginning(port).ok()).flatten().map(|file| Guess::of(&file));
+    Err(failure.followed_by(guess.map_or(String::new(), |guess| guess.to_string())))
+}
+
+/// Enough of a file to see what it is.
+fn beginning(file: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(file)?.take(ENOUGH).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_large_file_that_is_no_line_only_the_beginning_is_read() {
+        let path = std::env::temp_dir().join(format!("tracebuf-beginning-{}", std::process::id()));
+        let file = File::create(&path).expect("a file");
+        for (len, read) in [(1000, 1000), (1 << 40, ENOUGH)] {
+            // All of it is a hole.
+            file.set_len(len).expect("it is the test's own");
+            assert_eq!(beginning(&path).expect("a file").len() as u64, read);
+        }
+        std::fs::remove_file(path).expect("it is there");
+    }
+}

@@ -1,0 +1,123 @@
+//! `tracebuf record`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use crate::failure::{Failure, told};
+use crate::files::output_path;
+use crate::terminal::{ProgressLine, is_stdout, print_beside, stop_on_signals};
+use crate::units::{interval, ring};
+use tracebuf_machine::{RecordOptions, record};
+
+/// Record this machine: CPU, memory, load, disks, network, and the busiest processes, ten at each look.
+///
+/// Ten seconds into trace.pftrace, unless told otherwise. Ctrl-C ends it early, with all that was recorded.
+/// Exit status: 0 when the file is whole, 1 when not or when nothing could be recorded.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// How long to record: 10s, 500ms, 2m, 1h, or forever: until Ctrl-C, SIGTERM, or the end of the
+    /// terminal.
+    ///
+    /// What is ignored at the start stays so, as Ctrl-C for what a script starts with &: end that by SIGTERM.
+    ///
+    /// Units: ms, s, m, h; without one seconds.
+    #[arg(long, default_value = "10s", value_parser = length)]
+    duration: Length,
+    /// Time between two looks at the machine, 10ms or more.
+    ///
+    /// Units: ms, s, m, h; without one seconds.
+    #[arg(long, default_value = "100ms", value_parser = pause)]
+    interval: Duration,
+    /// Keep the newest data of this size in memory, and write it at the end: 512KiB, 4MiB, 1GiB. 4KiB or more, below
+    /// 4GiB. With --long it must hold what is recorded between two writes of the file, which is a second.
+    ///
+    /// Units: B, kB, MB, GB (of 1000), KiB, MiB, GiB or K, M, G (of 1024).
+    #[arg(long, default_value = "4MiB", value_parser = ring)]
+    ring: u32,
+    /// Write into the file while recording, so that the beginning is kept however long the recording is.
+    #[arg(long)]
+    long: bool,
+    /// Let programs that connect to this socket record into the same trace. The socket is made here and removed at the
+    /// end. They share a second ring of the same size.
+    ///
+    /// A program connects by tracebuf_ipc::Connection, or by a Follower, which waits for such a socket; it
+    /// needs permission to write to the socket's file, which is made with the umask. Up to 64 programs at a time, each
+    /// with 1 MiB of shared memory, which is enough for 512 threads. One that is stopped at the end is waited for, up
+    /// to 5 s. For programs in containers the trace tells which of the machine's processes and threads they are.
+    #[arg(long, value_name = "SOCKET")]
+    listen: Option<PathBuf>,
+    /// The same for programs with Perfetto's own SDK (C++, C, Rust), recording as they do into Perfetto's service.
+    /// Without a SOCKET, the one where they look for it: PERFETTO_PRODUCER_SOCK_NAME if set, else
+    /// /run/perfetto/traced-producer.sock if that folder exists, else /tmp/perfetto-producer.
+    ///
+    /// For another socket, start them with PERFETTO_PRODUCER_SOCK_NAME=SOCKET. They record what their data source
+    /// "track_event" has. Nobody else may use the socket, so Perfetto's service must not run there.
+    #[arg(long, value_name = "SOCKET", num_args = 0..=1, require_equals = true)]
+    perfetto: Option<Option<PathBuf>>,
+    /// Record only these categories of programs with Perfetto's SDK, instead of all but those tagged "slow" or "debug":
+    /// names separated by commas; a * at the end of one matches anything that follows.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', requires = "perfetto")]
+    categories: Vec<String>,
+    /// The trace file; - is standard output.
+    #[arg(short, long, default_value = "trace.pftrace", value_parser = output_path())]
+    output: PathBuf,
+}
+
+/// How long to record.
+#[derive(Clone, Copy)]
+enum Length {
+    For(Duration),
+    Forever,
+}
+
+/// Runs the command.
+pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
+    let is_stdout = is_stdout(&arguments.output)?;
+    let stop = stop_on_signals();
+    let mut options =
+        RecordOptions::new(&arguments.output).interval(arguments.interval).ring(arguments.ring.into());
+    options = match arguments.duration {
+        Length::For(duration) => options.duration(duration),
+        Length::Forever => options.until_told(),
+    };
+    if arguments.long {
+        options = options.long();
+    }
+    if let Some(socket) = &arguments.listen {
+        options = options.listen(socket);
+    }
+    if let Some(socket) = arguments.perfetto.clone() {
+        options = match socket {
+            Some(path) => options.perfetto(path),
+            None => options.perfetto_where_expected(),
+        };
+        options = options.categories(&arguments.categories);
+    }
+    let line = ProgressLine::new();
+    let mut is_failing = false;
+    let result = record(&options, &stop, |progress| {
+        line.show(progress);
+        let was_failing = std::mem::replace(&mut is_failing, progress.file_error.is_some());
+        if is_failing && !was_failing {
+            line.tell_unseen(progress);
+        }
+    });
+    drop(line);
+    let mut report = result.map_err(|error| Failure::of_library(&arguments.output, error))?;
+    report.output = told(&report.output).to_owned();
+    print_beside(is_stdout, &report, ExitCode::from(u8::from(!report.is_whole())))
+}
+
+/// The time between two looks.
+fn pause(text: &str) -> Result<Duration, String> {
+    let pause = interval(text)?;
+    if pause < RecordOptions::SHORTEST_INTERVAL {
+        return Err(format!("{:?} is the least", RecordOptions::SHORTEST_INTERVAL));
+    }
+    Ok(pause)
+}
+
+fn length(text: &str) -> Result<Length, String> {
+    if text == "forever" { Ok(Length::Forever) } else { interval(text).map(Length::For) }
+}

@@ -1,0 +1,165 @@
+//! `tracebuf recover`.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use crate::failure::{Failure, name_of};
+use crate::files::{check_is_other, output_path, read_as_far};
+use crate::guess::{Guess, if_missing, if_moved};
+use crate::tell::tell;
+use crate::terminal::is_stdout;
+use crate::which::{Which, tell_of_others};
+use tracebuf::buffer::AttachError;
+use tracebuf_analysis::recover::{Gap, RecoverError, Survivor};
+use tracebuf_session::region_file::check_is_free;
+use tracebuf_std::console::input_path;
+use tracebuf_std::display::{Count, LeftOut};
+use tracebuf_std::whole_file::check_writable;
+
+/// Write what a trace buffer held when its program ended into a trace file, and say what had to be dropped.
+///
+/// The dump is raw memory, Intel HEX or ELF, from any device, or the file of a buffer whose session has ended. What was
+/// already read out of the buffer is not in the trace. What writers had finished but was not yet moved into the buffer,
+/// their last moments, is in the trace if it lies in shared memory before the buffer, as with the firmware library's
+/// recorder, or in the buffer's file. Exit status: 0 when there is a trace, even an empty one, 3 when it lacks
+/// something because a file was cut or damaged, 1 if there is none.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The dump of memory, or the file of a buffer, plain or gzipped; - is standard input.
+    dump: PathBuf,
+    /// The trace file to write; - is standard output.
+    #[arg(short, long, value_name = "OUT", value_parser = output_path())]
+    output: PathBuf,
+    #[command(flatten)]
+    which: Which,
+    /// Leave out what is already in this trace, written by the same session. For files of buffers.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["address", "symbol"])]
+    after: Option<PathBuf>,
+    /// The same, and put the whole packets of that trace first: one trace of both.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["address", "symbol", "after"])]
+    with: Option<PathBuf>,
+}
+
+/// Runs the command.
+pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
+    let Args { dump, output, which, .. } = arguments;
+    // Not the trace of `with`, which may be the output.
+    [dump]
+        .into_iter()
+        .chain(&which.program)
+        .chain(&arguments.after)
+        .try_for_each(|input| check_is_other(output, input))
+        // Checked again when all is written, to a file beside it.
+        .and_then(|()| check_writable(output))
+        .map_err(|error| Failure::writing(output, error))?;
+    // Packets that move on meanwhile would be in the trace twice, or torn. On Windows no session has a buffer in a
+    // file, and other readers of the dump do no harm.
+    if cfg!(unix) {
+        check_is_free(input_path(dump)).map_err(|error| {
+            Failure::of(dump, format_args!("{error}; when that has ended it can be recovered"))
+        })?;
+    }
+    // Messages go to standard error in any case.
+    is_stdout(output)?;
+    let anywhere = which.is_any();
+    // A file may be larger than memory and hold little. A pipe can be read only once.
+    if anywhere
+        && dump != Path::new("-")
+        && std::fs::metadata(dump).is_ok_and(|dump| dump.is_file())
+        && let Ok(survivor) = Survivor::open(dump)
+    {
+        return survive(arguments, survivor);
+    }
+    let (file, is_whole) =
+        read_as_far(dump).map_err(|error| Failure::of(dump, &error).followed_by(if_missing(dump, &error)))?;
+    let survivor = Survivor::parse(&file);
+    if arguments.after.is_some() || arguments.with.is_some() {
+        return match survivor {
+            Ok(survivor) => survive(arguments, survivor),
+            Err(error) => Err(Failure::of(
+                dump,
+                format_args!("{error}; --after and --with need a whole file of a buffer"),
+            )
+            .followed_by(if_moved(dump, &file))),
+        };
+    }
+    // If it is one, all that counts is there, wherever a gzipped file was cut.
+    if anywhere && let Ok(survivor) = survivor {
+        return survive(arguments, survivor);
+    }
+    let (memory, place) = which.of(dump, &file)?;
+    let damage = memory.damage();
+    if let Some(damage) = damage {
+        tell!("{}: {damage}; what follows is what lies there", name_of(dump));
+    }
+    let found = memory.find(place).map_err(|error| match error {
+        RecoverError::Attach(AttachError::NoRegion) if anywhere => {
+            Failure::of(dump, format_args!("{error}{}", Guess::of(&file))).followed_by(if_moved(dump, &file))
+        }
+        error => Failure::of(dump, error),
+    })?;
+    tell!("buffer at {:#x}: {}", found.address, found.salvage);
+    tell_of_others(&found.others);
+    let shared = found.shared.as_ref().map(|shared| (shared.chunks, shared.writers));
+    let written = found.write_to(output).map_err(|error| Failure::writing(output, error))?;
+    if let Some((chunks, writers)) = shared {
+        tell_of_shared(chunks, writers, written.brought_in);
+    }
+    tell_of_packets(written.packets, written.invalid_packets, output);
+    Ok(ended(damage.is_some() || !is_whole))
+}
+
+/// The file of a buffer.
+fn survive(arguments: &Args, survivor: Survivor) -> Result<ExitCode, Failure> {
+    let Args { output, after, with, .. } = arguments;
+    tell!("buffer in a file: {}", survivor.salvage());
+    if let Some(shared) = survivor.shared() {
+        tell_of_shared(shared.chunks, shared.writers, survivor.brought_in());
+    }
+    let (gap, written) = match (after, with) {
+        (Some(trace), _) => {
+            let survivor = survivor.after(trace).map_err(|error| refused(trace, error))?;
+            (survivor.gap(), survivor.write_to(output))
+        }
+        (None, Some(trace)) => {
+            let behind = survivor.behind(trace).map_err(|error| refused(trace, error))?;
+            (behind.gap(), behind.write_to(output))
+        }
+        (None, None) => (Gap::default(), survivor.write_to(output)),
+    };
+    let written = written.map_err(|error| Failure::writing(output, error))?;
+    tell_of_packets(written.packets, written.invalid_packets, output);
+    if let Some(trace) = after.as_ref().or(with.as_ref()).filter(|_| !gap.is_none()) {
+        let lost = "what was there is lost, and so says the next packet of each sequence";
+        tell!("{}: {gap}: {lost}", name_of(trace));
+    }
+    Ok(ended(!gap.is_none()))
+}
+
+/// About a trace that nothing can be appended to.
+fn refused(trace: &Path, error: io::Error) -> Failure {
+    Failure::of(trace, format_args!("{error}{}", Guess::if_gzipped(trace)))
+}
+
+/// The exit status when there is a trace; `in_part` if it lacks something that it should have.
+fn ended(in_part: bool) -> ExitCode {
+    ExitCode::from(if in_part { 3 } else { 0 })
+}
+
+/// Reports what became of so many chunks in shared memory.
+fn tell_of_shared(chunks: u64, writers: u64, brought_in: u64) {
+    let there = format!("{} of {}", Count(chunks, "chunk"), Count(writers, "writer"));
+    match brought_in {
+        0 => tell!("shared memory: nothing to bring in that the buffer does not have, or has room for"),
+        all if all == chunks => tell!("shared memory: {there} brought in"),
+        some => tell!("shared memory: {there}, of which {some} brought in"),
+    }
+}
+
+fn tell_of_packets(packets: u64, refused: u64, output: &Path) {
+    tell!("{} in {}", Count(packets, "packet"), name_of(output));
+    if refused > 0 {
+        tell!("{}", LeftOut(refused));
+    }
+}

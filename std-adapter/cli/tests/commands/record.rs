@@ -1,0 +1,421 @@
+//! `tracebuf record`: what this machine does, with its losses and its limits.
+
+use std::collections::HashSet;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tracebuf_machine::{RecordOptions, record};
+use tracebuf_ipc::Connection;
+
+use crate::trace::{Trace, message, number, scratch};
+use crate::{send, text, wait_until, wait_until_caught};
+
+fn command() -> Command {
+    crate::tracebuf(&["record"])
+}
+
+fn assert_success(output: &Output) {
+    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+}
+
+/// Descriptions of tracks.
+fn descriptions(trace: &Trace) -> impl Iterator<Item = &[u8]> {
+    trace.packets().filter_map(|packet| message(packet, 60))
+}
+
+/// Every event lies on a track that is described somewhere in the trace, and so are those above it. Counters are
+/// described before their first value: readers drop values of those that were not.
+fn assert_described(trace: &Trace) {
+    let mut before = HashSet::new();
+    for packet in trace.packets() {
+        before.extend(message(packet, 60).and_then(|track| number(track, 1)));
+        let value = message(packet, 11).filter(|event| number(event, 9) == Some(4));
+        let track = value.and_then(|value| number(value, 11));
+        assert!(
+            track.is_none_or(|track| before.contains(&track)),
+            "{track:?} is described before its values"
+        );
+    }
+    let described: HashSet<u64> = descriptions(trace).filter_map(|track| number(track, 1)).collect();
+    let counters = trace.packets().filter_map(|packet| number(message(packet, 11)?, 11));
+    let counters: HashSet<u64> = counters.collect();
+    assert!(counters.len() > 10, "{counters:?}");
+    assert!(counters.is_subset(&described), "{counters:?} {described:?}");
+    let parents: HashSet<u64> = descriptions(trace).filter_map(|track| number(track, 5)).collect();
+    assert!(parents.len() > 3 && parents.is_subset(&described), "{parents:?} {described:?}");
+}
+
+/// Keeps a core busy until it is dropped.
+struct Busy(Arc<AtomicBool>, Option<JoinHandle<()>>);
+
+impl Busy {
+    fn new() -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let until = stop.clone();
+        let work = move || while !until.load(Ordering::Relaxed) {};
+        Self(stop, Some(std::thread::spawn(work)))
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+        let _ = self.1.take().map(JoinHandle::join);
+    }
+}
+
+/// The names of a process's counters.
+fn counters_of(trace: &Trace, pid: u32) -> HashSet<&str> {
+    let is = |track: &&[u8]| message(track, 3).and_then(|process| number(process, 1)) == Some(pid.into());
+    let process = descriptions(trace).find(is).and_then(|track| number(track, 1));
+    let process = process.unwrap_or_else(|| panic!("process {pid} is described"));
+    let of_process = descriptions(trace).filter(|track| number(track, 5) == Some(process));
+    of_process.filter_map(|track| message(track, 2)).map(text).collect()
+}
+
+/// The names that a process has in the trace.
+fn names_of(trace: &Trace, pid: u32) -> HashSet<&str> {
+    let processes = descriptions(trace).filter_map(|track| message(track, 3));
+    let named = processes.filter(|process| number(process, 1) == Some(pid.into()));
+    named.filter_map(|process| message(process, 6)).map(text).collect()
+}
+
+/// What the command says and writes when it records for this long while a process is busy.
+fn busy_time(duration: &str, file: &str) -> (Output, Trace) {
+    let path = scratch(file);
+    let busy = Busy::new();
+    let output = command().args(["--duration", duration, "-o"]).arg(&path).output().expect("the command");
+    drop(busy);
+    assert_success(&output);
+    (output, Trace::read(&path))
+}
+
+#[test]
+fn a_second_of_this_machine_shows_its_cores_its_memory_and_its_processes() {
+    let (output, trace) = busy_time("1200ms", "record/second.pftrace");
+    let said = text(&output.stdout);
+    assert!(said.contains("lost: nothing") && said.contains("ui.perfetto.dev"), "{said}");
+    for name in ["core 0 busy", "Memory", "context switches", "load of a minute", "look at /proc"] {
+        assert!(trace.contains(name), "{name}");
+    }
+    let counters = ["CPU (100% is one core)", "memory"];
+    assert_eq!(counters_of(&trace, std::process::id()), HashSet::from(counters));
+    assert!(trace.events(4) > 100);
+    assert_described(&trace);
+    assert_eq!(trace.losses(), 0);
+    trace.assert_ends_with_stats();
+}
+
+#[test]
+fn the_shortest_recording_has_processes_too() {
+    let (_, trace) = busy_time("400ms", "record/short.pftrace");
+    // Which ones they are depends on what else was busy.
+    let processes = descriptions(&trace).filter_map(|track| number(message(track, 3)?, 1));
+    let mut counters = processes.map(|pid| counters_of(&trace, pid as u32));
+    assert!(counters.any(|counters| counters.contains("memory")));
+}
+
+#[test]
+fn what_a_small_ring_keeps_can_be_read_and_the_loss_is_told() {
+    let path = scratch("record/small.pftrace");
+    let output = command()
+        .args(["--duration", "2s", "--interval", "20ms", "--ring", "32KiB", "-o"])
+        .arg(&path)
+        .output()
+        .expect("the command");
+    assert_success(&output);
+    assert!(text(&output.stdout).contains("lost: the beginning"), "{}", text(&output.stdout));
+    assert_described(&Trace::read(&path));
+}
+
+#[test]
+fn ctrl_c_ends_a_recording_with_all_that_it_has() {
+    for long in [false, true] {
+        let path = scratch("record/interrupted.pftrace");
+        let mut command = command();
+        command.args(["--duration", "forever", "-o"]).arg(&path).args(long.then_some("--long"));
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command");
+        wait_until_caught(&child, libc::SIGTERM);
+        std::thread::sleep(Duration::from_millis(200));
+        send(&child, libc::SIGINT);
+        let output = child.wait_with_output().expect("its end");
+        assert_success(&output);
+        assert!(text(&output.stdout).contains("lost: nothing"));
+        let trace = Trace::read(&path);
+        assert_described(&trace);
+        trace.assert_ends_with_stats();
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_said_before_anything_is_recorded() {
+    for long in [false, true] {
+        for path in ["/no such folder/trace.pftrace", "/"] {
+            let mut command = command();
+            let output =
+                command.args(["-o", path]).args(long.then_some("--long")).output().expect("the command");
+            assert_eq!(output.status.code(), Some(1));
+            let said = text(&output.stderr);
+            assert!(said.starts_with(&format!("error: {path}: cannot be written: ")), "{said}");
+        }
+    }
+}
+
+#[test]
+fn an_interval_longer_than_any_recording_leaves_the_looks_at_its_ends() {
+    let path = scratch("record/interval.pftrace");
+    let arguments = ["--interval", "10000000000000000000s", "--duration", "100ms", "-o"];
+    let output = command().args(arguments).arg(&path).output().expect("the command");
+    assert_success(&output);
+    let trace = Trace::read(&path);
+    assert!(trace.contains("core 0 busy"));
+    assert_eq!(trace.events(1), 2, "each look is a slice");
+}
+
+#[test]
+fn a_disk_that_is_full_is_an_error() {
+    let mut command = command();
+    let output =
+        command.args(["--long", "--duration", "100ms", "-o", "/dev/full"]).output().expect("the command");
+    assert_eq!(output.status.code(), Some(1));
+    let said = [text(&output.stdout), text(&output.stderr)].concat();
+    assert!(said.contains("No space left"), "{said}");
+}
+
+#[test]
+fn a_disk_that_stays_full_is_told_in_a_report_of_all_the_time() {
+    let mut command = command();
+    let output =
+        command.args(["--long", "--duration", "1600ms", "-o", "/dev/full"]).output().expect("the command");
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stdout);
+    let (time, _) = said.split_once(" s of this machine").expect("a time");
+    let seconds: f64 = time.rsplit(' ').next().and_then(|time| time.parse().ok()).expect("a number");
+    assert!(seconds >= 1.6 && said.contains("lost: the end: "), "{said}");
+    assert!(said.contains("No space left"), "{said}");
+    // As soon as it is known, and only once, when no line of progress is shown.
+    let told = text(&output.stderr);
+    assert_eq!((told.lines().count(), told.matches("No space left").count()), (1, 1), "{told}");
+}
+
+#[test]
+fn standard_output_that_takes_nothing_is_told_by_that_name_and_to_have_no_trace() {
+    for (more, told) in [
+        (None, "error: standard output: cannot be written: No space left on device"),
+        (Some("--long"), "standard output: "),
+    ] {
+        let mut command = command();
+        command.args(["--duration", "100ms", "-o", "-"]).args(more);
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("it is there");
+        let output = command.stdout(full).stderr(Stdio::piped()).output().expect("the command");
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.lines().any(|line| line.starts_with(told)), "{said}");
+        assert!(!said.contains("/dev/stdout") && !said.contains("open it"), "{said}");
+    }
+}
+
+#[test]
+fn a_file_that_takes_nothing_for_a_while_ends_no_recording() {
+    let path = scratch("record/full-for-a-while.pftrace");
+    // A soft limit that the shell's child has from its start. Going beyond it is an error, not a signal that ends it.
+    let limited = "trap '' XFSZ; ulimit -S -f 0; exec \"$0\" record --long --duration 60s -o \"$1\"";
+    let mut command = Command::new("sh");
+    command.args(["-c", limited, env!("CARGO_BIN_EXE_tracebuf")]).arg(&path);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command");
+    let (mut stderr, mut told) = (BufReader::new(child.stderr.take().expect("a pipe")), String::new());
+    stderr.read_line(&mut told).expect("a line");
+    assert!(told.contains("File too large"), "{told}");
+    assert_eq!(std::fs::metadata(&path).expect("a file").len(), 0);
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    let pid = child.id() as i32;
+    // SAFETY: the child was not waited for yet, so the number is its own; the limits are there for both calls.
+    let done = unsafe {
+        let read = libc::prlimit(pid, libc::RLIMIT_FSIZE, std::ptr::null(), &mut limit);
+        limit.rlim_cur = limit.rlim_max;
+        [read, libc::prlimit(pid, libc::RLIMIT_FSIZE, &limit, std::ptr::null_mut())]
+    };
+    assert_eq!(done, [0, 0], "{}", std::io::Error::last_os_error());
+    assert!(wait_until(30, || std::fs::metadata(&path).expect("a file").len() > 0));
+    send(&child, libc::SIGINT);
+    let output = child.wait_with_output().expect("its end");
+    assert_success(&output);
+    assert!(text(&output.stdout).contains("lost: nothing"), "{}", text(&output.stdout));
+    Trace::read(&path).assert_ends_with_stats();
+}
+
+/// Runs until it is told to end, and then says what it did; programs connect to a socket.
+fn recording(socket: &Path, more: &[&str], path: &Path) -> Child {
+    let mut command = command();
+    command.args(["--duration", "forever", "--listen"]).arg(socket).args(more).arg("-o").arg(path);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command")
+}
+
+/// What a program with Perfetto's SDK says first: which service it wants, who it is, where it hears, what it has.
+const PERFETTO_PROGRAM: &[u8] = b"\x12\0\0\0\x10\x01\x1A\x0E\x0A\x0CProducerPort\
+    \x0C\0\0\0\x10\x02\x2A\x08\x08\x01\x10\x01\x1A\x02\x48\x01\x08\0\0\0\x10\x03\x2A\x04\x08\x01\x10\x05\
+    \x19\0\0\0\x10\x04\x2A\x15\x08\x01\x10\x02\x1A\x0F\x0A\x0D\x0A\x0Btrack_event";
+
+#[test]
+fn programs_with_perfettos_sdk_are_told_what_to_record() {
+    let socket = std::env::temp_dir().join(format!("tracebuf-record-pf-{}", std::process::id()));
+    let (mut named, mut of_environment) = (command(), command());
+    named.arg(format!("--perfetto={}", socket.display()));
+    of_environment.arg("--perfetto").env("PERFETTO_PRODUCER_SOCK_NAME", &socket);
+    are_told(named, &socket);
+    are_told(of_environment, &socket);
+}
+
+/// Checks what such a command tells programs that come to this socket.
+fn are_told(mut command: Command, socket: &Path) {
+    let path = scratch("record/perfetto.pftrace");
+    command.args(["--categories", "net,ui.*", "--duration", "forever"]);
+    let child = command.arg("-o").arg(&path).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let child = child.expect("the command");
+    let mut program = None;
+    assert!(wait_until(30, || {
+        program = UnixStream::connect(socket).ok();
+        program.is_some()
+    }));
+    let mut program = program.expect("it listens");
+    program.write_all(PERFETTO_PROGRAM).expect("it is there");
+    program.set_read_timeout(Some(Duration::from_secs(30))).expect("a time");
+    let mut heard = Vec::new();
+    while !heard.windows(4).any(|window| window == b"ui.*") {
+        let mut bytes = [0; 4096];
+        let len = program.read(&mut bytes).expect("what to do");
+        assert_ne!(len, 0);
+        heard.extend_from_slice(&bytes[..len]);
+    }
+    assert!(heard.windows(3).any(|window| window == b"net"));
+    drop(program);
+    send(&child, libc::SIGINT);
+    let output = child.wait_with_output().expect("its end");
+    assert_success(&output);
+    let said = text(&output.stdout);
+    assert!(said.contains(", and of 1 program; ") && said.contains("lost: nothing"), "{said}");
+    assert!(!socket.exists());
+    Trace::read(&path).assert_ends_with_stats();
+}
+
+#[test]
+fn programs_record_into_the_same_trace() {
+    for long in [None, Some("--long")] {
+        let path = scratch("record/programs.pftrace");
+        let socket = std::env::temp_dir().join(format!("tracebuf-record-{}", std::process::id()));
+        let child = recording(&socket, long.as_slice(), &path);
+        let mut connection = None;
+        assert!(wait_until(30, || {
+            connection = Connection::builder().process_name("a program").open(&socket).ok();
+            connection.is_some()
+        }));
+        let connection = connection.expect("a connection");
+        connection.recorder().instant("of a program");
+        std::thread::sleep(Duration::from_millis(200));
+        let recorder = child.id();
+        send(&child, libc::SIGINT);
+        let output = child.wait_with_output().expect("its end");
+        assert_success(&output);
+        let said = text(&output.stdout);
+        assert!(said.contains(", and of 1 program; ") && said.contains("lost: nothing"), "{said}");
+        assert!(wait_until(30, || !connection.is_connected()) && !socket.exists());
+        let trace = Trace::read(&path);
+        for name in ["core 0 busy", "a program", "of a program", "look at /proc"] {
+            assert!(trace.contains(name), "{name}");
+        }
+        assert_eq!(names_of(&trace, recorder), HashSet::from(["tracebuf record"]));
+        assert_described(&trace);
+        trace.assert_ends_with_stats();
+    }
+}
+
+#[test]
+fn a_ring_that_is_not_full_has_a_place_for_every_program() {
+    let path = scratch("record/many.pftrace");
+    let socket = std::env::temp_dir().join(format!("tracebuf-record-many-{}", std::process::id()));
+    let child = recording(&socket, &[], &path);
+    assert!(wait_until(30, || socket.exists()));
+    // One after the other, more than a buffer's table has places for by default.
+    for _ in 0..1500 {
+        let mut connection = None;
+        assert!(wait_until(30, || {
+            connection = Connection::builder().open(&socket).ok();
+            connection.is_some()
+        }));
+        connection.expect("a connection").recorder().instant("of a short program");
+    }
+    std::thread::sleep(Duration::from_millis(200));
+    send(&child, libc::SIGINT);
+    let output = child.wait_with_output().expect("its end");
+    assert_success(&output);
+    let said = text(&output.stdout);
+    assert!(said.contains(", and of 1500 programs; ") && said.contains("lost: nothing"), "{said}");
+}
+
+#[test]
+fn no_trace_takes_a_socket_s_place() {
+    let socket = std::env::temp_dir().join(format!("tracebuf-record-place-{}", std::process::id()));
+    for more in [&[][..], &["--long"]] {
+        let output = recording(&socket, more, &socket).wait_with_output().expect("its end");
+        assert_eq!(output.status.code(), Some(1));
+        let said = text(&output.stderr);
+        assert!(said.starts_with(&format!("error: {}: cannot be written: ", socket.display())), "{said}");
+        assert!(!socket.exists());
+    }
+}
+
+#[test]
+fn a_socket_that_another_recording_has_is_said_before_anything_is_recorded() {
+    let (path, other) = (scratch("record/first.pftrace"), scratch("record/second"));
+    let socket = std::env::temp_dir().join(format!("tracebuf-record-twice-{}", std::process::id()));
+    let first = recording(&socket, &[], &path);
+    assert!(wait_until(30, || Connection::builder().open(&socket).is_ok()));
+    std::fs::write(&other, "an older trace").expect("a file");
+    let second = recording(&socket, &["--long"], &other).wait_with_output().expect("its end");
+    assert_eq!(second.status.code(), Some(1));
+    let said = text(&second.stderr);
+    assert!(said.starts_with(&format!("error: the socket {}: ", socket.display())), "{said}");
+    assert_eq!(std::fs::read_to_string(&other).expect("a file"), "an older trace");
+    send(&first, libc::SIGTERM);
+    assert_success(&first.wait_with_output().expect("its end"));
+}
+
+#[test]
+fn a_ring_that_holds_nothing_or_that_cannot_be_is_refused_before_anything_is_recorded() {
+    let path = scratch("record/ring.pftrace");
+    let _ = std::fs::remove_file(&path);
+    for ring in ["4095", "4GiB", "0"] {
+        let output = command().args(["--ring", ring, "-o"]).arg(&path).output().expect("the command");
+        assert_eq!(output.status.code(), Some(2), "{ring}");
+        let said = text(&output.stderr);
+        assert!(said.contains(&format!("'{ring}' for '--ring <RING>': a ring has 4 KiB at least")), "{said}");
+    }
+    // Programs hear it from the library.
+    for ring in [4095, 4 << 30, 0] {
+        let error = record(&RecordOptions::new(&path).ring(ring), &AtomicBool::new(false), |_| ());
+        let said = error.err().map(|error| error.to_string());
+        let ring =
+            format!("in the size of the ring, {ring} bytes: it is 4 KiB at least, and less than 4 GiB");
+        assert_eq!(said, Some(ring));
+    }
+    assert!(!path.exists());
+}
+
+#[test]
+fn durations_and_sizes_that_are_none_are_refused() {
+    for arguments in
+        [["--duration", "soon"], ["--ring", "4 apples"], ["--interval", "-1s"], ["--interval", "9ms"]]
+    {
+        let output = command().args(arguments).output().expect("the command");
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+    }
+    let output = command().args(["--duration", "99999999999999999999h"]).output().expect("the command");
+    let said = text(&output.stderr);
+    assert!(said.contains("for '--duration <DURATION>': 5124095576030430h is the longest"), "{said}");
+}

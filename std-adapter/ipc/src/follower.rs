@@ -1,0 +1,222 @@
+//! A connection to a service that listens now or later.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use super::connection::{Connection, ConnectionBuilder};
+use tracebuf_session::SessionError;
+use tracebuf_session::waits::join;
+use tracebuf_std::fork;
+
+/// How often to look whether a service has come or gone.
+const EVERY: Duration = Duration::from_millis(250);
+/// Why there is no connection to a service that is there.
+const NOTHING_WANTED: &str = "the tracing service is there, and does not want anything recorded";
+/// How long to wait for the first look: with a service that answers, one takes some milliseconds.
+const FIRST: Duration = Duration::from_secs(1);
+
+/// Connects a program to the service at a path whenever one listens there: also to one that starts later than the
+/// program, and to the next one after that has ended. Made by [`ConnectionBuilder::follow`], and for Perfetto's service
+/// by [`follow_perfetto`](ConnectionBuilder::follow_perfetto).
+///
+/// ```no_run
+/// use tracebuf_ipc::Connection;
+/// use tracebuf_session::Relay;
+///
+/// let relay = Relay::new();
+/// let recorder = relay.recorder(); // for any thread, from now on
+/// let _follower = Connection::builder()
+///     .process_name("camera")
+///     .follow("/run/camera/trace", move |service| relay.connect(&service.recorder()))?;
+///
+/// // In a trace whenever `tracebuf record --listen /run/camera/trace` runs.
+/// let _slice = recorder.enter("frame");
+/// # Ok::<(), tracebuf_session::SessionError>(())
+/// ```
+///
+/// A separate thread looks four times a second whether a service listens, for the first time before
+/// [`follow`](ConnectionBuilder::follow) returns. Nothing is recorded until then, nor from a service's end to the next
+/// one's start; a service that stands still counts as there. Dropping it ends the connection as dropping a
+/// [`Connection`] does, and waits for an attempt that is being made, some 5 s if a service does not answer, and for the
+/// function that this calls. A program that ends without dropping it, because it is a `static`, should call
+/// [`flush`](Self::flush) first. In a child after a fork it does nothing.
+pub struct Follower {
+    state: Arc<State>,
+    /// Dropped to end the thread.
+    going_on: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+    forks: u32,
+}
+
+/// A kind of service, and where to look for it.
+pub(super) trait Look: Send + 'static {
+    /// A connection; `None` for a service that is there but does not want anything recorded now, which this waits for
+    /// until then.
+    fn look(&mut self, until: Instant) -> Result<Option<Connection>, SessionError>;
+}
+
+/// A service of this crate.
+struct Ours {
+    builder: ConnectionBuilder,
+    path: PathBuf,
+}
+
+impl Look for Ours {
+    fn look(&mut self, _: Instant) -> Result<Option<Connection>, SessionError> {
+        self.builder.clone().open(&self.path).map(Some)
+    }
+}
+
+impl ConnectionBuilder {
+    /// Connects to whichever service listens at this path, now or later, and again when that has ended, until the
+    /// returned [`Follower`] is dropped. Each time it calls `connected`, from a thread of its own: most programs
+    /// connect a [`Relay`](tracebuf_session::Relay) there. If that fails the connection ends, and another one is tried a
+    /// quarter of a second later; if it panics, none is.
+    ///
+    /// A service that already listens has the program when this returns, if it answers within a second.
+    ///
+    /// # Errors
+    /// No thread. A service that is missing or refuses is no error: see [`Follower::error`].
+    pub fn follow(
+        self,
+        path: impl AsRef<Path>,
+        connected: impl FnMut(&Connection) -> Result<(), SessionError> + Send + 'static,
+    ) -> Result<Follower, SessionError> {
+        Follower::start(Ours { builder: self, path: path.as_ref().to_owned() }, connected)
+    }
+}
+
+impl Follower {
+    pub(super) fn start(
+        look: impl Look,
+        connected: impl FnMut(&Connection) -> Result<(), SessionError> + Send + 'static,
+    ) -> Result<Self, SessionError> {
+        fork::watch();
+        let state = Arc::new(State(Mutex::new(Err("nobody was looked for yet".to_owned()))));
+        let (going_on, goes_on) = channel();
+        let (looked, first_look) = sync_channel(1);
+        let in_thread = state.clone();
+        let thread = thread::Builder::new()
+            .name("tracebuf-follow".into())
+            .spawn(move || in_thread.follow(look, connected, &looked, &goes_on))
+            .map_err(|error| SessionError::io("starting a thread", error))?;
+        let _ = first_look.recv_timeout(FIRST);
+        Ok(Follower { state, going_on: Some(going_on), thread: Some(thread), forks: fork::forks() })
+    }
+
+    /// Whether a service is there and wants something recorded, as far as is known.
+    pub fn is_connected(&self) -> bool {
+        self.connection().is_ok()
+    }
+
+    /// Why there is no connection: the result of the last attempt to make one, or that it has ended. `None` while there
+    /// is one.
+    pub fn error(&self) -> Option<String> {
+        self.connection().err()
+    }
+
+    /// Gets all that was recorded until now into the service's buffers: see [`Connection::flush`].
+    ///
+    /// # Errors
+    /// Those of [`Connection::flush`]; [`SessionError::Stopped`] while there is no connection.
+    pub fn flush(&self, timeout: Duration) -> Result<(), SessionError> {
+        if !self.is_here() {
+            return Err(SessionError::Forked);
+        }
+        self.connection().map_err(|_| SessionError::Stopped)?.flush(timeout)
+    }
+
+    fn is_here(&self) -> bool {
+        fork::forks() == self.forks
+    }
+
+    fn connection(&self) -> Result<Arc<Connection>, String> {
+        if !self.is_here() {
+            // The thread, which does not exist here, may hold the lock.
+            return Err(SessionError::Forked.to_string());
+        }
+        let connection = self.state.lock().clone()?;
+        // The thread finds out later that it has ended, and may try for some seconds to make another one.
+        if connection.is_connected() { Ok(connection) } else { Err(SessionError::Stopped.to_string()) }
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        if !self.is_here() {
+            // As with a session: the thread is not in this process, and by now another one may have its place. Nor is
+            // anything there that would let go of the channel's lock.
+            std::mem::forget((self.going_on.take(), self.thread.take()));
+            return;
+        }
+        drop(self.going_on.take());
+        // If the function that is called with a connection drops this, the thread would wait for itself.
+        self.thread.take().into_iter().for_each(join);
+    }
+}
+
+impl fmt::Debug for Follower {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Follower").field("is_connected", &self.is_connected()).finish_non_exhaustive()
+    }
+}
+
+/// The connection, or why there is none.
+struct State(Mutex<Result<Arc<Connection>, String>>);
+
+impl State {
+    fn lock(&self) -> MutexGuard<'_, Result<Arc<Connection>, String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, state: Result<Arc<Connection>, String>) {
+        let before = std::mem::replace(&mut *self.lock(), state);
+        // Not under the lock: a connection's end may take a while.
+        drop(before);
+    }
+
+    fn follow(
+        &self,
+        mut look: impl Look,
+        mut connected: impl FnMut(&Connection) -> Result<(), SessionError>,
+        looked: &SyncSender<()>,
+        goes_on: &Receiver<()>,
+    ) {
+        let _told = ToldAtPanic(self);
+        loop {
+            let until = Instant::now() + EVERY;
+            let is_connected = self.lock().as_ref().is_ok_and(|connection| connection.is_connected());
+            if !is_connected {
+                let connection = look.look(until).and_then(|connection| {
+                    let Some(connection) = connection else { return Ok(Err(NOTHING_WANTED.to_owned())) };
+                    connected(&connection)?;
+                    connection.begin();
+                    Ok(Ok(Arc::new(connection)))
+                });
+                self.set(connection.unwrap_or_else(|error| Err(error.to_string())));
+                // Nothing waits for more than the first.
+                let _ = looked.try_send(());
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if goes_on.recv_timeout(left) != Err(RecvTimeoutError::Timeout) {
+                break;
+            }
+        }
+        self.set(Err(SessionError::Stopped.to_string()));
+    }
+}
+
+/// Says why there will be no connection any more.
+struct ToldAtPanic<'a>(&'a State);
+
+impl Drop for ToldAtPanic<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.set(Err("what is called with each connection has panicked".to_owned()));
+        }
+    }
+}

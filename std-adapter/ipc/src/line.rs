@@ -1,0 +1,344 @@
+//! The work of a connection's two threads: one sends, one receives.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tracebuf::producer::Request;
+
+use super::link::Link;
+use super::messages::is_reached;
+use super::protocol::{MessageReceiver, MessageSender, ServiceMessage};
+use tracebuf_session::SessionError;
+use tracebuf_session::limits::BUFFERS_MAX;
+use tracebuf_session::producer_cell::ProducerCell;
+use tracebuf_session::session_clock::SessionClock;
+use tracebuf_session::switch::Switch;
+use tracebuf_session::waits::{MAX_SLEEP, Wait};
+use tracebuf_session::waker::Waker;
+
+/// How long to wait for the sending thread: it takes far less to send, unless it waits for the service.
+const SENDER_PATIENCE: Duration = Duration::from_millis(5);
+
+/// The way to a service in another process.
+pub(super) struct Line {
+    link: Link,
+    producer: Arc<ProducerCell>,
+    switch: Arc<Switch>,
+    /// Wakes the thread that sends.
+    waker: Waker,
+    /// Whether threads wait for chunks, and so want to know what the service has taken.
+    waits: bool,
+    /// The question to be answered; 0 if there is none.
+    question: AtomicU64,
+    outgoing: Mutex<Outgoing>,
+    /// Whether the service is still to be told that the program records from here on.
+    begins: AtomicBool,
+    /// The flush after which the service is to be asked to scrape; 0 if there is none.
+    to_scrape: AtomicU32,
+    flushes: Mutex<Flushes>,
+    /// Notified when a flush is done, and at the end.
+    changed: Condvar,
+}
+
+/// What is on its way to the service, in order, and what the service was told before.
+struct Outgoing {
+    sender: Box<dyn MessageSender>,
+    /// The queue's other vector.
+    requests: Vec<Request>,
+    /// Packets dropped, by buffer.
+    dropped: [u64; BUFFERS_MAX],
+    /// Chunks sent.
+    chunks: u64,
+}
+
+/// What this process flushes by itself. No code that may ask for memory holds its lock: an allocator that records may
+/// come here again.
+#[derive(Default)]
+struct Flushes {
+    /// The last flush after which the service has scraped.
+    done: u32,
+    /// Whether the connection has ended: nothing is received any more.
+    is_over: bool,
+}
+
+impl Line {
+    pub(super) fn new(
+        link: Link,
+        producer: Arc<ProducerCell>,
+        switch: Arc<Switch>,
+        waker: Waker,
+        waits: bool,
+        sender: Box<dyn MessageSender>,
+    ) -> Self {
+        let outgoing = Outgoing { sender, requests: Vec::new(), dropped: [0; BUFFERS_MAX], chunks: 0 };
+        Self {
+            link,
+            producer,
+            switch,
+            waker,
+            waits,
+            question: AtomicU64::new(0),
+            outgoing: Mutex::new(outgoing),
+            begins: AtomicBool::new(false),
+            to_scrape: AtomicU32::new(0),
+            flushes: Mutex::default(),
+            changed: Condvar::new(),
+        }
+    }
+
+    pub(super) fn producer(&self) -> &Arc<ProducerCell> {
+        &self.producer
+    }
+
+    /// The program knows of the connection, and records from here on.
+    pub(super) fn begin(&self) {
+        // Said by the thread that sends, because that may have to wait.
+        self.begins.store(true, Ordering::Relaxed);
+        self.waker.wake();
+    }
+
+    /// Makes the sending thread end once it has sent what there is.
+    pub(super) fn ask_end(&self) {
+        self.switch.off();
+        self.waker.wake();
+    }
+
+    /// The same, and waits for that end, and for the service to have it all where that can be known.
+    pub(super) fn end(&self, deadline: Instant) {
+        self.ask_end();
+        let _ = self.wait(self.flushes(), deadline, |flushes| flushes.is_over);
+        self.link.shut();
+    }
+
+    /// Waits until the condition holds; false if it does not by the deadline.
+    fn wait(
+        &self,
+        mut flushes: MutexGuard<'_, Flushes>,
+        deadline: Instant,
+        is_so: impl Fn(&Flushes) -> bool,
+    ) -> bool {
+        while !is_so(&flushes) {
+            let Some(left) = deadline.checked_duration_since(Instant::now()) else { return false };
+            flushes = self.changed.wait_timeout(flushes, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
+    }
+
+    /// Sends what threads ask for until either side ends.
+    pub(super) fn pass_on(&self, clock: SessionClock) {
+        let _ = self.send_all(clock);
+        self.switch.off();
+        self.outgoing().sender.end(&self.link);
+    }
+
+    fn send_all(&self, clock: SessionClock) -> io::Result<()> {
+        loop {
+            // Looked at first: what is in the queue when the switch goes off is still sent.
+            let is_on = self.switch.is_on();
+            let mut outgoing = self.outgoing();
+            self.collect(&mut outgoing);
+            outgoing.sender.send(&self.link, Wait::UntilDone)?;
+            drop(outgoing);
+            if !is_on {
+                return Ok(());
+            }
+            clock.steer();
+            thread::park_timeout(MAX_SLEEP);
+        }
+    }
+
+    /// Sends what there is from the calling thread: the service must know of a new writer before that writes. If this
+    /// process were killed before the sending thread had its turn, nothing that the writer has recorded would be
+    /// scraped.
+    pub(super) fn announce(&self) {
+        self.announce_within(SENDER_PATIENCE);
+    }
+
+    fn announce_within(&self, most: Duration) {
+        let sent = self.outgoing_within(most).is_some_and(|mut outgoing| {
+            self.collect(&mut outgoing);
+            outgoing.sender.send(&self.link, Wait::Now).unwrap_or(false)
+        });
+        if !sent {
+            // The sending thread is at it, and looks again, or has to begin.
+            self.waker.wake();
+        }
+    }
+
+    /// Waits for the sending thread no longer than this: that thread may be waiting for the service, and may itself be
+    /// the caller, from an allocator that records.
+    fn outgoing_within(&self, most: Duration) -> Option<MutexGuard<'_, Outgoing>> {
+        let begun = Instant::now();
+        loop {
+            match self.outgoing.try_lock() {
+                Ok(outgoing) => return Some(outgoing),
+                Err(TryLockError::WouldBlock) if begun.elapsed() < most => thread::yield_now(),
+                Err(_) => return None,
+            }
+        }
+    }
+
+    /// Collects what there is to send.
+    fn collect(&self, outgoing: &mut Outgoing) {
+        if self.begins.swap(false, Ordering::Relaxed) {
+            outgoing.sender.begin();
+        }
+        // Flushed here, and once for all questions that came meanwhile: a service that asks without end and takes
+        // nothing would otherwise fill the queue.
+        let question = self.question.swap(0, Ordering::Relaxed);
+        let flush = (question != 0).then(|| self.producer.borrow_dependent().producer.flush());
+        let queue = self.producer.queue();
+        let mut requests = std::mem::take(&mut outgoing.requests);
+        let chunks = queue.take(&mut requests);
+        requests.drain(..).for_each(|request| outgoing.sender.request(request));
+        outgoing.requests = requests;
+        for buffer in 0..BUFFERS_MAX {
+            let (dropped, told) = (queue.dropped(buffer), outgoing.dropped[buffer]);
+            if dropped != told {
+                outgoing.dropped[buffer] = dropped;
+                outgoing.sender.dropped(buffer as u32, dropped - told);
+            }
+        }
+        if self.waits && chunks != outgoing.chunks {
+            outgoing.chunks = chunks;
+            outgoing.sender.sent(chunks);
+        }
+        if let Some(flush) = flush {
+            outgoing.sender.answer(question, flush);
+        }
+        let to_scrape = self.to_scrape.swap(0, Ordering::Relaxed);
+        if to_scrape != 0 {
+            outgoing.sender.scrape(to_scrape);
+        }
+    }
+
+    /// Does what the service asks for, until it is gone.
+    pub(super) fn receive(&self, mut receiver: Box<dyn MessageReceiver>) {
+        while receiver.receive(&self.link, &mut |message| self.act(message)).is_some() {}
+        self.switch.off();
+        self.link.shut();
+        self.waker.wake();
+        self.flushes().is_over = true;
+        self.changed.notify_all();
+    }
+
+    fn act(&self, message: ServiceMessage) {
+        let producer = &self.producer.borrow_dependent().producer;
+        match message {
+            ServiceMessage::Question(question) => {
+                self.question.store(question, Ordering::Relaxed);
+                self.waker.wake();
+            }
+            ServiceMessage::Flushed(flush) => producer.flushed(flush),
+            ServiceMessage::Scraped(flush) => {
+                self.flushes().done = flush;
+                self.changed.notify_all();
+            }
+            ServiceMessage::Taken(chunks) => self.producer.queue().taken(chunks),
+            ServiceMessage::ClearState => producer.clear_incremental_state(),
+            ServiceMessage::Stop => self.ask_end(),
+            ServiceMessage::ToAnswer => self.waker.wake(),
+        }
+    }
+
+    fn outgoing(&self) -> MutexGuard<'_, Outgoing> {
+        self.outgoing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn flushes(&self) -> MutexGuard<'_, Flushes> {
+        self.flushes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends what is complete, and waits until the service has that and everything else there is.
+    pub(super) fn flush(&self, deadline: Instant) -> Result<(), SessionError> {
+        if !self.switch.is_on() {
+            // Nothing takes what is asked for.
+            return Err(SessionError::Stopped);
+        }
+        let flush = self.producer.borrow_dependent().producer.flush();
+        // The last of all that are asked for: what is done for it is done for the earlier ones too.
+        let later = |other: u32| (other == 0 || !is_reached(other, flush)).then_some(flush);
+        let _ = self.to_scrape.fetch_update(Ordering::Relaxed, Ordering::Relaxed, later);
+        self.waker.wake();
+        let is_done = |flushes: &Flushes| is_reached(flushes.done, flush);
+        match self.wait(self.flushes(), deadline, |flushes| flushes.is_over || is_done(flushes)) {
+            false => Err(SessionError::Timeout),
+            true if is_done(&self.flushes()) => Ok(()),
+            true => Err(SessionError::Stopped),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tracebuf::producer::Exhaustion;
+
+    use super::*;
+    use crate::link::Kind;
+    use crate::records::RecordSender;
+    use tracebuf_session::producer_cell::words;
+
+    /// A line with a socket that nothing else is connected to.
+    fn line(test: &str) -> Line {
+        let path = std::env::temp_dir().join(format!("tracebuf-line-{test}-{}", std::process::id()));
+        let link = Link::listening(&path, Kind::Messages).expect("a socket");
+        std::fs::remove_file(path).expect("it is there");
+        let (switch, waker) = (Arc::new(Switch::new()), Waker::default());
+        let producer = ProducerCell::in_memory(words(8192), switch.clone(), waker.clone(), String::new())
+            .expect("memory");
+        Line::new(link, Arc::new(producer), switch, waker, false, Box::new(RecordSender::default()))
+    }
+
+    #[test]
+    fn a_writer_is_announced_also_while_the_sending_thread_is_at_it() {
+        let line = line("announced");
+        let (held, is_held) = std::sync::mpsc::channel();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let _outgoing = line.outgoing();
+                held.send(()).expect("the test waits");
+                thread::sleep(Duration::from_millis(20));
+            });
+            is_held.recv().expect("it is held");
+            let writer = line.producer.borrow_dependent().producer.writer(0, Exhaustion::Drop);
+            line.announce_within(Duration::from_secs(30));
+            // The request was taken out of the queue, to be sent.
+            let mut requests = Vec::new();
+            line.producer.queue().take(&mut requests);
+            assert_eq!((writer.is_some(), requests.len()), (true, 0));
+        });
+    }
+
+    #[test]
+    fn neither_a_service_that_asks_without_end_nor_flushes_behind_the_end_fill_the_queue() {
+        let line = line("endless");
+        for number in 1..1000 {
+            line.act(ServiceMessage::Question(number));
+        }
+        line.end(Instant::now());
+        for _ in 0..1000 {
+            assert!(matches!(line.flush(Instant::now()), Err(SessionError::Stopped)));
+        }
+        let mut requests = Vec::new();
+        line.producer().queue().take(&mut requests);
+        assert!(requests.is_empty(), "{}", requests.len());
+    }
+
+    #[test]
+    fn neither_threads_that_come_and_go_nor_flushes_fill_the_queue_of_a_service_that_takes_nothing() {
+        let line = line("stalled");
+        // The first of them fill shared memory.
+        for _ in 0..1000 {
+            let writer = line.producer.borrow_dependent().producer.writer(0, Exhaustion::Drop);
+            writer.expect("a place").packet().varint(8, 1);
+            assert!(matches!(line.flush(Instant::now()), Err(SessionError::Timeout)));
+        }
+        let mut requests = Vec::new();
+        line.producer().queue().take(&mut requests);
+        let chunks = requests.iter().filter(|request| matches!(request, Request::Move(_))).count();
+        assert!(chunks > 0 && requests.len() <= 4 * chunks, "{} for {chunks} chunks", requests.len());
+    }
+}

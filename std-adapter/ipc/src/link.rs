@@ -1,0 +1,251 @@
+//! One end of a connection between two processes: messages that come whole or not at all, or a stream of bytes.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::io::{Errno, retry_on_intr};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind,
+    connect, listen, recv, recvmsg, send, sendmsg, shutdown, socket_with,
+};
+
+use super::peer::Peer;
+use tracebuf_std::system::closed_in_children::ClosedInChildren;
+
+/// A Unix socket, which is closed in children after a fork.
+#[derive(Debug)]
+pub(super) struct Link(ClosedInChildren);
+
+/// How data that is sent arrives.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    /// In messages, whole or not at all.
+    Messages,
+    /// As a stream of bytes.
+    Stream,
+}
+
+impl Link {
+    fn new(kind: Kind) -> io::Result<Self> {
+        let kind = match kind {
+            Kind::Messages => SocketType::SEQPACKET,
+            Kind::Stream => SocketType::STREAM,
+        };
+        let socket = socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
+        Ok(Self(ClosedInChildren::new(socket)))
+    }
+
+    /// Whether a process has a socket at this path, of whatever kind; what is left of one that has ended does not
+    /// count.
+    pub(super) fn is_there(path: &Path) -> io::Result<bool> {
+        // Of a kind that no service listens with, so that none takes this for a newcomer.
+        let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+        match connect(&socket, &SocketAddrUnix::new(path)?) {
+            Err(Errno::CONNREFUSED) => Ok(false),
+            Ok(()) | Err(Errno::PROTOTYPE) => Ok(true),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Listens for others at this path.
+    pub(super) fn listening(path: &Path, kind: Kind) -> io::Result<Self> {
+        let link = Self::new(kind)?;
+        bind(link.0.get()?, &SocketAddrUnix::new(path)?)?;
+        listen(link.0.get()?, 64)?;
+        Ok(link)
+    }
+
+    /// Connects to the socket that listens at this path. Only until the deadline: if too many have come and were not
+    /// accepted, the system waits until one is.
+    pub(super) fn connected(path: &Path, kind: Kind, deadline: Instant) -> io::Result<Self> {
+        let (link, address) = (Self::new(kind)?, SocketAddrUnix::new(path)?);
+        link.until(Timeout::Send, deadline, |socket| connect(socket, &address))?;
+        Ok(link)
+    }
+
+    /// Makes a call that may have to wait, until the deadline, however many signals come meanwhile.
+    fn until<T>(
+        &self,
+        what: Timeout,
+        deadline: Instant,
+        mut call: impl FnMut(&OwnedFd) -> Result<T, Errno>,
+    ) -> io::Result<T> {
+        let socket = self.0.get()?;
+        let result = loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            // A timeout of zero would be for ever.
+            set_socket_timeout(socket, what, Some(left.max(Duration::from_micros(1))))?;
+            match call(socket) {
+                Err(Errno::INTR) if !left.is_zero() => {}
+                Err(Errno::INTR | Errno::AGAIN) => break Err(Errno::TIMEDOUT),
+                other => break other,
+            }
+        };
+        set_socket_timeout(socket, what, None)?;
+        Ok(result?)
+    }
+
+    /// The next connection. An error once this was [shut](Self::shut).
+    pub(super) fn accept(&self) -> io::Result<Self> {
+        let socket = self.0.get()?;
+        let socket = retry_on_intr(|| accept_with(socket, SocketFlags::CLOEXEC))?;
+        Ok(Self(ClosedInChildren::new(socket)))
+    }
+
+    /// The same until the deadline, and then an error too.
+    pub(super) fn accept_until(&self, deadline: Instant) -> io::Result<Self> {
+        let socket =
+            self.until(Timeout::Recv, deadline, |socket| accept_with(socket, SocketFlags::CLOEXEC))?;
+        Ok(Self(ClosedInChildren::new(socket)))
+    }
+
+    /// Whether this process is the one that owns it.
+    pub(super) fn is_here(&self) -> bool {
+        self.0.is_here()
+    }
+
+    /// The peer at the other end, as the system reports it.
+    pub(super) fn peer(&self) -> Peer {
+        self.0.get().and_then(Peer::of).unwrap_or(Peer::UNKNOWN)
+    }
+
+    /// Sends a message, and waits while the other end takes none.
+    pub(super) fn send(&self, message: &[u8]) -> io::Result<()> {
+        let socket = self.0.get()?;
+        retry_on_intr(|| send(socket, message, SendFlags::NOSIGNAL))?;
+        Ok(())
+    }
+
+    /// The same without waiting: false if the other end does not take it now.
+    pub(super) fn try_send(&self, message: &[u8]) -> io::Result<bool> {
+        let socket = self.0.get()?;
+        match retry_on_intr(|| send(socket, message, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)) {
+            Ok(_) => Ok(true),
+            Err(Errno::AGAIN | Errno::NOBUFS) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The same with an open file.
+    pub(super) fn try_send_with(&self, message: &[u8], file: &OwnedFd) -> io::Result<bool> {
+        // If the message has no room, nothing of it is sent.
+        Ok(self.try_send_some(message, Some(file))? != 0)
+    }
+
+    /// Waits for a message, and returns its length: 0 once the other end is gone.
+    ///
+    /// # Errors
+    /// Also for a message that is too long for the buffer.
+    pub(super) fn receive(&self, message: &mut [u8]) -> io::Result<usize> {
+        let socket = self.0.get()?;
+        let mut receive = || retry_on_intr(|| recv(socket, &mut *message, RecvFlags::TRUNC));
+        let (_, len) = match receive() {
+            // Said once, when the peer ended without having heard everything; what it had sent before is still there.
+            Err(Errno::CONNRESET) => receive(),
+            other => other,
+        }?;
+        if len <= message.len() { Ok(len) } else { Err(Errno::MSGSIZE.into()) }
+    }
+
+    /// The same, or for more of a stream, until the deadline, with the open file that comes with it.
+    pub(super) fn receive_with(
+        &self,
+        message: &mut [u8],
+        deadline: Instant,
+    ) -> io::Result<(usize, Option<OwnedFd>)> {
+        let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = RecvAncillaryBuffer::new(&mut room);
+        let flags = RecvFlags::CMSG_CLOEXEC;
+        let received = self.until(Timeout::Recv, deadline, |socket| {
+            recvmsg(socket, &mut [IoSliceMut::new(message)], &mut control, flags)
+        })?;
+        if received.flags.contains(ReturnFlags::TRUNC) {
+            return Err(Errno::MSGSIZE.into());
+        }
+        if received.flags.contains(ReturnFlags::CTRUNC) {
+            // This process may open no more files: the system has no other way to say that one came.
+            return Err(Errno::MFILE.into());
+        }
+        let file = control.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut files) => files.next(),
+            _ => None,
+        });
+        Ok((received.bytes, file))
+    }
+
+    /// Sends bytes of a stream, and waits while the other end takes none; returns how many it took.
+    pub(super) fn send_some(&self, bytes: &[u8]) -> io::Result<usize> {
+        let socket = self.0.get()?;
+        Ok(retry_on_intr(|| send(socket, bytes, SendFlags::NOSIGNAL))?)
+    }
+
+    /// Sends as much of a stream as the other end takes now, and an open file with its first byte; returns how much.
+    pub(super) fn try_send_some(&self, bytes: &[u8], file: Option<&OwnedFd>) -> io::Result<usize> {
+        let (socket, files) = (self.0.get()?, file.map(|file| [file.as_fd()]));
+        let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut room);
+        if let Some(files) = &files {
+            control.push(SendAncillaryMessage::ScmRights(files));
+        }
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        match retry_on_intr(|| sendmsg(socket, &[IoSlice::new(bytes)], &mut control, flags)) {
+            Ok(len) => Ok(len),
+            Err(Errno::AGAIN | Errno::NOBUFS) => Ok(0),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Waits for more of a stream, and returns how much has come: 0 once the other end is gone. Open files that come
+    /// with it are closed.
+    pub(super) fn receive_some(&self, bytes: &mut [u8]) -> io::Result<usize> {
+        let socket = self.0.get()?;
+        let (_, len) = retry_on_intr(|| recv(socket, &mut *bytes, RecvFlags::empty()))?;
+        Ok(len)
+    }
+
+    /// Stops sending, which the other end hears once it has taken what was sent. That end may still say something.
+    pub(super) fn finish(&self) {
+        if let Ok(socket) = self.0.get() {
+            let _ = shutdown(socket, Shutdown::Write);
+        }
+    }
+
+    /// Ends the connection, or the listening: whoever waits at either end hears of it.
+    pub(super) fn shut(&self) {
+        if let Ok(socket) = self.0.get() {
+            let _ = shutdown(socket, Shutdown::Both);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+    use super::*;
+
+    #[test]
+    fn who_may_open_no_more_files_is_told_so() {
+        let path = std::env::temp_dir().join(format!("tracebuf-link-{}", std::process::id()));
+        // In a process of its own, because of its limit.
+        let is_told = tracebuf_std::fork::tests::in_child(|| {
+            let listening = Link::listening(&path, Kind::Messages).expect("a socket");
+            let deadline = Instant::now() + Duration::from_secs(5);
+            let one = Link::connected(&path, Kind::Messages, deadline).expect("it listens");
+            let other = listening.accept().expect("it has come");
+            let file = std::fs::File::open("/dev/null").expect("it is there").into();
+            let limits = Rlimit { current: Some(0), ..getrlimit(Resource::Nofile) };
+            setrlimit(Resource::Nofile, limits).expect("a limit");
+            other.try_send_with(b"text", &file).expect("room");
+            let error = one.receive_with(&mut [0; 8], deadline).expect_err("no room");
+            error.raw_os_error() == Some(Errno::MFILE.raw_os_error())
+        });
+        std::fs::remove_file(path).expect("it is there");
+        assert!(is_told);
+    }
+}

@@ -1,0 +1,348 @@
+//! Programs that come to a socket: accepted one after another, numbered and attached, no more than there are places
+//! for.
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use tracebuf::producer::track_event::Clock;
+use tracebuf::service::ProducerIdentity;
+
+use super::link::{Kind, Link};
+use super::peer::Peer;
+use super::socket_file::SocketFile;
+use tracebuf_session::limits::SHARED_MEMORY;
+use tracebuf_session::process_tree::ProcessTree;
+use tracebuf_session::waits::join;
+use tracebuf_session::{BootClock, Session, SessionError, Transport, Waker};
+use tracebuf_std::display::Count;
+
+/// How programs that come are spoken to.
+pub(super) trait Host: Send + Sync + 'static {
+    type Producer: Transport + 'static;
+
+    /// Whether programs for which there is no place wait for one, without being told.
+    const WAITS: bool;
+
+    /// How long the connection of a refused program is kept.
+    const HELD: Duration;
+
+    /// Tells a program why it is not taken.
+    fn refuse(&self, link: &Link, why: &str);
+
+    /// Makes a producer of a newcomer, or says why the service cannot. Nothing is said to it before it is attached:
+    /// otherwise what it records as soon as it may would not be in a session that ends just then.
+    fn take(&self, newcomer: Newcomer) -> io::Result<Self::Producer>;
+}
+
+/// A program that has come.
+pub(super) struct Newcomer {
+    pub(super) link: Arc<Link>,
+    pub(super) identity: ProducerIdentity,
+    /// How many buffers the session has.
+    pub(super) buffers: u16,
+    pub(super) waker: Waker,
+    /// It records nothing before this boot time.
+    pub(super) time: u64,
+    /// Where it is reported if it is in a container.
+    pub(super) process_tree: ProcessTree,
+    /// Its place, held for as long as it is there.
+    pub(super) place: Arc<()>,
+    /// The door through which it has come.
+    pub(super) door: Weak<Door>,
+}
+
+/// A socket of a session, where each program that comes gets this many bytes of shared memory.
+pub(super) fn bind(
+    session: &Session,
+    path: &Path,
+    kind: Kind,
+    shared_memory: usize,
+) -> Result<SocketFile, SessionError> {
+    if !SHARED_MEMORY.contains(&shared_memory) {
+        return Err(SessionError::SharedMemory { bytes: shared_memory });
+    }
+    if !session.context.switch.is_here() {
+        return Err(SessionError::Forked);
+    }
+    SocketFile::bind(path, kind)
+}
+
+/// Where programs come in, until it is closed.
+pub(super) struct Door {
+    socket: SocketFile,
+    is_closed: AtomicBool,
+}
+
+impl Door {
+    /// Lets nobody in any more. Called before those inside are sent away at a session's end: they would come again at
+    /// once, and in vain.
+    pub(super) fn close(&self) {
+        self.is_closed.store(true, Ordering::Relaxed);
+        self.socket.link.shut();
+    }
+
+    fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Relaxed)
+    }
+}
+
+/// A socket with a thread that accepts programs, until it is dropped.
+pub(super) struct Listening<H> {
+    acceptor: Arc<Acceptor<H>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Accepts programs, on that thread.
+struct Acceptor<H> {
+    host: H,
+    door: Arc<Door>,
+    session: Weak<Session>,
+    buffers: u16,
+    /// How many may be there at a time.
+    producers: usize,
+    /// Each producer holds a clone.
+    places: Arc<()>,
+    seen: AtomicU64,
+}
+
+/// How long until the thread looks again whether there is a place, or a connection to be had.
+const RETRY_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Most refused connections that are kept at a time: each takes an open file.
+const MOST_HELD: usize = 64;
+
+/// Whether others may come after this one.
+enum Next {
+    Goes,
+    /// This one is not taken.
+    Refused(Arc<Link>),
+    Ends,
+}
+
+/// Refused connections, until their time has come: newcomers do not wait for that.
+#[derive(Default)]
+struct Held(VecDeque<(Instant, Arc<Link>)>);
+
+impl Held {
+    fn push(&mut self, link: Arc<Link>, until: Instant) {
+        self.0.push_back((until, link));
+        if self.0.len() > MOST_HELD {
+            self.let_one_go();
+        }
+    }
+
+    /// When the next one is to go. All are kept for the same time.
+    fn next(&self) -> Option<Instant> {
+        self.0.front().map(|(until, _)| *until)
+    }
+
+    fn let_go(&mut self, now: Instant) {
+        while self.next().is_some_and(|until| until <= now) {
+            self.let_one_go();
+        }
+    }
+
+    fn let_one_go(&mut self) {
+        if let Some((_, link)) = self.0.pop_front() {
+            // A thread of the producer that could not be made from it may have it too.
+            link.shut();
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        while !self.0.is_empty() {
+            self.let_one_go();
+        }
+    }
+}
+
+impl<H: Host> Listening<H> {
+    pub(super) fn start(
+        host: H,
+        session: &Arc<Session>,
+        socket: SocketFile,
+        producers: usize,
+    ) -> Result<Self, SessionError> {
+        let acceptor = Arc::new(Acceptor {
+            host,
+            door: Arc::new(Door { socket, is_closed: AtomicBool::new(false) }),
+            session: Arc::downgrade(session),
+            buffers: session.context.state_every.len() as u16,
+            producers,
+            places: Arc::default(),
+            seen: AtomicU64::new(0),
+        });
+        let of_thread = acceptor.clone();
+        let thread = thread::Builder::new().name("tracebuf-listen".into()).spawn(move || of_thread.serve());
+        let thread = thread.map_err(|error| SessionError::io("starting a thread", error))?;
+        Ok(Self { acceptor, thread: Some(thread) })
+    }
+}
+
+impl<H> Listening<H> {
+    /// How many have come until now, including those that have gone again.
+    pub(super) fn seen(&self) -> u64 {
+        self.acceptor.seen.load(Ordering::Relaxed)
+    }
+}
+
+impl<H: Host> Acceptor<H> {
+    fn serve(&self) {
+        let mut held = Held::default();
+        while !self.door.is_closed() {
+            held.let_go(Instant::now());
+            if H::WAITS && self.taken() >= self.producers {
+                thread::sleep(RETRY_INTERVAL);
+                continue;
+            }
+            let socket = &self.door.socket.link;
+            match held.next().map_or_else(|| socket.accept(), |until| socket.accept_until(until)) {
+                Ok(link) => {
+                    let Some(session) = self.session.upgrade() else { break };
+                    match self.attach(&session, link) {
+                        Next::Goes => {}
+                        Next::Refused(link) => held.push(link, Instant::now() + H::HELD),
+                        Next::Ends => break,
+                    }
+                }
+                // A refused one is due to go.
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => {}
+                // Too many open files, or a newcomer that has already gone.
+                Err(_) if !self.door.is_closed() => thread::sleep(RETRY_INTERVAL),
+                Err(_) => {}
+            }
+        }
+        self.door.close();
+        // Those that have come and were not accepted hear that they never will be: otherwise they would wait as long as
+        // the socket exists.
+        while self.door.socket.link.accept().is_ok() {}
+    }
+
+    /// Places that are taken. Only the thread that asks takes more.
+    fn taken(&self) -> usize {
+        Arc::strong_count(&self.places) - 1
+    }
+
+    fn attach(&self, session: &Session, link: Link) -> Next {
+        let link = Arc::new(link);
+        let refuse = |why: &str| {
+            self.host.refuse(&link, why);
+            Next::Refused(link.clone())
+        };
+        if self.taken() >= self.producers {
+            let producers = Count(self.producers as u64, "producer");
+            return refuse(&format!("the service has {producers}, as many as it takes"));
+        }
+        let producer_id = match session.new_producer_id() {
+            Ok(id) => id,
+            Err(SessionError::Stopped | SessionError::Forked) => return Next::Ends,
+            Err(error) => return refuse(&error.to_string()),
+        };
+        let Peer { uid, pid } = link.peer();
+        let newcomer = Newcomer {
+            link: link.clone(),
+            identity: ProducerIdentity { producer_id, uid, pid },
+            buffers: self.buffers,
+            waker: session.waker(),
+            time: BootClock.now(),
+            process_tree: session.beside.process_tree.clone(),
+            place: self.places.clone(),
+            door: Arc::downgrade(&self.door),
+        };
+        let producer = match self.host.take(newcomer) {
+            Ok(producer) => producer,
+            Err(error) => return refuse(&format!("the service has no room: {error}")),
+        };
+        self.seen.fetch_add(1, Ordering::Relaxed);
+        match session.attach(producer) {
+            Ok(()) | Err(SessionError::Timeout) => Next::Goes,
+            Err(_) => Next::Ends,
+        }
+    }
+}
+
+impl<H> Drop for Listening<H> {
+    fn drop(&mut self) {
+        let door = &self.acceptor.door;
+        if !door.socket.link.is_here() {
+            // Nor is the thread in this process.
+            return;
+        }
+        door.close();
+        // The thread drops a session that nothing else has any more, and what that owns.
+        self.thread.take().into_iter().for_each(join);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    use super::*;
+    use crate::other_process::OtherProcess;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    /// Has no room for any newcomer, tells that one has come, and keeps it for this many seconds.
+    struct Full<const HELD: u64>(Sender<()>);
+
+    impl<const HELD: u64> Host for Full<HELD> {
+        type Producer = OtherProcess;
+        const WAITS: bool = true;
+        const HELD: Duration = Duration::from_secs(HELD);
+
+        fn refuse(&self, _: &Link, _: &str) {}
+
+        fn take(&self, _: Newcomer) -> io::Result<OtherProcess> {
+            let _ = self.0.send(());
+            Err(io::ErrorKind::OutOfMemory.into())
+        }
+    }
+
+    fn full<const HELD: u64>(path: &Path) -> (Listening<Full<HELD>>, Receiver<()>, Arc<Session>) {
+        let session = Arc::new(Session::builder().start().expect("a session"));
+        let socket = bind(&session, path, Kind::Stream, 8192).expect("a socket");
+        let (tell, came) = channel();
+        (Listening::start(Full(tell), &session, socket, 64).expect("a thread"), came, session)
+    }
+
+    fn come(path: &Path) -> Link {
+        Link::connected(path, Kind::Stream, Instant::now() + LONG).expect("it listens")
+    }
+
+    fn hears_of_the_end(link: &Link) -> bool {
+        link.receive_with(&mut [0; 8], Instant::now() + LONG).is_ok_and(|(len, _)| len == 0)
+    }
+
+    #[test]
+    fn nobody_waits_until_one_that_was_refused_may_go() {
+        let path = std::env::temp_dir().join(format!("tracebuf-held-{}", std::process::id()));
+        let (listening, came, _session) = full::<3600>(&path);
+        let all = [(); MOST_HELD + 2].map(|()| {
+            let link = come(&path);
+            came.recv_timeout(LONG).expect("it is its turn");
+            link
+        });
+        // No more than that are kept.
+        assert!(hears_of_the_end(&all[0]));
+        // Nor does the end wait.
+        drop(listening);
+        assert!(all.iter().all(hears_of_the_end));
+    }
+
+    #[test]
+    fn who_was_refused_goes_when_its_time_has_come_though_nobody_else_comes() {
+        let path = std::env::temp_dir().join(format!("tracebuf-let-go-{}", std::process::id()));
+        let (_listening, came, _session) = full::<1>(&path);
+        let (begun, link) = (Instant::now(), come(&path));
+        came.recv_timeout(LONG).expect("it has come");
+        assert!(hears_of_the_end(&link) && begun.elapsed() >= Duration::from_secs(1));
+    }
+}

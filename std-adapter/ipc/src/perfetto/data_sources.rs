@@ -1,0 +1,117 @@
+//! Data sources that programs offer, and those that a session wants.
+//!
+//! Facts from `protos/perfetto/common/data_source_descriptor.proto` and
+//! `protos/perfetto/config/data_source_config.proto`.
+
+use super::proto::{Proto, numbers};
+use tracebuf_session::fields::message;
+
+// Fields of a DataSourceConfig.
+const NAME: u32 = 1;
+const TARGET_BUFFER: u32 = 2;
+const TRACING_SESSION: u32 = 4;
+
+/// The data source of track events, which the SDK has in every program that makes any.
+pub(super) const TRACK_EVENT: &str = "track_event";
+
+/// Most data sources of one program; one that offers more is told nothing of the rest.
+const RUNNING: usize = 256;
+
+/// A data source that is to run in every program that has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Wanted {
+    pub(super) name: String,
+    /// The number of the session's buffer that it goes to.
+    pub(super) buffer: u16,
+    /// Fields of its configuration beside those above, encoded.
+    pub(super) config: Vec<u8>,
+}
+
+impl Wanted {
+    /// About how many bytes a program is told about it at once.
+    pub(super) fn told(&self) -> usize {
+        /// Most bytes of the messages around a configuration.
+        const AROUND: usize = 64;
+        self.config().as_bytes().len() + AROUND
+    }
+
+    /// What a program is told about it.
+    fn config(&self) -> Proto {
+        let config = Proto::new().bytes(NAME, self.name.as_bytes());
+        // Buffers are counted from 1 on, and so are sessions, of which there is one.
+        let config = config.number(TARGET_BUFFER, u32::from(self.buffer) + 1).number(TRACING_SESSION, 1_u32);
+        config.fields(&self.config)
+    }
+}
+
+/// A data source that a program says it has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Descriptor {
+    name: String,
+    clears_state: bool,
+    is_flushed: bool,
+}
+
+impl Descriptor {
+    /// `None` for a malformed one.
+    pub(super) fn of(descriptor: &[u8]) -> Option<Self> {
+        let name = String::from_utf8_lossy(message(descriptor, 1)?).into_owned();
+        let [clears_state, no_flush] = numbers(descriptor, [4, 9])?;
+        Some(Self { name, clears_state: clears_state != 0, is_flushed: no_flush == 0 })
+    }
+}
+
+/// A data source that a program runs, or is to run as soon as it can hear of it.
+struct Instance {
+    id: u64,
+    descriptor: Descriptor,
+    config: Proto,
+    has_started: bool,
+}
+
+/// The data sources of one program.
+#[derive(Default)]
+pub(super) struct Instances {
+    all: Vec<Instance>,
+    last_id: u64,
+}
+
+impl Instances {
+    /// A program offers this one; it is to run if it is wanted.
+    pub(super) fn offer(&mut self, descriptor: Descriptor, wanted: &[Wanted]) {
+        for wanted in wanted.iter().filter(|wanted| wanted.name == descriptor.name) {
+            if self.all.len() < RUNNING {
+                self.last_id += 1;
+                let (id, descriptor, config) = (self.last_id, descriptor.clone(), wanted.config());
+                self.all.push(Instance { id, descriptor, config, has_started: false });
+            }
+        }
+    }
+
+    /// A program no longer has any of this name.
+    pub(super) fn withdraw(&mut self, name: &str) {
+        self.all.retain(|instance| instance.descriptor.name != name);
+    }
+
+    /// Number and configuration of each that has not started, and which counts as started from now on.
+    pub(super) fn start(&mut self) -> impl Iterator<Item = (u64, &Proto)> {
+        self.all.iter_mut().filter(|instance| !instance.has_started).map(|instance| {
+            instance.has_started = true;
+            (instance.id, &instance.config)
+        })
+    }
+
+    /// Data sources that have something to flush.
+    pub(super) fn to_flush(&self) -> impl Iterator<Item = u64> {
+        self.started().filter(|instance| instance.descriptor.is_flushed).map(|instance| instance.id)
+    }
+
+    /// Data sources that can repeat what they have said of names and clocks.
+    pub(super) fn to_clear(&self) -> impl Iterator<Item = u64> {
+        self.started().filter(|instance| instance.descriptor.clears_state).map(|instance| instance.id)
+    }
+
+    fn started(&self) -> impl Iterator<Item = &Instance> {
+        self.all.iter().filter(|instance| instance.has_started)
+    }
+}

@@ -1,0 +1,157 @@
+//! Programs with this crate that record into Perfetto's service, to which they look like any program with its SDK.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `waiting` | a connection until a tracing session begins |
+//! | `calls` | what a program says to the service |
+//! | `answers` | what the service says |
+//! | `connected` | a connection from then on: requests become calls, replies are their answers |
+
+mod answers;
+mod calls;
+mod connected;
+mod waiting;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use waiting::{Offer, Waiting};
+
+use crate::connection::{Connection, ConnectionBuilder};
+use crate::follower::{Follower, Look};
+use crate::perfetto::data_sources::TRACK_EVENT;
+use crate::perfetto::frames::MAX_IPC_FRAME;
+use crate::perfetto::proto::Proto;
+use tracebuf_session::SessionError;
+
+/// Most bytes of the messages around an offered data source.
+const AROUND: usize = 64;
+
+impl ConnectionBuilder {
+    /// Connects to Perfetto's service (`traced`) whenever one listens at this path, and waits there until somebody
+    /// records with it: with the command `perfetto`, or with anything else that makes traces with that service. What
+    /// this program records is then in that trace, beside what the kernel and all other programs have there.
+    ///
+    /// ```no_run
+    /// use tracebuf_ipc::{Connection, perfetto_socket};
+    /// use tracebuf_session::Relay;
+    ///
+    /// let relay = Relay::new();
+    /// let recorder = relay.recorder(); // for any thread, from now on
+    /// let _follower = Connection::builder()
+    ///     .process_name("camera")
+    ///     .follow_perfetto(perfetto_socket(), move |service| relay.connect(&service.recorder()))?;
+    ///
+    /// // In a trace whose configuration has the data source `track_event`.
+    /// let _slice = recorder.enter("frame");
+    /// # Ok::<(), tracebuf_session::SessionError>(())
+    /// ```
+    ///
+    /// For each tracing session it calls `connected`, from a thread of its own, as [`follow`](Self::follow) does; the
+    /// connection ends with the session. The program has the data source `track_event`, unless it is [named
+    /// otherwise](Self::data_source). Its name is [this process's](Self::process_name).
+    ///
+    /// With several tracing sessions at a time the program is in the one that began first; once that ends, it is in
+    /// another one within a quarter of a second. That is also how long events are missing if one session begins just
+    /// after another.
+    ///
+    /// Shared memory is as large as the configuration says for this program, otherwise 1 MiB, which is enough for 512
+    /// threads. Complete chunks are sent when they fill half of it, when the service flushes, and at the end. The
+    /// service takes chunks that threads have begun by itself then, and when this process ends or is killed. What has
+    /// no room in shared memory is lost, unless threads [wait](Self::exhaustion); the next packet of that thread says
+    /// so. Names, clocks and tracks are repeated with every MiB that is recorded, and when the service asks for it
+    /// (`incremental_state_config`): with a ring smaller than that, let it ask.
+    ///
+    /// It costs a thread, which wakes four times a second while nothing is recorded; dropping the [`Follower`] then
+    /// waits for it up to a quarter of a second. While something is recorded, it also costs what a [`Connection`]
+    /// costs.
+    ///
+    /// Not supported of the protocol: recording before there is a service, triggers, pages of other than 4 KiB, memory
+    /// that is sent in messages (virtual machines), addresses that are not paths. Source of the protocol: Perfetto's
+    /// `producer_port.proto` and `wire_protocol.proto`. Checked against its service, in the version of Perfetto's crate
+    /// `perfetto-sdk-sys` 1.4.
+    ///
+    /// # Categories
+    /// What goes through a relay is recorded, whichever category an event has: checking that would cost every event. A
+    /// program whose categories can be chosen has a relay for each of them, or for several that belong together, and
+    /// connects those that a session [wants](Connection::wants):
+    ///
+    /// ```no_run
+    /// use tracebuf_ipc::{Connection, perfetto_socket};
+    /// use tracebuf_session::Relay;
+    ///
+    /// const CATEGORIES: [&str; 2] = ["net", "render"];
+    ///
+    /// let relays = CATEGORIES.map(|category| (category, Relay::new()));
+    /// let [net, render] = relays.each_ref().map(|(_, relay)| relay.recorder());
+    /// let builder = Connection::builder().categories(CATEGORIES); // told to anyone who asks the service what there is
+    /// let _follower = builder.follow_perfetto(perfetto_socket(), move |service| {
+    ///     for (category, relay) in &relays {
+    ///         if service.wants(category) {
+    ///             relay.connect(&service.recorder())?;
+    ///         }
+    ///     }
+    ///     Ok(())
+    /// })?;
+    ///
+    /// // With `track_event_config { disabled_categories: "*" enabled_categories: "net" }` in the configuration this is
+    /// // recorded,
+    /// net.instant_with("request", |event| event.category("net"));
+    /// // and this is not.
+    /// let _frame = render.enter_with("frame", |event| event.category("render"));
+    /// # Ok::<(), tracebuf_session::SessionError>(())
+    /// ```
+    ///
+    /// An event through a relay that is not connected costs three loads. A thread's events are on one track, whichever
+    /// relays they go through.
+    ///
+    /// # Errors
+    /// No thread; names of the data source and its [categories](Self::categories) of more than some 130,000 bytes in
+    /// all, which the service does not take. A service that is missing or refuses, or for which nobody records, is no
+    /// error: see [`Follower::error`].
+    pub fn follow_perfetto(
+        self,
+        path: impl AsRef<Path>,
+        connected: impl FnMut(&Connection) -> Result<(), SessionError> + Send + 'static,
+    ) -> Result<Follower, SessionError> {
+        let name = self.name_of_data_source().unwrap_or(TRACK_EVENT);
+        let data_source = calls::data_source(name, self.names_of_categories());
+        if data_source.as_bytes().len() + AROUND > MAX_IPC_FRAME {
+            let error = io::Error::new(io::ErrorKind::InvalidInput, "they are too long");
+            return Err(SessionError::io("names of the data source and its categories", error));
+        }
+        let path = path.as_ref().to_owned();
+        Follower::start(Perfetto { builder: self, path, data_source, waiting: None }, connected)
+    }
+}
+
+/// Perfetto's service, and the connection that waits there.
+struct Perfetto {
+    builder: ConnectionBuilder,
+    path: PathBuf,
+    data_source: Proto,
+    waiting: Option<Waiting>,
+}
+
+impl Look for Perfetto {
+    fn look(&mut self, until: Instant) -> Result<Option<Connection>, SessionError> {
+        let failed =
+            |error| SessionError::io(format!("Perfetto's service at {}", self.path.display()), error);
+        let (mut waiting, until) = match self.waiting.take() {
+            Some(waiting) => (waiting, until),
+            None => {
+                let producer = &self.builder.name_of_process();
+                let offer = Offer { producer, data_source: &self.data_source };
+                // A session that is already there has begun by now; following does not wait for another.
+                (Waiting::begin(&self.path, &offer).map_err(failed)?, Instant::now())
+            }
+        };
+        if waiting.goes_on(until).map_err(failed)? {
+            self.waiting = Some(waiting);
+            return Ok(None);
+        }
+        let agreed = waiting.agreed().map_err(failed)?;
+        self.builder.clone().start(agreed).map(Some)
+    }
+}

@@ -1,0 +1,216 @@
+//! The transport of a program with Perfetto's SDK.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use tracebuf::producer::Request;
+use tracebuf::service::{EndpointStats, ProducerIdentity};
+
+use super::calls::{FromProgram, Hello, METHODS, requests_of};
+use super::data_sources::{Instances, Wanted};
+use super::outbox::Outbox;
+use super::proto::Proto;
+use super::{commands, frames};
+use crate::incoming::Turn;
+use crate::link::Link;
+use crate::listening::Newcomer;
+use crate::remote::Remote;
+use crate::shared_words::SharedWords;
+use tracebuf_session::limits::PAGE;
+use tracebuf_session::transport::{CentralBuffer, Transport};
+
+/// Most things said that are carried out at a time: no more than one of tracebuf's own messages says.
+const AT_A_TIME: usize = 256;
+
+/// The drain thread's end.
+pub(super) struct Program {
+    remote: Remote<FromProgram>,
+    outbox: Outbox,
+    wanted: Arc<[Wanted]>,
+    /// The file of its shared memory, until that goes to the program.
+    file: Option<OwnedFd>,
+    hello: Option<Hello>,
+    /// The call to which commands are replies.
+    commands: Option<u64>,
+    instances: Instances,
+    /// The last flush that was asked for, and the last that was carried out.
+    asked: u64,
+    flushed: u64,
+    /// To be said once everything before was heard, however often it is wanted until then.
+    to_ask: bool,
+    to_clear_state: bool,
+}
+
+impl Program {
+    /// Starts a thread that takes what comes.
+    pub(super) fn start(
+        newcomer: Newcomer,
+        words: SharedWords,
+        file: OwnedFd,
+        wanted: Arc<[Wanted]>,
+    ) -> io::Result<Self> {
+        Ok(Self {
+            remote: Remote::start(newcomer, words, receive(), is_of_new_writer)?,
+            outbox: Outbox::default(),
+            wanted,
+            file: Some(file),
+            hello: None,
+            commands: None,
+            instances: Instances::default(),
+            asked: 0,
+            flushed: 0,
+            to_ask: false,
+            to_clear_state: false,
+        })
+    }
+
+    fn carry_out(&mut self, message: FromProgram, buffers: &mut [CentralBuffer]) {
+        match message {
+            FromProgram::Bind { request, is_known: true } => {
+                self.outbox.push(&frames::bound(request, &METHODS));
+            }
+            FromProgram::Bind { request, is_known: false } => self.outbox.push(&frames::not_bound(request)),
+            FromProgram::Initialize { request, hello } => self.initialize(request, hello),
+            FromProgram::Listen { request } => {
+                self.commands = Some(request);
+                self.start_instances();
+            }
+            FromProgram::Register(descriptor) => {
+                self.instances.offer(descriptor, &self.wanted);
+                self.start_instances();
+            }
+            FromProgram::Unregister(name) => self.instances.withdraw(&name),
+            FromProgram::Request(request) => {
+                // A flush comes another way.
+                let _ = self.remote.endpoint.with(|endpoint| endpoint.carry_out_one(&request, buffers));
+            }
+            // Each answers those before it too, one of which may be answered later; what was not asked has no answer.
+            FromProgram::Flushed(flush) if flush <= self.asked => self.flushed = self.flushed.max(flush),
+            FromProgram::Flushed(_) => {}
+            FromProgram::Answer { request, is_known: true } => {
+                self.outbox.push(&frames::reply(request, &Proto::new(), false));
+            }
+            FromProgram::Answer { request, is_known: false } => self.outbox.push(&frames::failure(request)),
+        }
+    }
+
+    fn initialize(&mut self, request: u64, hello: Hello) {
+        let answer = commands::initialized(hello.memory).filter(|_| self.hello.is_none());
+        let Some(answer) = answer else { return self.outbox.push(&frames::failure(request)) };
+        self.hello = Some(hello);
+        self.outbox.push(&frames::reply(request, &answer, false));
+        self.start_instances();
+    }
+
+    /// Makes the program run the data sources that are wanted of it, as soon as it has said enough.
+    fn start_instances(&mut self) {
+        let Self { outbox, instances, file, hello: Some(_), commands: Some(call), .. } = self else {
+            return;
+        };
+        for (id, config) in instances.start() {
+            if let Some(file) = file.take() {
+                outbox.push_with(&frames::reply(*call, &commands::setup_tracing(PAGE >> 10), true), file);
+            }
+            outbox.push(&frames::reply(*call, &commands::setup(id, config), true));
+            outbox.push(&frames::reply(*call, &commands::start(id, config), true));
+        }
+    }
+
+    /// Says what there is to say, as far as the program takes it now; the rest when this is called again.
+    fn say(&mut self) {
+        let mut is_sent = self.outbox.send(&self.remote.link);
+        if is_sent.is_ok() && self.outbox.is_empty() {
+            self.ask();
+            is_sent = self.outbox.send(&self.remote.link);
+        }
+        // The thread that waits for what comes then hears of the end.
+        if is_sent.is_err() {
+            self.remote.link.shut();
+        }
+    }
+
+    fn ask(&mut self) {
+        let Self { outbox, instances, .. } = self;
+        // A program that has not said where it hears commands runs nothing.
+        let mut command = |message: &Proto| {
+            self.commands.iter().for_each(|call| outbox.push(&frames::reply(*call, message, true)));
+        };
+        if std::mem::take(&mut self.to_ask) {
+            if instances.to_flush().next().is_some() {
+                command(&commands::flush(self.asked, instances.to_flush()));
+            } else {
+                self.flushed = self.asked;
+            }
+        }
+        if std::mem::take(&mut self.to_clear_state) && instances.to_clear().next().is_some() {
+            command(&commands::clear_state(instances.to_clear()));
+        }
+    }
+}
+
+fn is_of_new_writer(message: &FromProgram) -> bool {
+    matches!(message, FromProgram::Request(Request::Register { .. }))
+}
+
+/// Takes the frames of a connection apart, until something comes that is none.
+fn receive() -> impl FnMut(&Link) -> Option<Vec<FromProgram>> {
+    let (mut frames, mut rest) = (frames::Frames::new(), Vec::new().into_iter());
+    move |link| {
+        if rest.len() == 0 {
+            rest = frames.next(|bytes| link.receive_some(bytes), requests_of).ok()?.into_iter();
+        }
+        Some(rest.by_ref().take(AT_A_TIME).collect())
+    }
+}
+
+impl Transport for Program {
+    fn drain(&mut self, buffers: &mut [CentralBuffer]) {
+        let mut turn = Turn::begin();
+        while let Some(message) = self.remote.incoming.take(&mut turn) {
+            message.into_iter().for_each(|message| self.carry_out(message, buffers));
+        }
+        self.say();
+    }
+
+    fn ask_flush(&mut self) {
+        self.asked += 1;
+        self.to_ask = true;
+        self.say();
+    }
+
+    fn clear_incremental_state(&mut self) {
+        self.to_clear_state = true;
+        self.say();
+    }
+
+    fn is_flushed(&self) -> bool {
+        self.flushed == self.asked
+    }
+
+    fn scrape(&mut self, buffers: &mut [CentralBuffer]) {
+        if self.hello.is_some_and(|hello| hello.may_scrape) {
+            self.remote.endpoint.with(|endpoint| endpoint.scrape(buffers));
+        }
+    }
+
+    fn stats(&self) -> EndpointStats {
+        self.remote.endpoint.stats()
+    }
+
+    fn identity(&self) -> Option<ProducerIdentity> {
+        Some(self.remote.endpoint.identity())
+    }
+
+    fn disconnect(&mut self, buffers: &mut [CentralBuffer]) {
+        self.remote.endpoint.with(|endpoint| endpoint.disconnect(buffers));
+    }
+
+    fn is_connected(&self) -> bool {
+        self.remote.incoming.is_open()
+    }
+
+    fn end(&mut self) {
+        self.remote.end();
+    }
+}

@@ -1,0 +1,181 @@
+//! The service's side: [`ProducerSocket`].
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use std::{fmt, io};
+
+use super::link::{Kind, Link};
+use super::listening::{self, Host, Listening, Newcomer};
+use super::other_process::OtherProcess;
+use super::shared_words::SharedWords;
+use super::socket_file::SocketFile;
+use super::welcome::Welcome;
+use tracebuf_session::{Session, SessionError};
+
+/// Sets up a [`ProducerSocket`]. Made by [`ProducerSocket::builder`].
+///
+/// ```
+/// use std::sync::Arc;
+/// use tracebuf_ipc::{Connection, ProducerSocket};
+/// use tracebuf_session::Session;
+///
+/// # let path = std::env::temp_dir().join(format!("doc-socket-builder-{}", std::process::id()));
+/// let session = Arc::new(Session::builder().start()?);
+/// let socket = ProducerSocket::builder().shared_memory(256 << 10).producers(1).bind(&session, &path)?;
+/// let first = Connection::builder().open(&path)?;
+/// let refused = Connection::builder().open(&path).unwrap_err();
+/// println!("{refused}");
+/// assert_eq!(socket.producers_seen(), 1);
+/// # Ok::<(), tracebuf_session::SessionError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct ProducerSocketBuilder {
+    shared_memory: usize,
+    producers: usize,
+}
+
+/// The socket at which other programs on this machine come to record into a session, each with a [`Connection`].
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::time::Duration;
+/// use tracebuf_ipc::{Connection, ProducerSocket};
+/// use tracebuf_session::Session;
+///
+/// let path = std::env::temp_dir().join(format!("doc-socket-{}", std::process::id()));
+/// // In the service:
+/// let session = Arc::new(Session::builder().ring(16 << 20).start()?);
+/// let socket = ProducerSocket::builder().bind(&session, &path)?;
+///
+/// // In each of the others, usually another process:
+/// let service = Connection::builder().open(&path)?;
+/// let recorder = service.recorder();
+/// recorder.instant("hello from elsewhere");
+/// service.flush(Duration::from_secs(5))?;
+///
+/// let summary = session.summary()?;
+/// assert_ne!(summary.sequences[0].producer_id, Session::OWN_PRODUCER_ID);
+/// # Ok::<(), tracebuf_session::SessionError>(())
+/// ```
+///
+/// Anyone who may write to the socket's file may record; it is created as the process's umask says, in a folder that
+/// may keep others out too. Producers may write to all buffers of the session, with any times, names and tracks, but
+/// not in another's name: packets are attributed by the process and user that the system reports. Beyond that they are
+/// not trusted: whatever they do to shared memory or say, they cannot harm the session, and they keep nobody waiting
+/// except those who [flush](Session::flush), take a snapshot or stop it, for as long as these wait for one that does
+/// not answer.
+///
+/// Dropping it may have to wait for the session's thread, as any call does. Then nothing can come any more, and the
+/// socket's file is removed; producers that have come go on recording until the session stops. Like a
+/// [`FlightRecorder`](tracebuf_session::FlightRecorder) it does not keep the session alive.
+/// [`Summary::producers`](tracebuf_session::Summary::producers) says who is there, and whether they answer.
+///
+/// Cost: a thread, and for each producer another one, which waits for messages, 25 KB, and the shared memory. Linux
+/// only.
+///
+/// [`Connection`]: super::Connection
+pub struct ProducerSocket(Listening<Tracebuf>);
+
+/// The programs that come are [`Connection`](super::Connection)s.
+struct Tracebuf {
+    shared_memory: usize,
+    /// What each producer is told.
+    welcome: Arc<[u8]>,
+}
+
+impl fmt::Debug for ProducerSocket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProducerSocket")
+            .field("producers_seen", &self.producers_seen())
+            .finish_non_exhaustive()
+    }
+}
+
+impl ProducerSocket {
+    /// A socket for up to 64 producers at a time, each with 1 MiB of shared memory, unless set otherwise.
+    pub fn builder() -> ProducerSocketBuilder {
+        ProducerSocketBuilder { shared_memory: 1 << 20, producers: 64 }
+    }
+
+    /// How many producers have come until now, including those that have gone again.
+    pub fn producers_seen(&self) -> u64 {
+        self.0.seen()
+    }
+}
+
+impl ProducerSocketBuilder {
+    /// Bytes of shared memory with each producer, from 4 KiB to 64 MiB, which [`bind`](Self::bind) checks. They cost
+    /// memory when the producer comes.
+    ///
+    /// Each thread that records holds 2 KiB of it for each buffer that it records into. With 1 MiB, 512 can at a time;
+    /// others drop their events, even in a producer whose threads are to [wait](super::ConnectionBuilder::exhaustion).
+    /// 2 MiB and a page are enough for all 1,024 that can record. A [session's
+    /// own](tracebuf_session::SessionBuilder::shared_memory) threads have that by default if they wait; these do not,
+    /// because the service does not know whether they wait.
+    #[must_use]
+    pub fn shared_memory(mut self, bytes: usize) -> Self {
+        self.shared_memory = bytes;
+        self
+    }
+
+    /// How many producers may be there at a time; more are refused, and told so. All of them share the places for
+    /// sequences in each buffer: see [`BufferConfig::sequences`](tracebuf_session::BufferConfig::sequences).
+    ///
+    /// Children after a fork close the sockets of some 4,000 of them. Those of any more stay open there: as long as
+    /// such a child lives, these producers do not hear that the service was killed.
+    #[must_use]
+    pub fn producers(mut self, count: usize) -> Self {
+        self.producers = count;
+        self
+    }
+
+    /// Creates the socket at this path, of at most 108 bytes, and accepts producers from now on. What a service that
+    /// ended without removing it has left there is replaced.
+    ///
+    /// # Errors
+    /// An impossible size of shared memory; what the system says of the path, for example that somebody is listening
+    /// there; no thread; names of data sources of more than some 60,000 bytes; [`SessionError::Forked`] in a child
+    /// after a fork.
+    pub fn bind(
+        self,
+        session: &Arc<Session>,
+        path: impl AsRef<Path>,
+    ) -> Result<ProducerSocket, SessionError> {
+        let socket = listening::bind(session, path.as_ref(), Kind::Messages, self.shared_memory)?;
+        self.serve(session, socket)
+    }
+
+    /// Accepts producers at a socket from now on.
+    ///
+    /// # Errors
+    /// No thread, or a session that has ended.
+    pub fn serve(self, session: &Arc<Session>, socket: SocketFile) -> Result<ProducerSocket, SessionError> {
+        let welcome = Welcome {
+            shared_memory: self.shared_memory,
+            state_every: session.context.state_every.clone(),
+            sources: session.sources.clone(),
+        };
+        let too_long = |_| io::Error::new(io::ErrorKind::InvalidInput, "they are too long");
+        let welcome = welcome.to_bytes().map_err(too_long);
+        let welcome = welcome.map_err(|error| SessionError::io("names of data sources", error))?;
+        let host = Tracebuf { shared_memory: self.shared_memory, welcome: welcome.into() };
+        Listening::start(host, session, socket, self.producers).map(ProducerSocket)
+    }
+}
+
+impl Host for Tracebuf {
+    type Producer = OtherProcess;
+    const WAITS: bool = false;
+    // It is told why.
+    const HELD: Duration = Duration::ZERO;
+
+    fn refuse(&self, link: &Link, why: &str) {
+        let _ = link.try_send(&Welcome::refusal(why));
+    }
+
+    fn take(&self, newcomer: Newcomer) -> io::Result<OtherProcess> {
+        let (words, file) = SharedWords::new(self.shared_memory)?;
+        OtherProcess::start(newcomer, words, (self.welcome.clone(), file))
+    }
+}

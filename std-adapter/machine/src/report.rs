@@ -1,0 +1,386 @@
+//! Progress and report of a recording.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tracebuf::buffer::BufferStats;
+
+use crate::options::{LONG_TRACE_PERIOD, RecordOptions};
+use tracebuf_session::{Losses, Summary, Written};
+use tracebuf_std::display::{Bytes, Count, Escaped};
+
+/// How a recording is doing. Its `Display` is the progress line.
+///
+/// ```
+/// fn show(progress: &tracebuf_machine::RecordProgress) {
+///     eprint!("\r{progress}");
+/// }
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct RecordProgress {
+    /// Time since the start.
+    pub elapsed: Duration,
+    /// Time in all; `None` if it records until it is told to end.
+    pub duration: Option<Duration>,
+    /// Values recorded.
+    pub events: u64,
+    /// Bytes of the ring that are in use; of both, where programs record too.
+    pub ring_used: u64,
+    /// Bytes of the ring; of both, where programs record too.
+    pub ring: u64,
+    /// What is in the file so far, when it is written while recording.
+    pub file: Option<Written>,
+    /// Why writing makes no progress just now, or why what is written will not be there. Writing is tried again, and
+    /// the ring keeps what it can meanwhile.
+    pub file_error: Option<String>,
+    /// Chunks that were overwritten before anybody read them.
+    pub chunks_overwritten: u64,
+    /// Packets that shared memory had no room for.
+    pub dropped: u64,
+    /// Programs that have come to record too, at [one](RecordOptions::listen) or the [other](RecordOptions::perfetto)
+    /// socket; `None` where there is none.
+    pub programs: Option<u64>,
+}
+
+impl fmt::Display for RecordProgress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.elapsed.as_secs_f64();
+        write!(f, "{seconds:.1} s")?;
+        if let Some(duration) = self.duration {
+            write!(f, " of {:.1} s", duration.as_secs_f64())?;
+        }
+        if let Some(programs) = self.programs {
+            write!(f, " · {}", Count(programs, "program"))?;
+        }
+        let rate = self.events as f64 / seconds.max(0.1);
+        write!(f, " · {} ({rate:.0}/s)", Count(self.events, "value"))?;
+        match &self.file {
+            Some(file) => write!(f, " · {} written", Bytes(file.bytes))?,
+            None => {
+                let percent = 100.0 * self.ring_used as f64 / self.ring.max(1) as f64;
+                write!(f, " · ring {percent:.0}% of {}", Bytes(self.ring))?;
+            }
+        }
+        if let Some(error) = &self.file_error {
+            write!(f, " ({error})")?;
+        }
+        match (Count(self.chunks_overwritten, "chunk"), Count(self.dropped, "packet")) {
+            (Count(0, _), Count(0, _)) => f.write_str(" · nothing lost"),
+            (Count(0, _), dropped) => write!(f, " · {dropped} dropped"),
+            (chunks, Count(0, _)) => write!(f, " · {chunks} overwritten"),
+            (chunks, dropped) => write!(f, " · {chunks} overwritten, {dropped} dropped"),
+        }
+    }
+}
+
+/// What was recorded. Its `Display` is the summary that the command prints.
+///
+/// ```
+/// fn show(report: &tracebuf_machine::RecordReport) {
+///     println!("{report}");
+///     assert!(report.losses().is_empty());
+/// }
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct RecordReport {
+    /// The file.
+    pub output: PathBuf,
+    /// How long recording took.
+    pub elapsed: Duration,
+    /// Values recorded.
+    pub events: u64,
+    /// Cores that are on.
+    pub cores: usize,
+    /// Processes that were among the busiest at some time.
+    pub processes: u64,
+    /// Programs that recorded too; `None` where there was no socket for them.
+    pub programs: Option<u64>,
+    /// Files that this machine does not have.
+    pub missing: Vec<String>,
+    /// Packets that shared memory had no room for.
+    pub dropped: u64,
+    /// Bytes of the ring that were asked for; where programs record too there are two.
+    pub ring: u64,
+    /// What is in the file.
+    pub written: Written,
+    /// The session's own counters.
+    pub summary: Summary,
+}
+
+impl RecordReport {
+    /// Whether the file holds all that it should: no write failed at the end, and the disk has all of it.
+    pub fn is_whole(&self) -> bool {
+        let losses = self.summary.losses();
+        losses.bytes_not_written == 0 && losses.file_error.is_none()
+    }
+
+    /// A ring that may be enough, of four times the size or with room for this many bytes more, if there is one.
+    fn larger_ring(&self, more: u64) -> Option<String> {
+        let enough = self.ring.saturating_add(more).checked_next_power_of_two()?;
+        let larger = self.ring.checked_mul(4)?.max(enough);
+        let larger = Some(larger).filter(|larger| RecordOptions::RING.contains(larger))?;
+        // Whole units: rounded up, it could be larger than a ring can be.
+        Some(format!("--ring {}", Bytes(larger).as_option()))
+    }
+
+    /// What had to make room in rings that were full, and in others.
+    fn all_overwritten(&self) -> impl Iterator<Item = String> {
+        [true, false].into_iter().filter_map(|was_full| {
+            let rings = self.summary.buffers.iter().filter(|ring| (ring.write_wrap_count > 0) == was_full);
+            let count = |(chunks, bytes), ring: &BufferStats| {
+                (chunks + ring.chunks_overwritten, bytes + ring.bytes_overwritten)
+            };
+            match rings.fold((0, 0), count) {
+                (0, _) => None,
+                (chunks, bytes) if was_full => Some(self.overwritten(chunks, bytes)),
+                (chunks, bytes) => Some(self.without_place(chunks, bytes)),
+            }
+        })
+    }
+
+    /// What had to go because the table was full, not the ring. A larger ring has places for more, up to 65,535.
+    fn without_place(&self, chunks: u64, bytes: u64) -> String {
+        let lost = format!("{} ({})", Count(chunks, "chunk"), Bytes(bytes));
+        let why = "because more threads wrote than the ring has room to track";
+        match self.summary.long_trace {
+            None => {
+                let larger = self.larger_ring(0).map_or_else(String::new, |larger| format!("{larger} or "));
+                format!(
+                    "the beginning: {lost} had to go, {why}; record fewer programs, or with {larger}--long"
+                )
+            }
+            Some(_) => format!("in between: {lost} had to go before they were in the file, {why}"),
+        }
+    }
+
+    /// What had to make room in the ring, and what to do about it.
+    fn overwritten(&self, chunks: u64, bytes: u64) -> String {
+        let lost = format!("{} ({})", Count(chunks, "chunk"), Bytes(bytes));
+        if self.summary.long_trace.is_none() {
+            // The ring was to hold everything.
+            let larger = self.larger_ring(bytes).map_or_else(String::new, |larger| format!("{larger} or "));
+            return format!("the beginning: {lost} had to make room; record with {larger}--long");
+        }
+        // The ring was to hold what is recorded in a period. More may have been lost in one than in another, but not
+        // twice as much.
+        let periods = (self.elapsed.as_nanos() / LONG_TRACE_PERIOD.as_nanos()).max(1);
+        let more = (u128::from(bytes) * 2 / periods).min(bytes.into());
+        let more = u64::try_from(more).unwrap_or(u64::MAX);
+        let larger =
+            self.larger_ring(more).map_or_else(String::new, |larger| format!("; record with {larger}"));
+        format!("in between: {lost} had to make room before they were in the file{larger}")
+    }
+
+    /// What was lost, and what to do about it, a line each.
+    pub fn losses(&self) -> Vec<String> {
+        let lost = self.summary.losses();
+        let mut losses: Vec<_> = self.all_overwritten().collect();
+        if self.dropped > 0 {
+            let dropped = Count(self.dropped, "packet");
+            losses.push(format!("{dropped} dropped: the drain thread did not run in time"));
+        }
+        match (lost.bytes_not_written, &lost.file_error) {
+            (0, None) => {}
+            (0, Some(error)) => losses.push(format!("perhaps the file, or its end: {error}")),
+            (given_up, error) => {
+                let error = error.as_deref().unwrap_or("the file takes no more");
+                losses.push(format!("the end: {} could not be written: {error}", Bytes(given_up)));
+            }
+        }
+        // The values' are reported above; the buffer's counter has them too.
+        let packets_given_up = lost.packets_given_up.saturating_sub(self.dropped);
+        let mut others = lost;
+        others.packets_given_up = packets_given_up;
+        losses.extend(others.counts().map(|(count, what)| format!("{count} {what}")));
+        let silent = self.summary.silent().filter_map(|producer| producer.identity);
+        losses.extend(silent.map(|silent| {
+            format!("perhaps the last packets of process {}, which did not answer", silent.pid)
+        }));
+        losses
+    }
+}
+
+impl fmt::Display for RecordReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}: {:.1} s of this machine, {}, {}",
+            Escaped(self.output.display()),
+            self.elapsed.as_secs_f64(),
+            Count(self.cores as u64, "core"),
+            Count(self.processes, "busy process"),
+        )?;
+        if let Some(programs) = self.programs {
+            write!(f, ", and of {}", Count(programs, "program"))?;
+        }
+        writeln!(f, "; {}, {}", Count(self.events, "value"), Bytes(self.written.bytes))?;
+        for file in &self.missing {
+            writeln!(f, "not available: {file}")?;
+        }
+        match &self.losses()[..] {
+            [] => writeln!(f, "lost: nothing")?,
+            losses => losses.iter().try_for_each(|loss| writeln!(f, "lost: {loss}"))?,
+        }
+        match self.written.bytes {
+            0 => write!(f, "no trace was written"),
+            _ => write!(f, "open it in your browser: https://ui.perfetto.dev, \"Open trace file\""),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tracebuf::service::{EndpointStats, ProducerIdentity};
+    use tracebuf_session::{LongTraceStatus, ProducerSummary};
+
+    fn report(ring: u64, summary: Summary) -> RecordReport {
+        RecordReport {
+            output: "trace.pftrace".into(),
+            elapsed: Duration::from_secs(1),
+            events: 0,
+            cores: 1,
+            processes: 1,
+            programs: None,
+            missing: Vec::new(),
+            dropped: 0,
+            ring,
+            written: Written::default(),
+            summary,
+        }
+    }
+
+    #[test]
+    fn a_file_that_the_disk_may_not_have_is_not_whole() {
+        let long_trace =
+            Some(LongTraceStatus { error: Some("cannot sync: I/O error".into()), ..Default::default() });
+        let report = report(4 << 20, Summary { long_trace, ..Summary::default() });
+        assert!(!report.is_whole());
+        assert_eq!(report.losses(), ["perhaps the file, or its end: cannot sync: I/O error"]);
+    }
+
+    #[test]
+    fn files_that_the_machine_does_not_have_are_told() {
+        let missing = vec!["/proc/diskstats".to_owned()];
+        let told = RecordReport { missing, ..report(4 << 20, Summary::default()) }.to_string();
+        assert!(told.lines().any(|line| line == "not available: /proc/diskstats"), "{told}");
+    }
+
+    #[test]
+    fn a_lost_packet_is_told_once() {
+        let mut stats = BufferStats::default();
+        // Two of values, and one of the looks at /proc.
+        stats.trace_writer_packet_loss = 3;
+        let summary = Summary { buffers: vec![stats], ..Summary::default() };
+        let losses = |dropped| RecordReport { dropped, ..report(4 << 20, summary.clone()) }.losses();
+        let values =
+            |count: u64| format!("{} dropped: the drain thread did not run in time", Count(count, "packet"));
+        assert_eq!(losses(2), [values(2), "1 packet given up by the writer".into()]);
+        assert_eq!(losses(3), [values(3)]);
+        // The buffer may not have taken the chunk that tells of one.
+        assert_eq!(losses(4), [values(4)]);
+        assert_eq!(losses(0), ["3 packets given up by the writer"]);
+    }
+
+    #[test]
+    fn a_chunk_that_came_after_it_was_read_is_no_loss_and_one_that_was_refused_is() {
+        let mut stats = BufferStats::default();
+        for (discarded, refused, told) in [(3, 0, &[][..]), (3, 1, &["1 chunk not taken"])] {
+            (stats.chunks_discarded, stats.chunks_refused) = (discarded, refused);
+            let summary = Summary { buffers: vec![stats], ..Summary::default() };
+            assert_eq!(report(4 << 20, summary).losses(), told);
+        }
+    }
+
+    #[test]
+    fn a_program_that_did_not_answer_is_named() {
+        let producer = |producer_id, has_answered| ProducerSummary {
+            identity: Some(ProducerIdentity { producer_id, uid: 0, pid: i32::from(producer_id) * 100 }),
+            has_answered,
+            packets_dropped: 0,
+            endpoint: EndpointStats::default(),
+        };
+        let producers = vec![producer(1, false), producer(2, true), producer(3, false)];
+        let losses = report(4 << 20, Summary { producers, ..Summary::default() }).losses();
+        assert_eq!(losses, ["perhaps the last packets of process 300, which did not answer"]);
+    }
+
+    #[test]
+    fn a_larger_ring_is_named_where_there_is_one() {
+        let mut stats = BufferStats::default();
+        (stats.chunks_overwritten, stats.write_wrap_count) = (1, 1);
+        for (ring, with) in [(1 << 20, "with --ring 4MiB or --long"), (1 << 30, "with --long")] {
+            let losses = report(ring, Summary { buffers: vec![stats], ..Summary::default() }).losses();
+            assert!(losses[0].ends_with(with), "{losses:?}");
+        }
+        // One of four times as much would lose some again.
+        stats.bytes_overwritten = 1_200_000;
+        let losses = report(4096, Summary { buffers: vec![stats], ..Summary::default() }).losses();
+        assert!(losses[0].ends_with("with --ring 2MiB or --long"), "{losses:?}");
+        stats.bytes_overwritten = 0;
+        // Four times as much is less than 4 GiB, and would be 4.0 GiB if it were rounded.
+        let losses = report(1023 << 20, Summary { buffers: vec![stats], ..Summary::default() }).losses();
+        assert!(losses[0].ends_with("with --ring 3GiB or --long"), "{losses:?}");
+    }
+
+    #[test]
+    fn where_the_ring_was_not_full_its_places_are_told_of() {
+        let (mut full, mut other) = (BufferStats::default(), BufferStats::default());
+        (full.chunks_overwritten, full.bytes_overwritten, full.write_wrap_count) = (1, 2060, 1);
+        (other.chunks_overwritten, other.bytes_overwritten) = (2, 4120);
+        let losses = |buffers: &[BufferStats], long_trace| {
+            report(4 << 20, Summary { buffers: buffers.to_vec(), long_trace, ..Summary::default() }).losses()
+        };
+        let no_place =
+            "2 chunks (4 KiB) had to go, because more threads wrote than the ring has room to track";
+        let told =
+            format!("the beginning: {no_place}; record fewer programs, or with --ring 16MiB or --long");
+        assert_eq!(losses(&[other], None), std::slice::from_ref(&told));
+        // Each ring for itself.
+        let of_full = "the beginning: 1 chunk (2 KiB) had to make room; record with --ring 16MiB or --long";
+        assert_eq!(losses(&[other, full], None), [of_full.to_owned(), told]);
+        let told = losses(&[other], Some(LongTraceStatus::default()));
+        assert!(told[0].starts_with("in between: ") && !told[0].contains("record with"), "{told:?}");
+    }
+
+    #[test]
+    fn what_a_long_trace_lost_lies_in_between_and_only_a_larger_ring_helps() {
+        let mut stats = BufferStats::default();
+        (stats.chunks_overwritten, stats.bytes_overwritten, stats.write_wrap_count) = (2, 4096, 2);
+        let long_trace = Some(LongTraceStatus::default());
+        let summary = Summary { buffers: vec![stats], long_trace, ..Summary::default() };
+        let lost = "in between: 2 chunks (4 KiB) had to make room before they were in the file";
+        assert_eq!(report(4096, summary.clone()).losses(), [format!("{lost}; record with --ring 16KiB")]);
+        assert_eq!(report(1 << 30, summary).losses(), [lost]);
+    }
+
+    #[test]
+    fn a_long_trace_is_to_have_a_ring_with_room_for_what_was_lost_in_a_period() {
+        // Bytes lost in all, in so many seconds, from a ring of 4 KiB; and a ring with room for twice one second's
+        // share.
+        for (lost, seconds, ring) in [
+            (908 << 10, 3.0, "1MiB"),
+            (908 << 10, 3.9, "1MiB"),
+            (908 << 10, 4.0, "512KiB"),
+            (3600 * (300 << 10), 3600.0, "1MiB"),
+            // Not more than all of it, and four times the ring at least.
+            (908 << 10, 0.2, "1MiB"),
+            (508 << 10, 1.0, "512KiB"),
+            (9080, 10.0, "16KiB"),
+        ] {
+            let mut stats = BufferStats::default();
+            (stats.chunks_overwritten, stats.bytes_overwritten, stats.write_wrap_count) = (1, lost, 1);
+            let long_trace = Some(LongTraceStatus::default());
+            let summary = Summary { buffers: vec![stats], long_trace, ..Summary::default() };
+            let elapsed = Duration::from_secs_f64(seconds);
+            let losses = RecordReport { elapsed, ..report(4096, summary) }.losses();
+            assert!(
+                losses[0].ends_with(&format!("; record with --ring {ring}")),
+                "{losses:?} in {seconds} s"
+            );
+        }
+    }
+}

@@ -1,0 +1,372 @@
+//! How a session is set up: [`SessionBuilder`].
+
+use std::collections::HashSet;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use tracebuf::producer::{Exhaustion, MemoryError};
+use tracebuf::service::ProducerIdentity;
+
+use super::Session;
+use super::buffer_config::{BufferConfig, SMALLEST};
+use super::drain::{Drain, Task};
+use super::error::SessionError;
+use super::in_process::InProcess;
+use super::long_trace::LongTrace;
+use super::open_files::OpenFiles;
+use super::producer_cell::{self, ENOUGH_TO_STALL, ProducerCell, Words};
+use super::recorder_context::RecorderContext;
+use super::session_clock::SessionClock;
+use super::snapshot::{Spare, prepare};
+use super::switch::Switch;
+use super::waits::{PATIENCE, made_by};
+use super::waker::Waker;
+use crate::limits::{BUFFERS_MAX, SHARED_MEMORY};
+use crate::region_file::{OwnMemory, WantedMemory};
+use tracebuf_std::process::named;
+use tracebuf_std::system::user_id;
+
+/// Sets up a session. Made by [`Session::builder`].
+///
+/// ```
+/// use tracebuf_session::Session;
+///
+/// let session = Session::builder().ring(64 << 20).shared_memory(4 << 20).start()?;
+/// # Ok::<(), tracebuf_session::SessionError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct SessionBuilder {
+    buffers: Vec<BufferConfig>,
+    sources: Vec<(String, u16)>,
+    shared_memory: Option<usize>,
+    is_in_file: bool,
+    exhaustion: Exhaustion,
+    long_trace: Option<LongTrace>,
+    prepare_snapshots: bool,
+    process_name: Option<String>,
+    fast_clock: bool,
+}
+
+impl SessionBuilder {
+    pub(super) fn new() -> Self {
+        Self {
+            buffers: Vec::new(),
+            sources: Vec::new(),
+            shared_memory: None,
+            is_in_file: false,
+            exhaustion: Exhaustion::Drop,
+            long_trace: None,
+            prepare_snapshots: false,
+            process_name: None,
+            fast_clock: false,
+        }
+    }
+
+    /// Adds a ring of this many bytes as the next buffer: from 2,060 to less than 4 GiB, which [`start`](Self::start)
+    /// checks.
+    /// Memory is taken as it fills.
+    #[must_use]
+    pub fn ring(self, bytes: u64) -> Self {
+        self.buffer(BufferConfig::ring(bytes))
+    }
+
+    /// Adds the next buffer. Buffers are numbered from 0, up to 32 of them, which [`start`](Self::start) checks.
+    /// Without any there is one ring of 4 MiB.
+    #[must_use]
+    pub fn buffer(mut self, buffer: BufferConfig) -> Self {
+        self.buffers.push(buffer);
+        self
+    }
+
+    /// Maps a data source to the buffer of that number: what records under this name goes there. A name has one buffer.
+    /// See [`Session::recorder_of`]. [`start`](Self::start) refuses a number that no buffer has, and a name that comes
+    /// twice.
+    #[must_use]
+    pub fn data_source(mut self, name: impl Into<String>, buffer: u16) -> Self {
+        self.sources.push((name.into(), buffer));
+        self
+    }
+
+    /// Bytes of shared memory between this process's threads and the drain thread, from 4 KiB to 64 MiB, which
+    /// [`start`](Self::start) checks; 1 MiB unless set. Each thread that records holds 2 KiB of it; the rest bridges
+    /// the time until the drain thread comes. An event of more than two such chunks, some 4 KB, has its sizes sent
+    /// after it, and a thread has a list of 16 for them: while another thread is sending, one that records many such
+    /// events may give one up however much is free, unless it [waits](Self::exhaustion).
+    ///
+    /// If threads are to [wait](Self::exhaustion) and it is not set, it is 2 MiB and a page: enough for all threads
+    /// that can record at a time, 1,024, each counted once for each buffer that it records into.
+    #[must_use]
+    pub fn shared_memory(mut self, bytes: usize) -> Self {
+        self.shared_memory = Some(bytes);
+        self
+    }
+
+    /// Puts the shared memory of this process's own threads into the file of the first buffer that is [in a
+    /// file](BufferConfig::in_file), so that a kill loses next to nothing that a thread has finished:
+    /// [recovery](tracebuf_analysis::recover::Survivor) brings in what had not reached that buffer yet. This holds for that buffer
+    /// only: what threads record for other buffers is lost with the process, whether these are in files or not. So is
+    /// what programs in other processes, which have their own shared memory, have not sent, and [a long
+    /// event](crate::region_file#with-shared-memory-in-it) if it was finished just before.
+    ///
+    /// [`start`](Self::start) refuses it where no buffer is in a file. The file is larger by the shared memory and 32
+    /// KiB; on 32-bit systems it may have to end within 2 GiB. A process can have 256 such sessions; a stopped one
+    /// counts as long as one of its recorders is left, or what [`stop`](Session::stop) returned, or a thread that
+    /// recorded into it and not into a later one.
+    ///
+    /// A child that is created without the handlers of `pthread_atfork`, by `_Fork` or the bare system call, must not
+    /// record: it would write into its parent's memory.
+    ///
+    /// Cost: an event usually takes as long as with shared memory on the heap. But whenever the system begins to write
+    /// the file's pages back, on Linux after 30 s, the next event in each of them takes a page fault, and may have to
+    /// wait until the disk has the page, or the file system has room in its journal. If no recording thread may wait
+    /// for a disk, put the file into a file system in memory, such as `/dev/shm`: what lies there survives the process,
+    /// though not the machine. A new thread's first event looks at all chunks if a thread that has ended recorded into
+    /// another buffer under the same number: some milliseconds with 64 MiB.
+    ///
+    /// Not available on Windows.
+    #[must_use]
+    pub fn shared_memory_in_file(mut self) -> Self {
+        self.is_in_file = true;
+        self
+    }
+
+    /// What a thread does when shared memory is full: drop, unless set otherwise. The drain thread, on which a
+    /// [`Transport`](super::Transport) or a panic hook may record, always drops: it would wait for itself.
+    ///
+    /// With [`Exhaustion::Stall`] nothing is lost, as long as the drain thread runs and there are no more threads than
+    /// [`shared_memory`](Self::shared_memory) says; those beyond drop. If shared memory is set smaller than the default
+    /// for waiting threads, threads that keep their part of it and record nothing may hold all of it; so may threads
+    /// that stay within the details of a long event. A waiting thread gives up when for one second nothing came that
+    /// could be freed, and then drops, counted, until something does: so no thread waits for one that sleeps. That also
+    /// holds for [`Exhaustion::StallThenDrop`], which would otherwise wait for longer.
+    #[must_use]
+    pub fn exhaustion(mut self, exhaustion: Exhaustion) -> Self {
+        self.exhaustion = exhaustion;
+        self
+    }
+
+    /// Moves everything into a file, every period. It is then no longer in the buffers: there can be no
+    /// [`FlightRecorder`](super::FlightRecorder), and a [snapshot](Session::snapshot) holds what was recorded since. A
+    /// buffer that [discards](BufferConfig::discard) takes nothing more once it has been full, even when it was
+    /// emptied: all that comes later is missing in the file, and counted.
+    ///
+    /// For snapshots of a ring beside it, start two sessions and record into both, at twice the cost:
+    ///
+    /// ```
+    /// use tracebuf_session::{LongTrace, Session};
+    ///
+    /// # let path = std::env::temp_dir().join(format!("doc-both-{}.pftrace", std::process::id()));
+    /// let ring = Session::builder().ring(16 << 20).start()?;
+    /// let long = Session::builder().long_trace(LongTrace::to(&path)).start()?;
+    /// let both = [ring.recorder(), long.recorder()];
+    /// {
+    ///     let _request = both.each_ref().map(|recorder| recorder.enter("request"));
+    /// }
+    /// # let mut trace = Vec::new();
+    /// # assert!(ring.snapshot()?.write(&mut trace)?.packets >= 3);
+    /// # assert!(long.stop()?.file.unwrap().packets >= 3);
+    /// # std::fs::remove_file(path)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn long_trace(mut self, trace: LongTrace) -> Self {
+        self.long_trace = Some(trace);
+        self
+    }
+
+    /// Has memory for a snapshot ready, its pages touched: as much as the buffers have.
+    #[must_use]
+    pub fn prepare_snapshots(mut self) -> Self {
+        self.prepare_snapshots = true;
+        self
+    }
+
+    /// Reads the processor's counter for the time of an event, some 10 ns instead of 20 to 30, where that counter is a
+    /// clock: on x86-64 Linux that uses it as its own. Elsewhere nothing changes, nor in the children of a process that
+    /// has done so. Times are within some microseconds of the system's clock; starting takes 5 ms the first time.
+    #[must_use]
+    pub fn fast_clock(mut self) -> Self {
+        self.fast_clock = true;
+        self
+    }
+
+    /// The name of this process's track; without it, the name of its program.
+    #[must_use]
+    pub fn process_name(mut self, name: impl Into<String>) -> Self {
+        self.process_name = Some(name.into());
+        self
+    }
+
+    /// Starts the session, with its drain thread.
+    ///
+    /// # Errors
+    /// A size or a number that cannot be, a data source named twice, no memory, no thread, or one that does not begin
+    /// in 10 s, or no file for a buffer or the long trace. What was in the files is then still there.
+    pub fn start(mut self) -> Result<Session, SessionError> {
+        if self.buffers.is_empty() {
+            self.buffers.push(BufferConfig::ring(4 << 20));
+        }
+        self.check()?;
+        let spare = self.spare()?;
+        let (switch, waker) = (Arc::new(Switch::new()), Waker::default());
+        let clock = SessionClock::new(self.fast_clock);
+        // With shared memory in a file, what the producer is made over exists only once the file does; otherwise files
+        // come last. In either case what they held is there until the session starts.
+        let bytes = self.bytes_of_shared_memory();
+        let wanted = WantedMemory { bytes: bytes as u64, buffer: 0, identity: identity() };
+        let early = if self.is_in_file { Some(self.open_files(Some(wanted))?) } else { None };
+        let memory = match early.as_ref().and_then(OpenFiles::own_memory) {
+            Some(memory) => Memory::InFile(memory),
+            // Before waiting for the thread: for the largest, a program that is not optimized has 16 million words to
+            // make.
+            None => Memory::OnHeap(producer_cell::words(bytes)),
+        };
+        let started = self.start_drain(memory, &switch, &waker)?;
+        let producer = started.producer.map_err(|_| SessionError::SharedMemory { bytes })?;
+
+        let state_every: Vec<_> = self.buffers.iter().map(BufferConfig::state_every).collect();
+        let files = match early {
+            Some(files) => files,
+            None => self.open_files(None)?,
+        };
+        let (central, long_trace) = files.begin(&switch)?;
+        let central = central.state_every(&state_every);
+        let beside = central.beside.clone();
+        let progress = long_trace.as_ref().map(|recording| recording.progress.clone());
+        let _ = started.owner.send(Drain::new(central, long_trace, clock));
+
+        let context = RecorderContext {
+            switch,
+            producer,
+            exhaustion: self.exhaustion,
+            clock,
+            state_every,
+            announce: None,
+        };
+        Ok(Session {
+            context: Arc::new(context),
+            sources: self.sources,
+            tasks: started.tasks,
+            waker,
+            thread: Mutex::new(Some(started.thread)),
+            progress,
+            spare,
+            beside,
+        })
+    }
+
+    /// Memory for a snapshot of each buffer, if it is to be ready beforehand.
+    fn spare(&self) -> Result<Spare, SessionError> {
+        let spare = Spare::default();
+        if self.prepare_snapshots {
+            let sizes = self.buffers.iter().filter_map(BufferConfig::region_size);
+            prepare(&spare, sizes).map_err(|error| SessionError::io("memory for snapshots", error))?;
+        }
+        Ok(spare)
+    }
+
+    fn bytes_of_shared_memory(&self) -> usize {
+        self.shared_memory.unwrap_or(match self.exhaustion {
+            Exhaustion::Drop => 1 << 20,
+            _ => ENOUGH_TO_STALL,
+        })
+    }
+
+    fn open_files(&self, own: Option<WantedMemory>) -> Result<OpenFiles<'_>, SessionError> {
+        OpenFiles::new(&self.buffers, self.long_trace.as_ref(), own)
+    }
+
+    /// Starts the drain thread, which makes the producer.
+    fn start_drain(
+        &self,
+        memory: Memory,
+        switch: &Arc<Switch>,
+        waker: &Waker,
+    ) -> Result<Started, SessionError> {
+        let (owner, owned) = channel::<Drain>();
+        let (tasks, receiver) = channel::<Task>();
+        let (made, of_thread) = channel();
+        let (in_thread, its_waker) = (switch.clone(), waker.clone());
+        let (name, buffers) = (named(self.process_name.as_deref()), self.buffers.len() as u16);
+        let thread = std::thread::Builder::new()
+            .name("tracebuf-drain".into())
+            .spawn(move || {
+                // Made here, because it first lies on the stack, and the thread that starts the session may have little
+                // of that.
+                let switch = in_thread.clone();
+                let producer = match memory {
+                    Memory::OnHeap(words) => ProducerCell::in_memory(words, switch, its_waker, name),
+                    Memory::InFile(memory) => ProducerCell::in_file(memory, switch, its_waker, name),
+                };
+                let producer = producer.map(Arc::new);
+                let own = producer.as_ref().ok().cloned();
+                let _ = made.send(producer);
+                let transport = Box::new(InProcess::new(own?, identity(), buffers));
+                let mut drain = owned.recv().ok()?;
+                drain.central.attach(transport);
+                Some(drain.run(&receiver, in_thread))
+            })
+            .map_err(|error| SessionError::io("starting the drain thread", error))?;
+        waker.set(thread.thread().clone());
+        let producer = made_by(&of_thread, 2 * PATIENCE)?;
+        Ok(Started { producer, owner, tasks, thread })
+    }
+
+    fn check(&self) -> Result<(), SessionError> {
+        let count = self.buffers.len();
+        if count > BUFFERS_MAX {
+            return Err(SessionError::BufferCount { count });
+        }
+        for (index, buffer) in self.buffers.iter().enumerate() {
+            let bytes = buffer.bytes;
+            if buffer.region_size().is_none() {
+                return Err(SessionError::LargeBuffer { buffer: index, bytes });
+            }
+            if bytes < SMALLEST {
+                return Err(SessionError::SmallBuffer { buffer: index, bytes, needed: SMALLEST });
+            }
+        }
+        if self.is_in_file && self.buffers.iter().all(|buffer| buffer.file.is_none()) {
+            return Err(SessionError::NoFile);
+        }
+        let mut names = HashSet::new();
+        for (name, buffer) in &self.sources {
+            let data_source = name.clone();
+            if usize::from(*buffer) >= count {
+                return Err(SessionError::NoSuchBuffer { data_source, buffer: *buffer, last: count - 1 });
+            }
+            if !names.insert(name) {
+                return Err(SessionError::DataSourceTwice { data_source });
+            }
+        }
+        match self.shared_memory {
+            Some(bytes) if !SHARED_MEMORY.contains(&bytes) => Err(SessionError::SharedMemory { bytes }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The memory that a session's threads write into.
+enum Memory {
+    OnHeap(Words),
+    InFile(Arc<OwnMemory>),
+}
+
+/// The drain thread, once it has begun.
+struct Started {
+    producer: Result<Arc<ProducerCell>, MemoryError>,
+    /// Gives the thread what it is to own; it waits for that, and ends without it.
+    owner: Sender<Drain>,
+    tasks: Sender<Task>,
+    thread: JoinHandle<Option<Drain>>,
+}
+
+/// How this process is identified in a trace.
+fn identity() -> ProducerIdentity {
+    ProducerIdentity {
+        producer_id: Session::OWN_PRODUCER_ID,
+        uid: user_id(),
+        pid: i32::try_from(std::process::id()).unwrap_or(-1),
+    }
+}

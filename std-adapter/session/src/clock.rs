@@ -1,0 +1,92 @@
+//! The system's clocks: boot time, and how it relates to the time of day.
+
+use std::io;
+
+use tracebuf::producer::track_event::Clock;
+use tracebuf::proto::fields::{builtin_clock, clock, clock_snapshot, trace_packet};
+use tracebuf::proto::{Message, Sink};
+
+use crate::export::Piece;
+use tracebuf_std::system::{boot_time, steady_time, time_of_day};
+
+/// Nanoseconds since the machine started, sleep included: `CLOCK_BOOTTIME`, Perfetto's default trace clock. On Windows
+/// it is the performance counter, which counts from there too, in steps of mostly 100 ns; on Unixes other than Linux,
+/// the steady clock. Each is the same for all processes of a machine.
+///
+/// ```
+/// use tracebuf::producer::track_event::Clock;
+/// use tracebuf_session::BootClock;
+///
+/// let before = BootClock.now();
+/// assert!(BootClock.now() >= before);
+/// ```
+///
+/// Cost: on Linux a call into the vDSO, 20 to 30 ns on x86-64.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BootClock;
+
+impl BootClock {
+    /// Ticks per second.
+    pub const FREQUENCY: u64 = 1_000_000_000;
+}
+
+impl Clock for BootClock {
+    #[inline]
+    fn now(&self) -> u64 {
+        boot_time()
+    }
+}
+
+/// The clocks at one moment, as a packet of the service.
+#[derive(Clone, Copy, Debug)]
+pub struct ClockReading {
+    pub boottime: u64,
+    monotonic: u64,
+    realtime: u64,
+}
+
+impl ClockReading {
+    pub fn now() -> Self {
+        let before = BootClock.now();
+        let (realtime, monotonic) = (time_of_day(), steady_time());
+        // The middle of the two: the error is half of what the readings between them took.
+        let boottime = before + (BootClock.now() - before) / 2;
+        Self { boottime, monotonic, realtime }
+    }
+}
+
+struct Reading(u64, u64);
+
+impl Message for Reading {
+    fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
+        out.varint(clock::CLOCK_ID, self.0)?;
+        out.varint(clock::TIMESTAMP, self.1)
+    }
+}
+
+struct Clocks<'a>(&'a ClockReading);
+
+impl Message for Clocks<'_> {
+    fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
+        let ClockReading { boottime, monotonic, realtime } = *self.0;
+        out.message(clock_snapshot::CLOCKS, &Reading(builtin_clock::BOOTTIME, boottime))?;
+        out.message(clock_snapshot::CLOCKS, &Reading(builtin_clock::REALTIME, realtime))?;
+        out.message(clock_snapshot::CLOCKS, &Reading(builtin_clock::MONOTONIC, monotonic))?;
+        out.varint(clock_snapshot::PRIMARY_TRACE_CLOCK, builtin_clock::BOOTTIME)
+    }
+}
+
+impl Message for ClockReading {
+    fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
+        out.varint(trace_packet::TIMESTAMP, self.boottime)?;
+        out.varint(trace_packet::TIMESTAMP_CLOCK_ID, builtin_clock::BOOTTIME)?;
+        out.message(trace_packet::CLOCK_SNAPSHOT, &Clocks(self))
+    }
+}
+
+impl Piece {
+    /// Adds the clocks, by which readers find the time of day.
+    pub fn clocks(&mut self, reading: &ClockReading) -> io::Result<()> {
+        self.service(reading)
+    }
+}

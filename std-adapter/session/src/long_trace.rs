@@ -1,0 +1,111 @@
+//! Long traces: the buffers are read every period and appended to a file.
+
+mod output;
+mod recording;
+mod status;
+mod turns;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::waits::FOR_EVER;
+
+pub(super) use output::{Opened, open};
+pub(crate) use recording::Recording;
+pub use status::LongTraceStatus;
+pub(crate) use status::Progress;
+
+/// When what was written must be on the disk itself, not only with the system.
+///
+/// ```
+/// use tracebuf_session::{LongTrace, SyncPolicy};
+///
+/// let trace = LongTrace::to("trace.pftrace").sync(SyncPolicy::EveryPeriod);
+/// # let _ = trace;
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SyncPolicy {
+    /// Never. The death of the process, even by `kill -9`, loses nothing that was written; a power cut loses what the
+    /// system had not written back, on Linux up to some 30 s.
+    Never,
+    /// Once, when the session stops.
+    #[default]
+    AtEnd,
+    /// After each period, which waits for the disk, and at the end. A power cut loses at most a period.
+    EveryPeriod,
+}
+
+/// A trace that is written while it is recorded.
+///
+/// ```
+/// use std::time::Duration;
+/// use tracebuf_session::{LongTrace, Session};
+///
+/// let path = std::env::temp_dir().join(format!("doc-long-{}.pftrace", std::process::id()));
+/// let trace = LongTrace::to(&path).period(Duration::from_secs(1)).max_file_size(1 << 30);
+/// let session = Session::builder().long_trace(trace).start()?;
+/// session.recorder().instant("hello");
+/// assert!(session.stop()?.file.unwrap().packets >= 3);
+/// # std::fs::remove_file(path)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// At any moment the file is a trace up to its last whole packet. What was not yet written when the process dies is
+/// lost, that is a period and whatever the disk is behind, unless the buffer is [in a
+/// file](super::BufferConfig::in_file) too: see [`region_file`](crate::region_file). Memory is bounded: while the file
+/// takes nothing (a full disk, a slow one), packets stay in the ring; what is overwritten there is reported in the
+/// trace like any loss. Writing is tried again every 100 ms, and meanwhile the error is in [`LongTraceStatus`].
+#[derive(Clone, Debug)]
+#[doc(alias = "write_into_file")]
+pub struct LongTrace {
+    pub(crate) path: PathBuf,
+    period: Duration,
+    max_file_size: u64,
+    sync: SyncPolicy,
+}
+
+impl LongTrace {
+    /// Writes into this file, which is emptied if it exists and the session starts: every 5 s, of any size, synced at
+    /// the end. Until the session has stopped the file is locked against other sessions, and no snapshot takes its
+    /// place, unless it is a pipe or a device. A named pipe must already have its reader: without one the session does
+    /// not start. As long as a pipe or a device takes nothing, [`stop`](super::Session::stop) waits for it, and so does
+    /// dropping the session.
+    ///
+    /// On Windows it must be a regular file, and is locked against everything else that would write into it.
+    pub fn to(path: impl AsRef<Path>) -> Self {
+        Self {
+            path: path.as_ref().to_owned(),
+            period: Duration::from_secs(5),
+            max_file_size: u64::MAX,
+            sync: SyncPolicy::default(),
+        }
+    }
+
+    /// How often to write; not below 10 ms.
+    ///
+    /// Each ring must hold what is recorded into it in a period, and while that is read: nothing is written sooner
+    /// because a ring is full. The 4 MiB that a session has unless set otherwise are 0.8 MB/s in 5 s, which one or two
+    /// busy threads record; if there is more, the file has the end of each period, and the losses. A larger
+    /// [`ring`](super::SessionBuilder::ring) takes memory only as it fills.
+    #[must_use]
+    pub fn period(mut self, period: Duration) -> Self {
+        self.period = period.clamp(Duration::from_millis(10), FOR_EVER);
+        self
+    }
+
+    /// The most bytes of the file. When the next packet does not fit, the trace ends there, with its statistics as far
+    /// as they fit, and the session records no more; the statistics say that the last flush failed, from which readers
+    /// know that the end is missing. Below some 60 bytes, which the clocks at its beginning take, the file stays empty.
+    #[must_use]
+    pub fn max_file_size(mut self, bytes: u64) -> Self {
+        self.max_file_size = bytes;
+        self
+    }
+
+    /// When to sync the file to the disk.
+    #[must_use]
+    pub fn sync(mut self, sync: SyncPolicy) -> Self {
+        self.sync = sync;
+        self
+    }
+}

@@ -1,0 +1,380 @@
+//! A period's work: what the drain thread reads, and hands over to the file's thread.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use tracebuf::proto::TracePackets;
+
+use super::output::{Message, Opened, Output, empty};
+use super::turns::Turns;
+use super::{LongTrace, Progress, SyncPolicy};
+use crate::beside::Revision;
+use crate::central::Central;
+use crate::clock::ClockReading;
+use crate::export::{BufferReport, HasRead, PIECE, Piece, whole_within};
+use crate::region_file::Outbox;
+use crate::snapshot::Readable;
+use crate::switch::Switch;
+use crate::totals::{Totals, Written};
+use crate::waits::{FOR_EVER, PATIENCE, POLL_INTERVAL, Wait};
+
+/// The drain thread's part: reads, and hands pieces over.
+pub(crate) struct Recording {
+    sender: Option<Sender<Message>>,
+    /// Memory of pieces that were written, for those to come: if none is left, too many are on their way.
+    spare: Receiver<Vec<u8>>,
+    /// For each buffer that lies in a file, the way from there to the trace's file.
+    outboxes: Vec<Option<Outbox>>,
+    thread: Option<JoinHandle<()>>,
+    pub(crate) progress: Arc<Progress>,
+    switch: Arc<Switch>,
+    period: Duration,
+    max_file_size: u64,
+    sync: SyncPolicy,
+    next: Instant,
+    /// The flush with which this period begins, and the deadline for producers to send what belongs in it.
+    flushing: Option<(u64, Instant)>,
+    /// Set while a period's work goes on.
+    turns: Option<Turns>,
+    piece: Piece,
+    /// The newest item beside the buffers that the file tells of.
+    beside: Revision,
+    handed_over: u64,
+    /// Bytes of the clocks with which the file begins.
+    clocks: u64,
+    invalid_packets: u64,
+    ended: bool,
+}
+
+/// How reading gets on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// A piece was read: what was not left out of it is there to hand over, or already was.
+    Piece,
+    /// There is nothing more to read for now.
+    Done,
+    /// The file is behind.
+    Busy,
+}
+
+/// Pieces on their way or being written. With the one being filled they are 9 MiB, plus what their last packets have
+/// beyond that: packets of many MiB take it until they are written. If producers keep all cores busy, the file's thread
+/// may have to wait for some milliseconds.
+const PIECES: usize = 8;
+
+impl Recording {
+    /// Starts the file's thread and, once everything else is there, empties the file.
+    pub(crate) fn start(
+        trace: &LongTrace,
+        opened: Opened,
+        switch: Arc<Switch>,
+        outboxes: Vec<Option<Outbox>>,
+        clocks: &ClockReading,
+    ) -> io::Result<Self> {
+        let (written, spare) = channel();
+        for _ in 0..PIECES {
+            let _ = written.send(Vec::new());
+        }
+        let Opened { file, lock, .. } = opened;
+        let mut output = Output::new(file.try_clone()?, written);
+        let progress = Arc::new(Progress::default());
+        let (sender, receiver) = channel();
+        let shared = progress.clone();
+        let thread = thread::Builder::new().name("tracebuf-file".into()).spawn(move || {
+            output.run(&receiver, &shared);
+            drop((output, lock));
+        })?;
+        let mut piece = Piece::default();
+        piece.clocks(clocks)?;
+        let clocks = piece.bytes.len() as u64;
+        empty(&file)?;
+        Ok(Self {
+            sender: Some(sender),
+            spare,
+            outboxes,
+            thread: Some(thread),
+            progress,
+            switch,
+            period: trace.period,
+            max_file_size: trace.max_file_size,
+            sync: trace.sync,
+            next: Instant::now() + trace.period,
+            flushing: None,
+            turns: None,
+            piece,
+            beside: Revision::default(),
+            handed_over: 0,
+            clocks,
+            invalid_packets: 0,
+            ended: false,
+        })
+    }
+
+    /// Does what is due, and says when to come again. Never does more than a piece at once, and never waits: shared
+    /// memory must not fill up meanwhile, and others ask for things.
+    pub(crate) fn work(&mut self, central: &mut Central) -> Duration {
+        if self.ended {
+            return self.period;
+        }
+        if self.turns.is_none()
+            && let Some(wait) = self.begin(central)
+        {
+            return wait;
+        }
+        match self.read_on(central, Wait::Now) {
+            Step::Done => {}
+            Step::Busy => return POLL_INTERVAL,
+            Step::Piece if !self.hand_over(central, Wait::Now) => return POLL_INTERVAL,
+            Step::Piece if self.ended => return self.period,
+            Step::Piece => return Duration::ZERO,
+        }
+        if !self.hand_over(central, Wait::Now) {
+            return POLL_INTERVAL;
+        }
+        self.turns = None;
+        if self.sync == SyncPolicy::EveryPeriod {
+            let _ = self.sender.as_ref().map(|sender| sender.send(Message::Sync));
+        }
+        self.next.saturating_duration_since(Instant::now())
+    }
+
+    /// Begins a period's work, with a flush; says how long to wait if it is not yet time, or not everything has come.
+    fn begin(&mut self, central: &mut Central) -> Option<Duration> {
+        let now = Instant::now();
+        let (flush, deadline) = match self.flushing {
+            Some(flushing) => flushing,
+            None if now < self.next => return Some(self.next - now),
+            None => {
+                // Late by more than a period: that period is left out.
+                self.next = (self.next + self.period).max(now);
+                (central.begin_flush(), now + self.period.min(PATIENCE))
+            }
+        };
+        self.flushing = Some((flush, deadline));
+        if !central.is_flushed(flush) && now < deadline {
+            return Some(POLL_INTERVAL);
+        }
+        self.flushing = None;
+        central.end_flush(flush);
+        let _ = self.piece.clocks(&ClockReading::now());
+        self.turns = Some(Turns::new(central.buffers.len(), self.period));
+        None
+    }
+
+    /// Adds what is beside the buffers, before anything is read. Within a period the buffers get more between one piece
+    /// and the next.
+    fn tell(&mut self, central: &Central) {
+        self.beside = self.piece.beside(&central.beside, self.beside).unwrap_or(self.beside);
+    }
+
+    /// Fills the piece, or a slot, as far as there is room beside what is left out.
+    fn read_on(&mut self, central: &mut Central, wait: Wait) -> Step {
+        let mut refused = 0;
+        while let Some(at) = self.turns.as_ref().and_then(Turns::next) {
+            self.tell(central);
+            if self.piece.bytes.len() + refused >= PIECE {
+                return Step::Piece;
+            }
+            if let Some(Some(outbox)) = self.outboxes.get(at) {
+                if self.piece.bytes.len() > outbox.limit {
+                    // A slot has no room for more: that would be a turn in which nothing is read.
+                    return Step::Piece;
+                }
+                return self.read_into_slot(central, at, wait);
+            }
+            let Some(buffer) = central.buffers.get_mut(at) else { break };
+            let read = self.piece.read(&mut buffer.read(), PIECE - refused);
+            refused += self.count(central, read);
+        }
+        Step::Done
+    }
+
+    /// Ends a buffer's turn; returns the bytes that were left out.
+    fn count(&mut self, central: &mut Central, read: io::Result<HasRead>) -> usize {
+        let read = read.unwrap_or(HasRead { exhausted: true, ..HasRead::default() });
+        central.invalid_packets += read.refused;
+        self.invalid_packets += read.refused;
+        self.end_turn(read.exhausted);
+        read.refused_bytes
+    }
+
+    fn end_turn(&mut self, exhausted: bool) {
+        if let Some(turns) = &mut self.turns {
+            turns.end(exhausted);
+        }
+    }
+
+    /// Reads from a buffer in a file, so that at any instant a packet is in the buffer or in the slot.
+    fn read_into_slot(&mut self, central: &mut Central, at: usize, wait: Wait) -> Step {
+        let outbox = self.outboxes.get_mut(at).and_then(Option::as_mut);
+        let (Some(buffer), Some(outbox)) = (central.buffers.get_mut(at), outbox) else { return Step::Done };
+        let Some(mut slot) = outbox.slot(wait) else {
+            if wait == Wait::UntilDone {
+                // The file takes nothing more: what is in the buffer stays there.
+                self.end_turn(true);
+                return Step::Piece;
+            }
+            return Step::Busy;
+        };
+        outbox.turn();
+        let read = self.piece.read(&mut buffer.read(), outbox.limit);
+        self.count(central, read);
+        let (len, room) = (self.piece.bytes.len() as u64, self.room(central));
+        let is_full = len > room;
+        // If the file is full, the slot has the part that has no room there, and stays.
+        let beyond = if is_full { self.cut(room) } else { Vec::new() };
+        let fits = slot.fill(if is_full { &beyond } else { &self.piece.bytes });
+        if let Some(outbox) = self.outboxes.get_mut(at).and_then(Option::as_mut) {
+            outbox.publish(fits.then_some(&slot));
+        }
+        if is_full {
+            slot.give_up();
+            self.end(central);
+            return Step::Piece;
+        }
+        let Some(sender) = &self.sender else { return Step::Done };
+        if fits {
+            self.piece.bytes.clear();
+            let _ = sender.send(Message::Slot(slot, std::mem::take(&mut self.piece.packets)));
+            self.handed_over += len;
+            return Step::Piece;
+        }
+        slot.give_back();
+        // Too large a packet, which goes the way of other buffers' packets.
+        Step::Piece
+    }
+
+    /// Bytes that the file may still take. The clocks come before the room for the statistics: without them no time is
+    /// right, and recovery does not know the file.
+    fn room(&self, central: &Central) -> u64 {
+        let all = self.max_file_size.saturating_sub(self.handed_over);
+        let first = if self.handed_over == 0 { self.clocks.min(all) } else { 0 };
+        all.saturating_sub(reserve(central)).max(first)
+    }
+
+    /// Gives the piece to the file's thread; false if that is busy.
+    fn hand_over(&mut self, central: &mut Central, wait: Wait) -> bool {
+        if self.piece.bytes.is_empty() {
+            return true;
+        }
+        let room = self.room(central);
+        let len = self.piece.bytes.len() as u64;
+        if len > room {
+            self.cut(room);
+            self.end(central);
+            return true;
+        }
+        let spare = match wait {
+            Wait::UntilDone => self.spare.recv().map_err(|_| TryRecvError::Disconnected),
+            Wait::Now => self.spare.try_recv(),
+        };
+        if spare == Err(TryRecvError::Empty) {
+            return false;
+        }
+        let empty = Piece { bytes: spare.unwrap_or_default(), packets: 0 };
+        let piece = std::mem::replace(&mut self.piece, empty);
+        let sent = self.sender.as_ref().is_some_and(|sender| sender.send(Message::Piece(piece)).is_ok());
+        if !sent {
+            // The file's thread is gone.
+            self.progress.given_up.fetch_add(len, Ordering::Relaxed);
+        }
+        self.handed_over += len;
+        true
+    }
+
+    /// The file is full: keeps only what fits of the piece, and nothing more is recorded. Returns the rest.
+    fn cut(&mut self, room: u64) -> Vec<u8> {
+        let beyond = self.piece.bytes.split_off(whole_within(&self.piece.bytes, room));
+        self.piece.packets = self.piece.packets.saturating_sub(TracePackets::new(&beyond).count() as u64);
+        self.progress.full.store(true, Ordering::Relaxed);
+        self.switch.off();
+        beyond
+    }
+
+    /// Adds the statistics, if they fit, and nothing more. A file that has no room for the clocks stays empty.
+    fn end(&mut self, central: &mut Central) {
+        self.ended = true;
+        if self.handed_over == 0 && self.piece.bytes.is_empty() {
+            return;
+        }
+        let mut reports: Vec<_> = central.buffers.iter().map(Readable::report).collect();
+        let mut totals = central.totals();
+        if self.progress.full.load(Ordering::Relaxed) {
+            // The format has no other word for what is missing at the end, whatever became of the flushes.
+            totals.flushes.last = Some(false);
+        }
+        if !self.stats(&totals, &reports) {
+            // More writers came than there was room left for. Losses are reported without them.
+            self.progress.full.store(true, Ordering::Relaxed);
+            reports.iter_mut().for_each(|report| report.sequences.clear());
+            self.stats(&totals, &reports);
+        }
+        if self.piece.bytes.is_empty() {
+            return;
+        }
+        if let Some(sender) = &self.sender {
+            let _ = sender.send(Message::Piece(std::mem::take(&mut self.piece)));
+        }
+    }
+
+    /// Adds the statistics, if the file still has room for them.
+    fn stats(&mut self, totals: &Totals, reports: &[BufferReport]) -> bool {
+        let (len, packets) = (self.piece.bytes.len(), self.piece.packets);
+        let _ = self.piece.stats(totals, reports, Some(ClockReading::now().boottime));
+        let fits = self.piece.bytes.len() as u64 <= self.max_file_size.saturating_sub(self.handed_over);
+        if !fits {
+            self.piece.bytes.truncate(len);
+            self.piece.packets = packets;
+        }
+        fits
+    }
+
+    /// What is in the file so far.
+    pub(crate) fn written(&self) -> Written {
+        Written {
+            packets: self.progress.packets.load(Ordering::Relaxed),
+            bytes: self.progress.status().bytes,
+            invalid_packets: self.invalid_packets,
+        }
+    }
+
+    /// Writes everything there is, and the statistics, and waits for the file.
+    pub(crate) fn finish(&mut self, central: &mut Central) {
+        self.progress.finishing.store(true, Ordering::Relaxed);
+        if !self.ended {
+            self.turns = Some(Turns::new(central.buffers.len(), FOR_EVER));
+            while !self.ended && self.read_on(central, Wait::UntilDone) == Step::Piece {
+                self.hand_over(central, Wait::UntilDone);
+            }
+            if !self.ended {
+                self.hand_over(central, Wait::UntilDone);
+            }
+            if !self.ended {
+                self.end(central);
+            }
+        }
+        if self.sync != SyncPolicy::Never {
+            let _ = self.sender.as_ref().map(|sender| sender.send(Message::Sync));
+        }
+        self.sender = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        self.sender = None;
+    }
+}
+
+/// Room for the statistics: some 250 bytes per buffer, up to 300 per writer.
+fn reserve(central: &Central) -> u64 {
+    let writers: usize = central.buffers.iter().map(|buffer| buffer.sequences().count()).sum();
+    1024 + 300 * (central.buffers.len() + writers) as u64
+}

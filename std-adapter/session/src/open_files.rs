@@ -1,0 +1,128 @@
+//! The files of a session that is starting.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use tracebuf::buffer::TraceBuffer;
+
+use super::buffer_config::BufferConfig;
+use super::central::Central;
+use super::clock::ClockReading;
+use super::error::SessionError;
+use super::long_trace::{LongTrace, Opened, Recording, open};
+use super::own_files::OwnFiles;
+use super::switch::Switch;
+use super::transport::CentralBuffer;
+use crate::export::Piece;
+use crate::region_file::{BufferMemory, Outbox, OwnMark, OwnMemory, Wanted, WantedMemory, create};
+use crate::undo::Undo;
+use tracebuf_std::memory::PagedMemory;
+use tracebuf_std::system::id_at;
+
+/// Files of a session that has not started: what they held still exists. Dropping this puts it back.
+pub(super) struct OpenFiles<'s> {
+    // Dropped before the files: what was created is removed while they are locked.
+    made: Vec<Undo>,
+    buffers: Vec<CentralBuffer>,
+    /// For each buffer, if it lies in a file beside a long trace.
+    outboxes: Vec<Option<Outbox>>,
+    /// Shared memory, if it lies in one of them.
+    own: Option<(Arc<OwnMemory>, OwnMark)>,
+    files: OwnFiles,
+    long_trace: Option<(&'s LongTrace, Opened)>,
+    /// The same in all files: from it, recovery knows which trace belongs to which buffer.
+    clocks: ClockReading,
+}
+
+impl<'s> OpenFiles<'s> {
+    /// Makes the buffers, in files that do not count yet, and leaves the long trace's file as it was. `own`: shared
+    /// memory in the first of these files.
+    pub(super) fn new(
+        buffers: &[BufferConfig],
+        long_trace: Option<&'s LongTrace>,
+        mut own: Option<WantedMemory>,
+    ) -> Result<Self, SessionError> {
+        let (long_trace, undo) = match long_trace {
+            Some(trace) => {
+                let (file, undo) =
+                    open(&trace.path).map_err(|error| SessionError::writing(&trace.path, error))?;
+                (Some((trace, file)), undo)
+            }
+            None => (None, None),
+        };
+        let its_id = long_trace.as_ref().map(|(_, file)| file.id);
+        let mut files = Self {
+            buffers: Vec::new(),
+            outboxes: Vec::new(),
+            own: None,
+            files: OwnFiles { long_trace: its_id, regions: Vec::new() },
+            made: Vec::from_iter(undo),
+            long_trace,
+            clocks: ClockReading::now(),
+        };
+        for (index, buffer) in buffers.iter().enumerate() {
+            let bytes = buffer.bytes;
+            let size = buffer.region_size().ok_or(SessionError::LargeBuffer { buffer: index, bytes })?;
+            let memory = match &buffer.file {
+                None => memory_of(size)?,
+                Some(path) => {
+                    // In the first file.
+                    let own = own.take().map(|own| WantedMemory { buffer: index as u16, ..own });
+                    files.open(path, size, own).map_err(|error| in_file(path, error))?
+                }
+            };
+            files.buffers.push(TraceBuffer::new(memory, buffer.config()).map_err(SessionError::Buffer)?);
+            files.outboxes.resize_with(index + 1, || None);
+        }
+        Ok(files)
+    }
+
+    /// Shared memory, if it lies in one of the files.
+    pub(super) fn own_memory(&self) -> Option<Arc<OwnMemory>> {
+        self.own.as_ref().map(|(memory, _)| memory.clone())
+    }
+
+    /// Memory in a file for the next buffer.
+    fn open(&mut self, path: &Path, size: usize, own: Option<WantedMemory>) -> io::Result<BufferMemory> {
+        // Its lock would say that another session has it.
+        self.files.check_is_none(path)?;
+        let mut clocks = Piece::default();
+        clocks.clocks(&self.clocks)?;
+        let beside_long_trace = self.long_trace.is_some();
+        let wanted = Wanted { region: size as u64, beside_long_trace, clocks: &clocks.bytes, own };
+        let (parts, undo) = create(path, &wanted)?;
+        self.made.push(undo);
+        self.files.regions.extend(id_at(path));
+        self.outboxes.push(parts.outbox);
+        self.own = self.own.take().or(parts.own);
+        Ok(parts.memory)
+    }
+
+    /// From here on they count, unless there is an error.
+    pub(super) fn begin(self, switch: &Arc<Switch>) -> Result<(Central, Option<Recording>), SessionError> {
+        let Self { buffers, outboxes, own, files, made, long_trace, clocks } = self;
+        let long_trace = match long_trace {
+            Some((trace, file)) => Some(
+                Recording::start(trace, file, switch.clone(), outboxes, &clocks)
+                    .map_err(|error| SessionError::writing(&trace.path, error))?,
+            ),
+            None => None,
+        };
+        made.into_iter().for_each(Undo::forget);
+        Ok((Central::new(buffers, files).with_own_memory(own.map(|(_, mark)| mark)), long_trace))
+    }
+}
+
+/// Buffers of at least this size are in large pages.
+const LARGE: usize = 16 << 20;
+
+fn in_file(path: &Path, error: io::Error) -> SessionError {
+    SessionError::io(format!("a buffer in {}", path.display()), error)
+}
+
+/// This many bytes of memory for a buffer that lies in no file.
+fn memory_of(size: usize) -> Result<BufferMemory, SessionError> {
+    let memory = PagedMemory::new(size).map_err(|error| SessionError::io("memory for a buffer", error))?;
+    Ok(if size >= LARGE { memory.in_large_pages() } else { memory }.into())
+}

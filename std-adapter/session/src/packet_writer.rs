@@ -1,0 +1,89 @@
+//! Packets that threads make themselves.
+
+use std::fmt;
+use std::sync::Arc;
+
+use self_cell::self_cell;
+use tracebuf::producer::{Exhaustion, Packet, TraceWriter, WriterStats};
+
+use super::producer_cell::ProducerCell;
+use super::switch::Switch;
+
+self_cell!(
+    struct WriterCell {
+        owner: Arc<ProducerCell>,
+        #[covariant]
+        dependent: TraceWriter,
+    }
+);
+
+/// Writes packets of any content on a sequence of its own.
+///
+/// ```
+/// use tracebuf_session::Session;
+///
+/// let session = Session::builder().start()?;
+/// let mut writer = session.recorder().packet_writer().expect("a free writer");
+/// writer.packet(|packet| {
+///     packet.varint(8, 1_000_000); // timestamp
+///     packet.message(900).string(1, "hello"); // for_testing
+/// });
+/// drop(writer);
+/// session.stop()?;
+/// # Ok::<(), tracebuf_session::SessionError>(())
+/// ```
+pub struct PacketWriter {
+    /// `None` only while it is dropped.
+    cell: Option<WriterCell>,
+    switch: Arc<Switch>,
+}
+
+impl PacketWriter {
+    /// Takes one of the producer's writers, if one is free.
+    pub(super) fn new(
+        producer: Arc<ProducerCell>,
+        switch: Arc<Switch>,
+        target: u16,
+        exhaustion: Exhaustion,
+    ) -> Option<Self> {
+        let cell = WriterCell::try_new(producer, |producer| {
+            producer.borrow_dependent().producer.writer(target, exhaustion).ok_or(())
+        });
+        Some(Self { cell: Some(cell.ok()?), switch })
+    }
+
+    /// Writes one packet. Once the session is over nothing is written, and `fill` is not called.
+    ///
+    /// With [`Exhaustion::Drop`] all of it must fit into what is free of [shared
+    /// memory](super::SessionBuilder::shared_memory) until the drain thread comes: some 1,000 KiB of the default 1 MiB,
+    /// if no other thread records. With [`Exhaustion::Stall`] it may be as long as fits into its buffer, and into a
+    /// trace, where it must be less than 256 MiB. In either case a message in it must fit into [3,072
+    /// chunks](tracebuf::producer::TraceWriter::MAX_PATCHED), some 6 MB. A packet for which shared memory has no room,
+    /// or with a longer message, is given up as a whole: [`stats`](Self::stats) counts it as `dropped`, and the next
+    /// packet says that something is missing before it.
+    pub fn packet(&mut self, fill: impl FnOnce(&mut Packet<'_, '_>)) {
+        if let Some(cell) = self.cell.as_mut().filter(|_| self.switch.is_on()) {
+            cell.with_dependent_mut(|_, writer| fill(&mut writer.packet()));
+        }
+    }
+
+    /// Counts of packets and chunks.
+    pub fn stats(&self) -> WriterStats {
+        self.cell.as_ref().map_or_else(WriterStats::default, |cell| cell.borrow_dependent().stats())
+    }
+}
+
+impl fmt::Debug for PacketWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PacketWriter").finish_non_exhaustive()
+    }
+}
+
+impl Drop for PacketWriter {
+    fn drop(&mut self) {
+        if !self.switch.is_here() {
+            // As with a thread's tracer: the chunk that it writes is the parent's.
+            std::mem::forget(self.cell.take());
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! Programs in containers, as a trace reports them: Perfetto's `ProcessTree`.
+//!
+//! A program in a pid namespace of its own names its process and threads by the numbers that they have there: 1, like
+//! those in other containers. A reader finds the one that is meant by the number that the service sees, `trusted_pid`
+//! in each packet, and by the numbers in all namespaces, which are reported here.
+#![cfg_attr(
+    not(any(target_os = "linux", target_os = "android")),
+    allow(dead_code, reason = "nobody comes from a container there")
+)]
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tracebuf::proto::fields::{
+    builtin_clock, process_tree, process_tree_process, process_tree_thread, trace_packet,
+};
+use tracebuf::proto::{Message, Sink};
+
+use crate::export::Piece;
+use crate::limits::WRITERS;
+
+/// A process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Process {
+    /// As the service sees it.
+    pub pid: u32,
+    /// 0 if it has no parent that the service sees.
+    pub ppid: u32,
+    pub uid: u32,
+    /// Its number in each namespace within the service's, the outermost first.
+    pub nspid: Vec<u32>,
+    /// Words, each followed by a zero.
+    pub command_line: String,
+    /// Its name, used if it has no command line.
+    pub name: String,
+}
+
+/// A thread of such a process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Thread {
+    /// As the service sees it.
+    pub tid: u32,
+    /// Like a process's.
+    pub nstid: Vec<u32>,
+    pub name: String,
+}
+
+/// Most threads of a process that are reported, those with the lowest numbers first: as many as can record at a time,
+/// though others may be the ones that do.
+const THREADS: usize = WRITERS;
+
+/// About how many bytes those that have gone may take, as their packets may still be in a ring. For programs with a few
+/// threads each that is thousands.
+const PAST: usize = 1 << 20;
+
+/// The processes of a session. Clones are the same tree.
+#[derive(Clone, Default)]
+pub struct ProcessTree(Arc<Mutex<Processes>>);
+
+#[derive(Default)]
+struct Processes {
+    /// In the order in which they came.
+    entries: Vec<Entry>,
+    /// The newest number of a process or thread.
+    number: u64,
+}
+
+struct Entry {
+    presence: Presence,
+    /// The boot time since when it may record.
+    time: u64,
+    process: Process,
+    number: u64,
+    threads: Vec<(u64, Thread)>,
+}
+
+/// Held as long as a process is there, by each of its connections.
+#[derive(Clone, Debug, Default)]
+pub struct Presence(Arc<()>);
+
+impl ProcessTree {
+    fn lock(&self) -> MutexGuard<'_, Processes> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a process that records nothing before this boot time. If it is already there through another connection it
+    /// is the same one: if it were reported again, a reader would forget its threads. A connection may outlive its
+    /// process, whose number then another container's may get.
+    pub fn come(&self, process: Process, time: u64) -> Presence {
+        let mut processes = self.lock();
+        let numbers = |process: &Process| (process.pid, process.nspid.clone());
+        let is_it = |entry: &&Entry| numbers(&entry.process) == numbers(&process) && !entry.is_gone();
+        if let Some(entry) = processes.entries.iter().find(is_it) {
+            return entry.presence.clone();
+        }
+        processes.forget_oldest();
+        let (presence, number) = (Presence::default(), processes.next());
+        let entry = Entry { presence: presence.clone(), time, process, number, threads: Vec::new() };
+        processes.entries.push(entry);
+        presence
+    }
+
+    /// Which of the threads that a process has now, in ascending order, are yet to be reported.
+    pub fn unknown(&self, process: &Presence, threads: &[u32]) -> Vec<u32> {
+        let processes = self.lock();
+        let Some(entry) = processes.entries.iter().find(|entry| entry.is_of(process)) else {
+            return Vec::new();
+        };
+        let there = entry.threads.iter().filter(|(_, thread)| threads.binary_search(&thread.tid).is_ok());
+        let mut told: Vec<u32> = there.map(|(_, thread)| thread.tid).collect();
+        told.sort_unstable();
+        let new = threads.iter().filter(|thread| told.binary_search(thread).is_err());
+        new.take(THREADS.saturating_sub(told.len())).copied().collect()
+    }
+
+    /// Adds such threads. If there are too many, they take the place of those that have ended, the oldest first.
+    pub fn add(&self, process: &Presence, threads: &[u32], new: Vec<Thread>) {
+        let mut processes = self.lock();
+        let mut number = processes.number;
+        let Some(entry) = processes.entries.iter_mut().find(|entry| entry.is_of(process)) else { return };
+        let mut excess = (entry.threads.len() + new.len()).saturating_sub(THREADS);
+        entry.threads.retain(|(_, thread)| {
+            let goes = excess > 0 && threads.binary_search(&thread.tid).is_err();
+            excess -= usize::from(goes);
+            !goes
+        });
+        let room = THREADS.saturating_sub(entry.threads.len());
+        entry.threads.extend(new.into_iter().take(room).map(|thread| {
+            number += 1;
+            (number, thread)
+        }));
+        processes.number = number;
+    }
+}
+
+impl Processes {
+    fn next(&mut self) -> u64 {
+        self.number += 1;
+        self.number
+    }
+
+    /// Forgets the oldest of those that have gone, if they take too much.
+    fn forget_oldest(&mut self) {
+        let mut past: usize = self.entries.iter().filter(|entry| entry.is_gone()).map(Entry::size).sum();
+        self.entries.retain(|entry| {
+            let goes = past > PAST && entry.is_gone();
+            if goes {
+                past -= entry.size();
+            }
+            !goes
+        });
+    }
+}
+
+impl Entry {
+    fn is_of(&self, process: &Presence) -> bool {
+        Arc::ptr_eq(&self.presence.0, &process.0)
+    }
+
+    fn is_gone(&self) -> bool {
+        Arc::strong_count(&self.presence.0) == 1
+    }
+
+    fn size(&self) -> usize {
+        self.process.command_line.len() + 128 * (1 + self.threads.len())
+    }
+}
+
+impl Piece {
+    /// Adds processes and threads numbered after `since`, a packet for each process; returns the newest number.
+    ///
+    /// A packet has the time from which its process may record on, even if it has only threads that came later: readers
+    /// take packets in the order of their times, and a thread has recorded before it is reported.
+    pub fn processes(&mut self, tree: &ProcessTree, since: u64) -> io::Result<u64> {
+        let processes = tree.lock();
+        if processes.number == since {
+            return Ok(since);
+        }
+        for entry in &processes.entries {
+            let packet = Packet { entry, since };
+            if packet.is_of_process() || packet.threads().next().is_some() {
+                self.service(&packet)?;
+            }
+        }
+        Ok(processes.number)
+    }
+}
+
+/// What is new about a process.
+struct Packet<'k> {
+    entry: &'k Entry,
+    since: u64,
+}
+
+impl<'k> Packet<'k> {
+    fn is_of_process(&self) -> bool {
+        self.entry.number > self.since
+    }
+
+    fn threads(&self) -> impl Iterator<Item = &'k Thread> {
+        let since = self.since;
+        self.entry.threads.iter().filter(move |(number, _)| *number > since).map(|(_, thread)| thread)
+    }
+}
+
+impl Message for Packet<'_> {
+    fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
+        out.varint(trace_packet::TIMESTAMP, self.entry.time)?;
+        out.varint(trace_packet::TIMESTAMP_CLOCK_ID, builtin_clock::BOOTTIME)?;
+        out.message(trace_packet::PROCESS_TREE, &Tree(self))
+    }
+}
+
+struct Tree<'p, 'k>(&'p Packet<'k>);
+
+impl Message for Tree<'_, '_> {
+    fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
+        let process = &self.0.entry.process;
+        if self.0.is_of_process() {
+            out.message(process_tree::PROCESSES, process)?;
+        }
+        self.0
+            .threads()
+            .try_for_each(|thread| out.message(process_tree::THREADS, &OfProcess(process, thread)))
+    }
+}
+
+impl Message for Process {
+    fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
+        out.int(process_tree_process::PID, self.pid.into())?;
+        out.int(process_tree_process::PPID, self.ppid.into())?;
+        let words = self.command_line.strip_suffix('\0').unwrap_or(&self.command_line);
+        if words.is_empty() {
+            out.string(process_tree_process::CMDLINE, &self.name)?;
+            out.bool(process_tree_process::CMDLINE_IS_COMM, true)?;
+        } else {
+            words.split('\0').try_for_each(|word| out.string(process_tree_process::CMDLINE, word))?;
+        }
+        // As `trusted_uid` is written: above `i32::MAX` as the negative number with the same bits.
+        out.int(process_tree_process::UID, (self.uid as i32).into())?;
+        self.nspid.iter().try_for_each(|pid| out.int(process_tree_process::NSPID, (*pid).into()))
+    }
+}
+
+struct OfProcess<'k>(&'k Process, &'k Thread);
+
+impl Message for OfProcess<'_> {
+    fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
+        let Self(process, thread) = self;
+        out.int(process_tree_thread::TID, thread.tid.into())?;
+        out.string(process_tree_thread::NAME, &thread.name)?;
+        out.int(process_tree_thread::TGID, process.pid.into())?;
+        thread.nstid.iter().try_for_each(|tid| out.int(process_tree_thread::NSTID, (*tid).into()))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,415 @@
+//! What threads record with.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use self_cell::self_cell;
+use tracebuf::producer::track_event::{Tracer, TracerConfig, Track};
+
+use super::clock::BootClock;
+use super::packet_writer::PacketWriter;
+use super::producer_cell::ProducerCell;
+use super::recorder_context::RecorderContext;
+use super::route::Route;
+use super::session_clock::SessionClock;
+use super::switch::{BufferId, NO_BUFFER, Switch};
+use crate::this_process::thread_track;
+use tracebuf_std::system::thread_id;
+
+mod afterwards;
+mod events;
+mod on_track;
+mod owed_ends;
+
+use afterwards::Afterwards;
+pub use events::SliceGuard;
+pub use on_track::{TrackRecorder, TrackSliceGuard};
+
+/// The [`Tracer`] of one thread: up to 127 names, and 64 tracks known at a time. [`Recorder::with`] lends it.
+pub type ThreadTracer<'a> = Tracer<'a, SessionClock, 127, 64>;
+
+/// Records events of whichever thread calls it, each on its own track, into one buffer of a session.
+///
+/// ```
+/// use tracebuf_session::Session;
+///
+/// let session = Session::builder().start()?;
+/// let recorder = session.recorder();
+/// std::thread::scope(|scope| {
+///     let recorder = recorder.clone();
+///     scope.spawn(move || {
+///         let _request = recorder.enter("request");
+///         recorder.instant_with("parsed", |event| event.category("net").arg("bytes", 1500));
+///     });
+/// });
+/// session.stop()?;
+/// # Ok::<(), tracebuf_session::SessionError>(())
+/// ```
+///
+/// A thread's first event makes its writer, and a track named after the thread; the thread's end, or its first event in
+/// a later session, gives them back. (Not for a thread whose first event comes from a destructor of
+/// `pthread_key_create`, which is called after Rust's.) Destructors of thread locals older than its first event run
+/// after that: their events are lost, and counted. When the session is stopped, and in a child after a fork, events go
+/// nowhere, at the cost of three loads. A thread that finds all 1,024 writers taken loses its events until one is free,
+/// and looks for one with each event, which takes some microseconds. Each writer holds 2 KiB of [shared
+/// memory](super::SessionBuilder::shared_memory): the default 1 MiB is enough for 512 threads, and those beyond lose
+/// their events.
+///
+/// The program's allocator may record, if threads that find shared memory full drop. Its events for what a recorder
+/// itself allocates, while it writes or makes a writer, are lost, and counted.
+///
+/// Cost of a slice's begin or end: 11 to 35 ns, and a reading of the clock; the README has what was measured.
+#[derive(Clone)]
+pub struct Recorder {
+    // Every event looks at this, so it lies here, one step nearer than behind `by`.
+    switch: Arc<Switch>,
+    /// The buffer within the session. For a relay the switch itself says which buffer it is.
+    target: u16,
+    by: By,
+}
+
+/// What the recorder belongs to.
+#[derive(Clone)]
+enum By {
+    Session(Arc<RecorderContext>),
+    Relay(Arc<Route>),
+}
+
+struct Thread {
+    producer: Arc<ProducerCell>,
+    name: String,
+}
+
+self_cell!(
+    /// A thread's track, which its tracer describes in each state.
+    struct TrackCell {
+        owner: Thread,
+        #[covariant]
+        dependent: Track,
+    }
+);
+
+self_cell!(
+    struct TracerCell {
+        owner: TrackCell,
+        #[not_covariant]
+        dependent: ThreadTracer,
+    }
+);
+
+/// A thread's tracer.
+struct Recording {
+    tracer: TracerCell,
+    target: u16,
+    /// How many events that came inside another one's writing are already counted as lost.
+    told: Cell<usize>,
+}
+
+impl Recording {
+    #[inline(always)]
+    fn with<R>(&self, f: impl for<'t, 'a> FnOnce(&'t ThreadTracer<'a>) -> R) -> R {
+        // Done even if the event's details panic.
+        let afterwards = Afterwards(self);
+        let (result, left) =
+            self.tracer.with_dependent(|_, tracer| (f(tracer), tracer.reentered() | tracer.owed_ends()));
+        // Seldom anything.
+        if left != 0 {
+            drop(afterwards);
+        } else {
+            std::mem::forget(afterwards);
+        }
+        result
+    }
+}
+
+struct Entry {
+    /// The buffer that its events go to; another number while it is [put aside](owed_ends).
+    buffer: Cell<BufferId>,
+    switch: Arc<Switch>,
+    recording: Rc<Recording>,
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        if !self.switch.is_here() {
+            // The chunk that it writes is the parent's, which may have it in memory shared with another process: this
+            // process must not complete it.
+            std::mem::forget(self.recording.clone());
+        } else if self.switch.is_on() {
+            // At the thread's end: no slice begins or ends after that. Slices for whose ends there is no room stay
+            // open.
+            self.recording.tracer.with_dependent(|_, tracer| tracer.make_up_for_ends());
+        }
+    }
+}
+
+thread_local! {
+    static TRACERS: RefCell<Vec<Entry>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The buffer that a data source was mapped to, if it was.
+pub fn buffer_of(sources: &[(String, u16)], name: &str) -> Option<u16> {
+    sources.iter().find(|(source, _)| source == name).map(|(_, buffer)| *buffer)
+}
+
+impl Recorder {
+    pub fn new(context: Arc<RecorderContext>, target: u16) -> Self {
+        Self { switch: context.switch.clone(), target, by: By::Session(context) }
+    }
+
+    pub(super) fn of_relay(route: Arc<Route>) -> Self {
+        Self { switch: route.switch().clone(), target: 0, by: By::Relay(route) }
+    }
+
+    /// A recorder into the buffer that a data source was mapped to, if it was.
+    pub fn of_source(context: &Arc<RecorderContext>, sources: &[(String, u16)], name: &str) -> Option<Self> {
+        Some(Self::new(context.clone(), buffer_of(sources, name)?))
+    }
+
+    /// Whether events are recorded: the session was not stopped, and this is its process. For a
+    /// [`Relay`](super::Relay)'s recorder: the relay is connected.
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        self.switch.is_on()
+    }
+
+    /// The buffer that events go to now.
+    #[inline(always)]
+    pub fn buffer_id(&self) -> BufferId {
+        match self.switch.buffer_id() {
+            NO_BUFFER => NO_BUFFER,
+            buffer => buffer | u64::from(self.target),
+        }
+    }
+
+    /// The session, and its buffer.
+    pub(super) fn destination(&self) -> Option<(Arc<RecorderContext>, u16)> {
+        match &self.by {
+            By::Session(context) => Some((context.clone(), self.target)),
+            By::Relay(route) => route.destination(),
+        }
+    }
+
+    /// Whether this is the session's process.
+    #[inline]
+    pub fn is_here(&self) -> bool {
+        self.switch.is_here()
+    }
+
+    /// Whether events are recorded, or may be later.
+    pub fn goes_on(&self) -> bool {
+        self.is_on() || matches!(self.by, By::Relay(_)) && self.is_here()
+    }
+
+    /// The same for all recorders of one relay, or of one buffer of a session, and for no others.
+    pub fn identity(&self) -> u64 {
+        self.switch.own() | u64::from(self.target)
+    }
+
+    /// Counts an event that this thread cannot record as lost.
+    #[cold]
+    pub fn lose(&self) {
+        if self.is_on()
+            && let Some((context, target)) = self.destination()
+        {
+            context.producer.drop_packet(target);
+        }
+    }
+
+    /// Lends this thread's tracer to `f`, for what recorders have no call for. If nothing is recorded it returns
+    /// `None`, and `f` is not called. What is recorded inside an event's details, into the same buffer, is lost, and
+    /// counted as a packet that the thread has lost.
+    ///
+    /// Names must live as long as the program, as literals do; for others use
+    /// [`Event::name`](tracebuf::producer::track_event::Event::name).
+    #[inline]
+    pub fn with<R>(&self, f: impl for<'t, 'a> FnOnce(&'t ThreadTracer<'a>) -> R) -> Option<R> {
+        self.with_in(&mut self.buffer_id(), f)
+    }
+
+    /// The same, for the buffer that events were going to when the caller looked; `buffer` then says which one this has
+    /// gone to.
+    #[inline]
+    pub fn with_in<R>(
+        &self,
+        buffer: &mut BufferId,
+        f: impl for<'t, 'a> FnOnce(&'t ThreadTracer<'a>) -> R,
+    ) -> Option<R> {
+        if *buffer == NO_BUFFER {
+            return None;
+        }
+        // The tracers are gone while the thread's locals are being destroyed.
+        let recording = TRACERS.try_with(|tracers| self.find(tracers, buffer)).ok().flatten();
+        let Some(recording) = recording else {
+            self.lose();
+            return None;
+        };
+        Some(recording.with(f))
+    }
+
+    /// The buffer in which a slice has begun: none when `begin` is not called, or says that it has not.
+    #[inline(always)]
+    pub fn begun(&self, begin: impl for<'t, 'a> FnOnce(&'t ThreadTracer<'a>) -> bool) -> BufferId {
+        let mut buffer = self.buffer_id();
+        if self.with_in(&mut buffer, begin) != Some(true) {
+            buffer = NO_BUFFER;
+        }
+        buffer
+    }
+
+    /// Like [`with_in`](Self::with_in), for the buffer in which this thread began something, wherever this leads by
+    /// now: nothing if that session is over.
+    #[inline]
+    pub fn with_at<R>(
+        &self,
+        buffer: &mut BufferId,
+        f: impl for<'t, 'a> FnOnce(&'t ThreadTracer<'a>) -> R,
+    ) -> Option<R> {
+        if self.switch.leads_to(*buffer, self.target) {
+            self.with_in(buffer, f)
+        } else {
+            Self::with_begun(*buffer, f)
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn with_begun<R>(buffer: BufferId, f: impl for<'t, 'a> FnOnce(&'t ThreadTracer<'a>) -> R) -> Option<R> {
+        let begun = |tracers: &RefCell<Vec<Entry>>| {
+            let tracers = tracers.try_borrow().ok()?;
+            owed_ends::take_over(&tracers, buffer)
+        };
+        let recording = TRACERS.try_with(begun).ok().flatten()?;
+        Some(recording.with(f))
+    }
+
+    /// The entry of this thread; the first one if it has only one session, as nearly always.
+    #[inline]
+    fn find(&self, tracers: &RefCell<Vec<Entry>>, buffer: &mut BufferId) -> Option<Rc<Recording>> {
+        let known = tracers.try_borrow().ok()?;
+        let is_there = |entry: &&Entry| entry.buffer.get() == *buffer;
+        if let Some(entry) = known.first().filter(is_there).or_else(|| known.iter().find(is_there)) {
+            return Some(entry.recording.clone());
+        }
+        drop(known);
+        self.make(tracers, buffer)
+    }
+
+    #[cold]
+    fn make(&self, tracers: &RefCell<Vec<Entry>>, buffer: &mut BufferId) -> Option<Rc<Recording>> {
+        // Borrowed from here on: what asks for memory may come here again, if the allocator records.
+        let mut tracers = tracers.try_borrow_mut().ok()?;
+        let (context, target) = self.destination()?;
+        *buffer = context.buffer_id(target);
+        if let Some(recording) = owed_ends::take_over(&tracers, *buffer) {
+            // It was put aside, or a relay is connected elsewhere by now.
+            return Some(recording);
+        }
+        let RecorderContext { switch, producer, exhaustion, clock, state_every, .. } = &*context;
+        let thread = std::thread::current();
+        let tid = thread_id();
+        let name = thread.name().map_or_else(|| format!("thread {tid}"), str::to_owned);
+        let owner = Thread { producer: producer.clone(), name };
+        let state_every = state_every.get(usize::from(target)).copied().unwrap_or(u32::MAX);
+        let owner = TrackCell::new(owner, |thread| {
+            let process = &thread.producer.borrow_dependent().process;
+            thread_track(std::process::id(), tid, &thread.name).within(process)
+        });
+        let tracer = TracerCell::try_new(owner, |track| {
+            let attached = track.borrow_owner().producer.borrow_dependent();
+            let writer = attached.producer.writer(target, *exhaustion).ok_or(())?;
+            let config = TracerConfig::new(BootClock::FREQUENCY).state_every(state_every);
+            Ok::<_, ()>(Tracer::with_tables(writer, *clock, track.borrow_dependent(), config))
+        });
+        // If all writers are taken, the next event looks again.
+        let tracer = tracer.ok()?;
+        context.announce();
+        let recording = Rc::new(Recording { tracer, target, told: Cell::new(0) });
+        let entry = Entry { buffer: Cell::new(*buffer), switch: switch.clone(), recording };
+        // Entries of sessions that are over give their memory back.
+        let gone: Vec<Entry> = tracers.extract_if(.., |entry| !entry.switch.is_on()).collect();
+        tracers.push(entry);
+        let recording = owed_ends::take_over(&tracers, *buffer);
+        drop(tracers);
+        drop(gone);
+        recording
+    }
+
+    /// A writer of whole packets, for programs that make these themselves; `None` if all writers are taken or the
+    /// session is over. From a [`Relay`](super::Relay)'s recorder, it writes into the session that the relay is
+    /// connected to, and no other.
+    pub fn packet_writer(&self) -> Option<PacketWriter> {
+        let (context, target) = self.destination().filter(|(context, _)| context.switch.is_on())?;
+        let writer =
+            PacketWriter::new(context.producer.clone(), context.switch.clone(), target, context.exhaustion)?;
+        context.announce();
+        Some(writer)
+    }
+}
+
+impl fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recorder").field("buffer", &self.target).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Session;
+    use crate::producer_cell::WRITERS;
+
+    #[test]
+    fn a_thread_that_found_no_free_writer_records_once_there_is_one() {
+        let session = Session::builder().ring(1 << 20).start().expect("a session");
+        let recorder = session.recorder();
+        let writers: Vec<_> = std::iter::from_fn(|| recorder.packet_writer()).collect();
+        assert_eq!(writers.len(), WRITERS);
+        for _ in 0..3 {
+            assert_eq!(recorder.with(|_| ()), None);
+        }
+        let lost = || session.summary().expect("a summary").buffers[0].trace_writer_packet_loss;
+        assert_eq!(lost(), 3);
+        drop(writers);
+        session.flush(std::time::Duration::from_secs(5)).expect("a flush");
+        assert_eq!((recorder.with(|_| ()), lost()), (Some(()), 3));
+    }
+
+    #[test]
+    fn events_within_the_making_of_another_are_counted_as_lost() {
+        let session = Session::builder().ring(1 << 20).ring(1 << 20).data_source("other", 1).start();
+        let session = session.expect("a session");
+        let (recorder, other) = (session.recorder(), session.recorder_of("other").expect("a source"));
+        let lost = || {
+            let buffers = session.summary().expect("a summary").buffers;
+            [0, 1].map(|buffer| buffers[buffer].trace_writer_packet_loss)
+        };
+        recorder.with(|tracer| {
+            tracer.track().instant_with("outer", |event| {
+                recorder.instant("by the recorder");
+                recorder.with(|tracer| {
+                    tracer.track().begin("twice");
+                    tracer.track().end();
+                });
+                tracer.track().instant("by the tracer");
+                // The other buffer has another tracer.
+                other.instant("elsewhere");
+                event
+            });
+        });
+        assert_eq!(lost(), [4, 0]);
+        recorder.instant("afterwards");
+        assert_eq!(lost(), [4, 0]);
+        let panics = || {
+            recorder.instant_with("outer", |_| {
+                recorder.instant("inner");
+                std::panic::resume_unwind(Box::new("in the midst of it"))
+            });
+        };
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).expect_err("a panic");
+        assert_eq!(lost(), [5, 0]);
+        let stats = recorder.with(|tracer| tracer.stats()).expect("it is on");
+        assert_eq!((stats.skipped, stats.writer.dropped), (5, 0));
+    }
+}

@@ -1,0 +1,245 @@
+//! A thread's events, through its recorder.
+
+use std::fmt;
+use std::mem::ManuallyDrop;
+
+use tracebuf::producer::track_event::{Details, LogMessage, Track};
+
+use super::{Recorder, ThreadTracer};
+use crate::switch::BufferId;
+
+impl Recorder {
+    /// A slice on this thread's track that ends when the guard is dropped. On other tracks: [`Recorder::on`].
+    #[inline]
+    pub fn enter(&self, name: &'static str) -> SliceGuard<'_> {
+        SliceGuard::of(self, |tracer| tracer.track().enter(name).detach())
+    }
+
+    /// The same with details: arguments, a category, flows.
+    ///
+    /// ```
+    /// # use tracebuf_session::Session;
+    /// # let session = Session::builder().start()?;
+    /// # let recorder = session.recorder();
+    /// let url = String::from("/index.html");
+    /// let _request = recorder.enter_with("request", |event| event.category("net").arg("url", &*url));
+    /// let _named_so = recorder.enter_with("", |event| event.name(&url)); // not a literal: written out each time
+    /// # Ok::<(), tracebuf_session::SessionError>(())
+    /// ```
+    #[inline]
+    pub fn enter_with(&self, name: &'static str, details: impl for<'a> Details<'a>) -> SliceGuard<'_> {
+        // If the details panic, the tracer's own guard ends what has begun.
+        SliceGuard::of(self, |tracer| tracer.track().enter_with(name, details).detach())
+    }
+
+    /// A slice on this thread's track for as long as `body` runs, which may end by a panic.
+    ///
+    /// ```
+    /// # use tracebuf_session::Session;
+    /// # let session = Session::builder().start()?;
+    /// # let recorder = session.recorder();
+    /// let sum: u32 = recorder.slice("add up", || (1..=100).sum());
+    /// assert_eq!(sum, 5050);
+    /// # Ok::<(), tracebuf_session::SessionError>(())
+    /// ```
+    #[inline]
+    pub fn slice<R>(&self, name: &'static str, body: impl FnOnce() -> R) -> R {
+        let _slice = self.enter(name);
+        body()
+    }
+
+    /// The same with details: arguments, a category, flows.
+    #[inline]
+    pub fn slice_with<R>(
+        &self,
+        name: &'static str,
+        details: impl for<'a> Details<'a>,
+        body: impl FnOnce() -> R,
+    ) -> R {
+        let _slice = self.enter_with(name, details);
+        body()
+    }
+
+    /// Begins a slice on this thread's track; [`Recorder::end`] ends it.
+    ///
+    /// If one of the two is lost, for want of shared memory, the slices around it end in its place, or stay open: guards
+    /// keep slices within each other.
+    #[inline]
+    pub fn begin(&self, name: &'static str) {
+        // Lost ends of other slices are made up for first, as by a slice with a guard.
+        self.with(|tracer| tracer.track().enter(name).detach());
+    }
+
+    /// The same with details: arguments, a category, flows.
+    #[inline]
+    pub fn begin_with(&self, name: &'static str, details: impl for<'a> Details<'a>) {
+        self.with(|tracer| {
+            // Without a guard the slice goes on if the details panic.
+            if tracer.make_up_for_ends() {
+                tracer.track().begin_with(name, details);
+            }
+        });
+    }
+
+    /// Ends the slice begun last on this thread's track, in the session where events go now.
+    #[inline]
+    pub fn end(&self) {
+        self.with(|tracer| {
+            // As for a begin; whether its own begin was lost cannot be known.
+            tracer.make_up_for_ends();
+            tracer.track().end();
+        });
+    }
+
+    /// The same with details that were not known when the slice began.
+    #[inline]
+    pub fn end_with(&self, details: impl for<'a> Details<'a>) {
+        self.with(|tracer| {
+            tracer.make_up_for_ends();
+            tracer.track().end_with(details);
+        });
+    }
+
+    /// Something without a duration, on this thread's track.
+    #[inline]
+    pub fn instant(&self, name: &'static str) {
+        self.with(|tracer| tracer.track().instant(name));
+    }
+
+    /// The same with details: arguments, a category, flows.
+    #[inline]
+    pub fn instant_with(&self, name: &'static str, details: impl for<'a> Details<'a>) {
+        self.with(|tracer| tracer.track().instant_with(name, details));
+    }
+
+    /// A log line: an instant on this thread's track, and a row in ui.perfetto.dev's list of logs, which can be
+    /// filtered by priority and text.
+    ///
+    /// ```
+    /// use tracebuf_session::{LogMessage, LogPriority, Session};
+    ///
+    /// let session = Session::builder().start()?;
+    /// let (recorder, peer) = (session.recorder(), "10.0.0.1");
+    /// recorder.log("net", LogMessage::new(LogPriority::Error, format_args!("no answer from {peer}")));
+    /// # Ok::<(), tracebuf_session::SessionError>(())
+    /// ```
+    ///
+    /// Cost: that of two instants, and of formatting the text, which takes some 20 bytes beside itself.
+    #[inline]
+    pub fn log(&self, name: &'static str, message: LogMessage<'static, impl fmt::Display>) {
+        self.with(|tracer| tracer.log(name, message));
+    }
+
+    /// The same with details: arguments, a category, flows.
+    #[inline]
+    pub fn log_with(
+        &self,
+        name: &'static str,
+        message: LogMessage<'static, impl fmt::Display>,
+        details: impl for<'a> Details<'a>,
+    ) {
+        self.with(|tracer| tracer.log_with(name, message, details));
+    }
+
+    /// A counter's value from now on.
+    ///
+    /// Counters lie beside the processes in ui.perfetto.dev, and those with one name are one counter, whichever program
+    /// counts. For one under this program's process, use [`this_process`](crate::this_process).
+    ///
+    /// ```
+    /// use tracebuf_session::{Session, Track, Unit};
+    ///
+    /// static DEPTH: Track<'static> = Track::counter("queue depth", Unit::Count);
+    ///
+    /// let session = Session::builder().start()?;
+    /// session.recorder().count(&DEPTH, 7);
+    /// # session.stop()?;
+    /// # Ok::<(), tracebuf_session::SessionError>(())
+    /// ```
+    #[inline]
+    pub fn count(&self, counter: &Track<'_>, value: i64) {
+        self.with(|tracer| tracer.on(counter).count(value));
+    }
+
+    /// A counter's value from now on, as a fraction.
+    #[inline]
+    pub fn measure(&self, counter: &Track<'_>, value: f64) {
+        self.with(|tracer| tracer.on(counter).measure(value));
+    }
+}
+
+/// Ends the slice begun last on its thread's track when dropped: its own, if those begun since have ended. So drop
+/// guards in the reverse order of their making, as nested blocks do, and do not hold them across an `.await`, where
+/// other tasks of the thread begin and end slices.
+///
+/// ```
+/// # use tracebuf_session::Session;
+/// use tracebuf_session::{Recorder, SliceGuard};
+///
+/// fn begin_request<'r>(recorder: &'r Recorder, url: &str) -> SliceGuard<'r> {
+///     recorder.enter_with("request", |event| event.category("net").arg("url", url))
+/// }
+///
+/// # let session = Session::builder().start()?;
+/// # let recorder = session.recorder();
+/// let request = begin_request(&recorder, "/index.html");
+/// recorder.slice("render", || ()); // lies within it
+/// drop(request);
+/// println!("lost: {}", session.stop()?.summary().losses());
+/// # Ok::<(), tracebuf_session::SessionError>(())
+/// ```
+///
+/// It ends the slice in the session where that began, wherever a [`Relay`](super::super::Relay) leads by then; it ends
+/// none if nothing was recorded at the beginning, or that session is over.
+///
+/// Slices stay nested even when shared memory is full: one whose begin is lost has no end, and a lost end is made up
+/// for before the thread's next slice begins or ends, or at the thread's end if there is room by then.
+#[must_use = "the slice ends when this is dropped"]
+pub struct SliceGuard<'r> {
+    recorder: &'r Recorder,
+    /// The buffer in which the slice began; none if it is not recorded.
+    buffer: BufferId,
+    /// The slice lies on this thread's track: not `Send`.
+    _thread: std::marker::PhantomData<*const ()>,
+}
+
+impl<'r> SliceGuard<'r> {
+    #[inline(always)]
+    fn of(recorder: &'r Recorder, begin: impl for<'t, 'a> FnOnce(&'t ThreadTracer<'a>) -> bool) -> Self {
+        let buffer = recorder.begun(begin);
+        Self { recorder, buffer, _thread: std::marker::PhantomData }
+    }
+}
+
+impl SliceGuard<'_> {
+    /// Ends the slice with details that were not known when it began.
+    ///
+    /// ```
+    /// # use tracebuf_session::Session;
+    /// # let session = Session::builder().start()?;
+    /// # let recorder = session.recorder();
+    /// let request = recorder.enter("request");
+    /// let status = 200;
+    /// request.end_with(|event| event.arg("status", status));
+    /// # Ok::<(), tracebuf_session::SessionError>(())
+    /// ```
+    pub fn end_with(self, details: impl for<'a> Details<'a>) {
+        // The slice ends even if the details panic.
+        let mut guard = ManuallyDrop::new(self);
+        let recorder = guard.recorder;
+        recorder.with_at(&mut guard.buffer, |tracer| tracer.track().attach().end_with(details));
+    }
+}
+
+impl fmt::Debug for SliceGuard<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SliceGuard").field("recorder", self.recorder).finish_non_exhaustive()
+    }
+}
+
+impl Drop for SliceGuard<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.recorder.with_at(&mut self.buffer, |tracer| tracer.track().attach().end());
+    }
+}

@@ -1,0 +1,125 @@
+//! Recorders that go on from session to session.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::route::Route;
+use super::{Recorder, SessionError};
+
+/// Connects recorders to one session after another, so that tracing can begin, end and begin again while the program
+/// runs, whatever holds the recorders: even a subscriber for `tracing`, of which a program has one for ever.
+///
+/// ```
+/// use tracebuf_session::{Relay, Session};
+///
+/// // At the program's start.
+/// let relay = Relay::new();
+/// let recorder = relay.recorder(); // for any thread; nothing is recorded
+/// recorder.instant("not in a trace");
+///
+/// // When somebody asks for a trace, and each time again.
+/// let session = Session::builder().start()?;
+/// relay.connect(&session.recorder())?;
+/// recorder.instant("in a trace");
+/// let stopped = session.stop()?; // nothing is recorded from here on
+/// assert!(!recorder.is_on());
+/// # let summary = stopped.summary();
+/// # assert_eq!(summary.buffers[0].chunks_written, 1);
+/// # Ok::<(), tracebuf_session::SessionError>(())
+/// ```
+///
+/// A library that is handed nothing keeps one in a `static`, and lets the program connect it, which may never do so:
+///
+/// ```
+/// use std::sync::LazyLock;
+/// use tracebuf_session::{Recorder, Relay, Session, SessionError};
+///
+/// static RELAY: LazyLock<Relay> = LazyLock::new(Relay::new);
+/// static RECORDER: LazyLock<Recorder> = LazyLock::new(|| RELAY.recorder());
+///
+/// /// Makes this library record where the program does.
+/// pub fn trace_into(recorder: &Recorder) -> Result<(), SessionError> {
+///     RELAY.connect(recorder)
+/// }
+///
+/// pub fn parse(text: &str) -> usize {
+///     let _slice = RECORDER.enter("parse");
+///     text.split(' ').count()
+/// }
+/// # assert_eq!(parse("in no trace"), 3);
+/// # let session = Session::builder().start()?;
+/// # trace_into(&session.recorder())?;
+/// # assert_eq!(parse("in one"), 2);
+/// # assert_eq!(session.stop()?.summary().buffers[0].chunks_written, 1);
+/// # Ok::<(), SessionError>(())
+/// ```
+///
+/// If only some categories of events may be wanted, a program has a relay for each: see
+/// [`ConnectionBuilder::follow_perfetto`](super::ConnectionBuilder::follow_perfetto).
+///
+/// An event while nothing is connected costs three loads. Otherwise its recorders are like those of the session, at the
+/// same cost, and a thread's first event in each session makes its writer there. A thread keeps that writer, and with
+/// it the memory of a session that is over, some 1.4 MB by default, until its next event in another session, or its own
+/// end.
+///
+/// A slice that is open when the sessions change is ended by its [guard](super::SliceGuard) or span in the session
+/// where it began, if that goes on; [`Recorder::end`] does not know where that was.
+///
+/// Clones are the same relay, and recorders stay connected when all clones are gone. In a child after a fork recorders
+/// are off, and the relay cannot be connected again.
+#[derive(Clone)]
+pub struct Relay(Arc<Route>);
+
+impl Relay {
+    /// A relay that is connected to nothing.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(Arc::new(Route::new()))
+    }
+
+    /// A recorder of this relay.
+    #[must_use]
+    pub fn recorder(&self) -> Recorder {
+        Recorder::of_relay(self.0.clone())
+    }
+
+    /// Whether its recorders record.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        self.0.switch().is_on()
+    }
+
+    /// Makes its recorders record where `recorder` does, which is that of a session or a
+    /// [connection](super::Connection): from now on, until that ends or this is connected elsewhere. If it is another
+    /// relay's, the session is the one which that relay is connected to.
+    ///
+    /// # Errors
+    /// [`SessionError::Stopped`] if `recorder` does not record; this then stays connected to what it was, unless that
+    /// session has stopped just now. [`SessionError::Forked`] in a child after a fork, and for a session of its parent.
+    pub fn connect(&self, recorder: &Recorder) -> Result<(), SessionError> {
+        if !self.0.switch().is_here() || !recorder.is_here() {
+            return Err(SessionError::Forked);
+        }
+        let (context, target) = recorder.destination().ok_or(SessionError::Stopped)?;
+        if self.0.lead(context, target) { Ok(()) } else { Err(SessionError::Stopped) }
+    }
+
+    /// Makes its recorders record nothing, except the ends of open slices, until it is connected again.
+    pub fn disconnect(&self) {
+        if self.0.switch().is_here() {
+            self.0.lead_nowhere();
+        }
+    }
+}
+
+impl Default for Relay {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Relay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Relay").field("is_connected", &self.is_connected()).finish_non_exhaustive()
+    }
+}

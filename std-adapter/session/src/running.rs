@@ -1,0 +1,293 @@
+//! A running session, and what it is asked for.
+
+use std::fmt;
+use std::sync::mpsc::{RecvTimeoutError, Sender, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use tracebuf::producer::track_event::Clock;
+
+use super::drain::{Drain, Task, Work};
+use super::long_trace::Progress;
+use super::recorder_context::RecorderContext;
+use super::snapshot::Spare;
+use super::stopped::summary_of;
+use super::waits::{FOR_EVER, GRACE, PATIENCE};
+use super::{Beside, Descriptions};
+use super::{
+    BootClock, LongTraceStatus, Recorder, SessionBuilder, SessionError, Snapshot, Stopped, Summary,
+    Transport, Waker,
+};
+
+/// A running session. See [the module](super).
+///
+/// ```
+/// use std::time::Duration;
+/// use tracebuf_session::Session;
+///
+/// let session = Session::builder().ring(16 << 20).start()?;
+/// session.recorder().instant("hello");
+/// session.flush(Duration::from_secs(5))?; // what was recorded until now is in the ring
+/// let summary = session.stop()?.summary();
+/// println!("{} bytes, lost: {}", summary.buffers[0].bytes_written, summary.losses());
+/// assert!(summary.buffers[0].bytes_written > 0 && summary.losses().is_nothing());
+/// # Ok::<(), tracebuf_session::SessionError>(())
+/// ```
+///
+/// Calls may come from any thread, through `&Session` or an `Arc` of it. Dropping it stops it; a long trace is then
+/// completed (soon after, where a [`Transport`] drops it), and what is in the buffers is gone.
+pub struct Session {
+    #[doc(hidden)]
+    pub context: Arc<RecorderContext>,
+    #[doc(hidden)]
+    pub sources: Vec<(String, u16)>,
+    pub(super) tasks: Sender<Task>,
+    #[doc(hidden)]
+    pub waker: Waker,
+    pub(super) thread: Mutex<Option<JoinHandle<Option<Drain>>>>,
+    pub(super) progress: Option<Arc<Progress>>,
+    pub(super) spare: Spare,
+    #[doc(hidden)]
+    pub beside: Beside,
+}
+
+impl Session {
+    /// The number of the producer that is this process's own threads: no [`Transport`] may have it.
+    pub const OWN_PRODUCER_ID: u16 = 1;
+
+    /// A builder of a session, with one ring of 4 MiB unless set otherwise.
+    pub fn builder() -> SessionBuilder {
+        SessionBuilder::new()
+    }
+
+    /// A recorder into the first buffer.
+    pub fn recorder(&self) -> Recorder {
+        Recorder::new(self.context.clone(), 0)
+    }
+
+    /// A recorder into the buffer that a data source was mapped to; `None` if it was not mapped.
+    pub fn recorder_of(&self, data_source: &str) -> Option<Recorder> {
+        Recorder::of_source(&self.context, &self.sources, data_source)
+    }
+
+    /// Gets all that was recorded until now into the buffers.
+    ///
+    /// Producers are asked for what they have, and waited for until the timeout; then shared memory is *scraped*:
+    /// finished packets of chunks that are still being written are copied too. Nothing else waits meanwhile: other
+    /// calls are answered, flushes and snapshots in their own time, and programs that come are accepted. A producer
+    /// that has yet to answer another flush is asked after that answer, and has what is left of this one's timeout.
+    ///
+    /// # Errors
+    /// [`SessionError::Timeout`] when a producer, this process's threads included, did not answer in time (what it had
+    /// is scraped anyway, and [`Summary::producers`] says which one it is), or the drain thread did not;
+    /// [`SessionError::Stopped`] and [`SessionError::Forked`] as for [`snapshot`](Self::snapshot).
+    pub fn flush(&self, timeout: Duration) -> Result<(), SessionError> {
+        let deadline = Instant::now() + timeout.min(FOR_EVER);
+        // At the deadline the thread looks which producers have not answered; this waits a little longer to hear it.
+        let all = self.ask_for(deadline + GRACE, Task::until_stop, move |drain, answer| {
+            drain.flush(deadline, move |_, all| tell(&answer, all));
+        })?;
+        if all { Ok(()) } else { Err(SessionError::Timeout) }
+    }
+
+    /// Flushes, and copies all buffers while recording goes on.
+    ///
+    /// Beside a [long trace](SessionBuilder::long_trace), whose file takes what is in the buffers, the copy holds only
+    /// what was recorded since its last period: perhaps nothing, perhaps events whose names, tracks and clocks are in
+    /// the file, so that no reader can show them.
+    ///
+    /// Cost: on the drain thread one copy of the used part of the buffers, which takes as long as [`Snapshot::stall`]
+    /// says. Recording threads go on into shared memory. The copies' memory is kept for the next snapshot;
+    /// [`SessionBuilder::prepare_snapshots`] has it ready for the first.
+    ///
+    /// # Errors
+    /// No memory for the copies; [`SessionError::Timeout`] when there is no answer in 10 s, of which producers have 5
+    /// to send what they have; [`SessionError::Stopped`] when the session has ended or is about to, or this is its own
+    /// thread; [`SessionError::Forked`] in a child after a fork.
+    pub fn snapshot(&self) -> Result<Snapshot, SessionError> {
+        let (deadline, spare) = (Instant::now() + PATIENCE, self.spare.clone());
+        // A snapshot that was asked for before a stop is still made: it may be the last moments before a panic.
+        let taken = self.ask_for(deadline + PATIENCE, Task::new, move |drain, answer| {
+            // However late its turn comes, producers that answer at once are in it.
+            let deadline = deadline.max(Instant::now() + GRACE);
+            drain.flush(deadline, move |drain, _| tell(&answer, Snapshot::take(&drain.central, &spare)));
+        })?;
+        taken.map_err(|error| SessionError::io("making a snapshot", error))
+    }
+
+    /// A number for a producer that is to be [attached](Self::attach): from 2 to 65,535, and then from 2 again, except
+    /// those of which a buffer still has a sequence in its table, and those that an attached [`Transport`]
+    /// [names](Transport::identity).
+    ///
+    /// Chunks with a number that is used again look like chunks of the producer that had it first: those that are no
+    /// newer than what was read of it are discarded, and if it was not read, its packets and theirs are mixed. What was
+    /// read keeps its place in the table until that is needed for another sequence.
+    ///
+    /// Cost: on the drain thread, a look at each sequence of all buffers.
+    ///
+    /// ```
+    /// use tracebuf_session::Session;
+    ///
+    /// let session = Session::builder().start()?;
+    /// let ids = [session.new_producer_id()?, session.new_producer_id()?];
+    /// assert!(ids[0] != ids[1] && !ids.contains(&Session::OWN_PRODUCER_ID));
+    /// # Ok::<(), tracebuf_session::SessionError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`SessionError::NoProducerId`] when all are taken; [`SessionError::Timeout`] when the session does not answer in
+    /// 5 s; [`SessionError::Stopped`] and [`SessionError::Forked`] as for [`snapshot`](Self::snapshot).
+    pub fn new_producer_id(&self) -> Result<u16, SessionError> {
+        let id = self.ask(Instant::now() + PATIENCE, |drain| drain.central.new_producer_id())?;
+        id.ok_or(SessionError::NoProducerId)
+    }
+
+    /// Adds a producer that is elsewhere, with a number that no other has: one from
+    /// [`new_producer_id`](Self::new_producer_id), or, where others number producers, one of which no buffer has a
+    /// sequence any more. [`Transport`] says more about that.
+    ///
+    /// # Errors
+    /// [`SessionError::Timeout`] when the session does not answer in 5 s: it then adds the producer as soon as it can,
+    /// so trying again would add another one; [`SessionError::Stopped`] when it has ended or is about to, or this is
+    /// its own thread; [`SessionError::Forked`] in a child after a fork.
+    pub fn attach(&self, transport: impl Transport + 'static) -> Result<(), SessionError> {
+        self.ask(Instant::now() + PATIENCE, move |drain| drain.central.attach(Box::new(transport)))
+    }
+
+    /// The time of the session's clock, in nanoseconds of boot time.
+    pub fn now(&self) -> u64 {
+        // In a child nothing finishes what a thread of the parent was changing.
+        if self.context.switch.is_here() { self.context.clock.now() } else { BootClock.now() }
+    }
+
+    /// What wakes the drain thread, for a [`Transport`].
+    pub fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    /// Descriptions of tracks that come before all that the buffers hold.
+    pub fn descriptions(&self) -> Descriptions {
+        self.beside.tracks.clone()
+    }
+
+    /// How the long trace is doing; `None` if there is none, and in a child after a fork.
+    pub fn long_trace(&self) -> Option<LongTraceStatus> {
+        // In a child, the status's lock may be held by a thread of the parent.
+        self.progress.as_ref().filter(|_| self.context.switch.is_here()).map(|progress| progress.status())
+    }
+
+    /// What has happened so far.
+    ///
+    /// # Errors
+    /// [`SessionError::Timeout`] when the session does not answer in 5 s; [`SessionError::Stopped`] and
+    /// [`SessionError::Forked`] as for [`snapshot`](Self::snapshot).
+    pub fn summary(&self) -> Result<Summary, SessionError> {
+        let summary =
+            self.ask(Instant::now() + PATIENCE, |drain| summary_of(&drain.central, drain.written()))?;
+        Ok(Summary { long_trace: self.long_trace(), ..summary })
+    }
+
+    /// Ends recording, flushes, completes the long trace. The buffers are still there to be written. An event over
+    /// several chunks that a thread is still within is given up, and counts as given up by its writer, unless its
+    /// buffer is full and keeps its oldest.
+    ///
+    /// Producers have 5 s to send what they have: with one that never answers this takes that long, and then what it
+    /// has is scraped. What other threads have asked for and has not begun is left out, and they hear
+    /// [`SessionError::Stopped`], as do those that ask for something, or come, while this waits. The exceptions are
+    /// snapshots that were asked for before, and flushes that have begun: these are done first, and have no more than 5
+    /// s.
+    ///
+    /// # Errors
+    /// The session was stopped before, or this is a child after a fork, or the session's own thread, which calls a
+    /// [`Transport`]. [`Stopped::long_trace`] says if the long trace could not be written whole.
+    pub fn stop(&self) -> Result<Stopped, SessionError> {
+        if !self.context.switch.is_here() {
+            // The thread is not in this process; waiting for it would be for ever.
+            return Err(SessionError::Forked);
+        }
+        if self.waker.is_current() {
+            // It would wait for itself.
+            return Err(SessionError::Stopped);
+        }
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = thread.ok_or(SessionError::Stopped)?;
+        self.context.switch.stop();
+        let stop: Work = Box::new(|drain| {
+            drain.last_flush();
+            drain.stop();
+        });
+        let _ = self.tasks.send(Task::new(stop));
+        self.waker.wake();
+        let mut drain = thread.join().ok().flatten().ok_or(SessionError::Stopped)?;
+        let file = drain.finish();
+        Ok(Stopped::new(drain.central, file, self.long_trace()))
+    }
+
+    /// Makes the drain thread do something before the session stops, and waits for the result.
+    fn ask<T: Send + 'static>(
+        &self,
+        deadline: Instant,
+        task: impl FnOnce(&mut Drain) -> T + Send + 'static,
+    ) -> Result<T, SessionError> {
+        self.ask_for(deadline, Task::until_stop, |drain, answer| tell(&answer, task(drain)))
+    }
+
+    /// The same with a task that may give its result later.
+    fn ask_for<T: Send + 'static>(
+        &self,
+        deadline: Instant,
+        make: fn(Work) -> Task,
+        task: impl FnOnce(&mut Drain, SyncSender<T>) + Send + 'static,
+    ) -> Result<T, SessionError> {
+        if !self.context.switch.is_here() {
+            return Err(SessionError::Forked);
+        }
+        if self.waker.is_current() {
+            // It would wait for itself: a panic hook, called by a panic on that thread.
+            return Err(SessionError::Stopped);
+        }
+        let (answer, answers) = sync_channel(1);
+        let work: Work = Box::new(move |drain| task(drain, answer));
+        if self.context.switch.is_stopping() {
+            // The answer would come only after the stop, which may wait for producers.
+            return Err(SessionError::Stopped);
+        }
+        self.tasks.send(make(work)).map_err(|_| SessionError::Stopped)?;
+        self.waker.wake();
+        match answers.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok(value) => Ok(value),
+            Err(RecvTimeoutError::Timeout) => Err(SessionError::Timeout),
+            Err(RecvTimeoutError::Disconnected) => Err(SessionError::Stopped),
+        }
+    }
+}
+
+/// Answers a caller that may have given up.
+fn tell<T>(answer: &SyncSender<T>, value: T) {
+    let _ = answer.send(value);
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").field("is_on", &self.context.switch.is_on()).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if !self.context.switch.is_here() {
+            // The thread is not in this process. Dropping its handle would detach it, and the system may have given the
+            // place by which it is identified to a thread of this process.
+            std::mem::forget(self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take());
+            return;
+        }
+        if self.waker.is_current() {
+            // A transport was the last owner. The thread finds that nothing can ask for anything more, and ends.
+            self.context.switch.off();
+            return;
+        }
+        // Callers that want to hear of errors call `stop`.
+        let _ = self.stop();
+    }
+}

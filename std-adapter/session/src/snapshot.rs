@@ -1,0 +1,330 @@
+//! Copies of a session's buffers, and how they become files.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tracebuf::buffer::{BufferStats, ReadOnlyTraceBuffer, Reader};
+
+use super::beside::Revision;
+use super::central::Central;
+use super::clock::ClockReading;
+use super::own_files::OwnFiles;
+use super::transport::CentralBuffer;
+use super::trim::Trim;
+use crate::export::{BufferReport, PIECE, Piece};
+use crate::totals::{Totals, Written};
+use tracebuf_std::fork;
+use tracebuf_std::memory::PagedMemory;
+use tracebuf_std::whole_file::write_atomically;
+
+/// Spare memory for a copy of each buffer, kept because touching new pages costs as much as the copy.
+pub(crate) type Spare = Arc<Mutex<Vec<Option<PagedMemory>>>>;
+
+/// Takes a buffer's spare memory if it has at least `len` bytes, otherwise new memory.
+fn memory_of(spare: &Spare, buffer: usize, len: usize) -> io::Result<PagedMemory> {
+    let mut spare = spare.lock().unwrap_or_else(PoisonError::into_inner);
+    let kept = spare.get_mut(buffer).and_then(Option::take);
+    // Memory from before the ring grew is of no use any more.
+    match kept.filter(|memory| memory.as_ref().len() >= len) {
+        Some(memory) => Ok(memory),
+        None => PagedMemory::new(len),
+    }
+}
+
+/// Keeps memory for a buffer's next copy: the larger of two.
+fn keep(spare: &mut Vec<Option<PagedMemory>>, buffer: usize, memory: PagedMemory) {
+    if spare.len() <= buffer {
+        spare.resize_with(buffer + 1, || None);
+    }
+    if let Some(place) = spare.get_mut(buffer) {
+        let kept = place.take().filter(|kept| kept.as_ref().len() >= memory.as_ref().len());
+        *place = kept.or(Some(memory));
+    }
+}
+
+/// Puts memory for a copy of each buffer's size aside, and touches every page of it.
+pub(crate) fn prepare(spare: &Spare, sizes: impl Iterator<Item = usize>) -> io::Result<()> {
+    for (buffer, size) in sizes.enumerate() {
+        // What a clone of a full buffer asks for: 7 bytes more, for memory that is not aligned as this is.
+        let mut memory = PagedMemory::new(size.saturating_add(7))?;
+        for page in memory.as_mut().chunks_mut(4096) {
+            if let Some(first) = page.first_mut() {
+                // A page of zeros that was only read would not be a page of its own.
+                *first = 1;
+            }
+        }
+        keep(&mut spare.lock().unwrap_or_else(PoisonError::into_inner), buffer, memory);
+    }
+    Ok(())
+}
+
+/// What was in a session's buffers at one moment.
+///
+/// ```
+/// use tracebuf_session::Session;
+///
+/// let session = Session::builder().start()?;
+/// session.recorder().instant("before");
+/// let snapshot = session.snapshot()?;
+/// println!("the drain thread stood still for {:?}", snapshot.stall());
+/// let path = std::env::temp_dir().join(format!("doc-snapshot-{}.pftrace", std::process::id()));
+/// assert!(snapshot.write_to(&path)?.packets >= 2);
+/// # std::fs::remove_file(path)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Snapshot {
+    buffers: Vec<ReadOnlyTraceBuffer<PagedMemory>>,
+    totals: Totals,
+    clocks: ClockReading,
+    /// What is beside the buffers.
+    beside: Piece,
+    stall: Duration,
+    spare: Spare,
+    /// The fork count of the process that took it.
+    forks: u32,
+    from: Option<u64>,
+    /// The files of the session.
+    files: OwnFiles,
+}
+
+impl Snapshot {
+    /// Copies the buffers, on the drain thread.
+    pub(crate) fn take(central: &Central, spare: &Spare) -> io::Result<Self> {
+        let sizes = central.buffers.iter().map(CentralBuffer::clone_size).enumerate();
+        let memory = sizes.map(|(buffer, size)| memory_of(spare, buffer, size));
+        let memory = memory.collect::<io::Result<Vec<_>>>()?;
+        // Before the copies: a description may be taken back while they are made.
+        let mut beside = Piece::default();
+        beside.beside(&central.beside, Revision::default())?;
+        let start = Instant::now();
+        let copies =
+            central.buffers.iter().zip(memory).map(|(buffer, memory)| buffer.clone_read_only(memory));
+        let buffers = copies.collect::<Result<Vec<_>, _>>().map_err(io::Error::other)?;
+        let stall = start.elapsed();
+        let (totals, clocks, spare) = (central.totals(), ClockReading::now(), spare.clone());
+        let (forks, files) = (fork::forks(), central.files.clone());
+        Ok(Self { buffers, totals, clocks, beside, stall, spare, forks, from: None, files })
+    }
+
+    /// How long the drain thread took for the copy. Recording threads were stalled only if they filled shared memory
+    /// meanwhile.
+    pub fn stall(&self) -> Duration {
+        self.stall
+    }
+
+    /// The buffers' counters at the moment of the copy.
+    pub fn buffers(&self) -> impl Iterator<Item = BufferStats> {
+        self.totals.dropped.told(self.buffers.iter().map(ReadOnlyTraceBuffer::stats))
+    }
+
+    /// Leaves out events from before this boot time, in nanoseconds, as from [`Session::now`](super::Session::now).
+    ///
+    /// Names, tracks, reports of losses, increments of counters and packets of other kinds stay, whatever their time. A
+    /// slice that began earlier then has only its end, as at the oldest end of a ring.
+    #[must_use]
+    pub fn since(mut self, time: u64) -> Self {
+        self.from = Some(time);
+        self
+    }
+
+    /// Writes a whole trace, with statistics at its end, into a file that appears at `path` when it is complete.
+    ///
+    /// It is written beside `path` under another name, synced to the disk and renamed: an existing file is replaced
+    /// whole, except for its mode, or stays as it is. On an error nothing is left behind, unless the last step is what
+    /// failed: then the whole trace stays under the other name, `.NAME.PID-N.part` (the first 100 bytes of a long
+    /// name), which the error tells. A process that is killed meanwhile leaves the part that it had written, which
+    /// nothing removes. If `path` is a link, all this is done to its target; a device or a pipe is written into.
+    ///
+    /// # Errors
+    /// What the file system says; or `path` names no file, for example because it ends with `/`, or one of the
+    /// session's own files: that of its long trace or of a buffer. With a file of another session, of this process or
+    /// another, the last step fails.
+    pub fn write_to(self, path: &Path) -> io::Result<Written> {
+        self.files.check_is_none(path)?;
+        write_atomically(path, |file| self.write(file))
+    }
+
+    /// Writes a whole trace, with statistics at its end, in pieces of about a mebibyte.
+    ///
+    /// # Errors
+    /// Those of the output.
+    pub fn write(mut self, output: &mut impl Write) -> io::Result<Written> {
+        // An event that a thread is within when the snapshot is taken must not keep back what the thread recorded
+        // before.
+        self.buffers.iter_mut().for_each(ReadOnlyTraceBuffer::stop_waiting);
+        write_trace(&mut self.buffers, self.totals, &self.clocks, &self.beside, self.from, output)
+    }
+}
+
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { stall, from, .. } = self;
+        f.debug_struct("Snapshot").field("stall", stall).field("from", from).finish_non_exhaustive()
+    }
+}
+
+/// A buffer to make a trace from.
+pub(crate) trait Readable {
+    fn read(&mut self) -> Reader<'_>;
+    fn report(&self) -> BufferReport;
+}
+
+impl Readable for CentralBuffer {
+    fn read(&mut self) -> Reader<'_> {
+        CentralBuffer::read(self)
+    }
+
+    fn report(&self) -> BufferReport {
+        BufferReport::new(self.policy(), self.stats(), self.sequences())
+    }
+}
+
+impl Readable for ReadOnlyTraceBuffer<PagedMemory> {
+    fn read(&mut self) -> Reader<'_> {
+        ReadOnlyTraceBuffer::read(self)
+    }
+
+    fn report(&self) -> BufferReport {
+        BufferReport::new(self.policy(), self.stats(), self.sequences())
+    }
+}
+
+/// Clocks, what is beside the buffers, the packets of all of these, statistics.
+pub(crate) fn write_trace<B: Readable>(
+    buffers: &mut [B],
+    mut totals: Totals,
+    clocks: &ClockReading,
+    beside: &Piece,
+    from: Option<u64>,
+    output: &mut impl Write,
+) -> io::Result<Written> {
+    let mut written = Written::default();
+    let mut piece = Piece::default();
+    let mut trim = from.map(Trim::new);
+    piece.clocks(clocks)?;
+    piece.append(beside);
+    if trim.is_some() {
+        // The service's own packets are not trimmed.
+        written.bytes += piece.bytes.len() as u64;
+        output.write_all(&piece.bytes)?;
+        piece.bytes.clear();
+    }
+    for buffer in &mut *buffers {
+        let mut reader = buffer.read();
+        loop {
+            let before = piece.packets;
+            let read = piece.read(&mut reader, PIECE)?;
+            written.invalid_packets += read.refused;
+            if let Some(trim) = &mut trim {
+                let mut kept = Vec::with_capacity(piece.bytes.len());
+                piece.packets = before + trim.apply(&piece.bytes, &mut kept);
+                piece.bytes = kept;
+            }
+            written.bytes += piece.bytes.len() as u64;
+            output.write_all(&piece.bytes)?;
+            piece.bytes.clear();
+            if read.exhausted {
+                break;
+            }
+        }
+    }
+    let reports: Vec<_> = buffers.iter().map(Readable::report).collect();
+    totals.invalid_packets += written.invalid_packets;
+    piece.stats(&totals, &reports, Some(clocks.boottime))?;
+    output.write_all(&piece.bytes)?;
+    written.bytes += piece.bytes.len() as u64;
+    written.packets = piece.packets;
+    output.flush()?;
+    Ok(written)
+}
+
+impl Drop for Snapshot {
+    fn drop(&mut self) {
+        if fork::forks() != self.forks {
+            // A thread of the parent may have held the lock; and no snapshot is taken here that could use the memory.
+            return;
+        }
+        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        // Only as much as one snapshot takes: two at once cost new memory.
+        for (buffer, copy) in self.buffers.drain(..).enumerate() {
+            keep(&mut spare, buffer, copy.into_memory());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::PoisonError;
+    use std::time::Duration;
+
+    use crate::Session;
+
+    /// Where the memory for snapshots lies.
+    fn spare(session: &Session) -> Vec<(*const u8, usize)> {
+        let spare = session.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        spare.iter().flatten().map(|memory| (memory.as_ref().as_ptr(), memory.as_ref().len())).collect()
+    }
+
+    /// Records until the first ring is full.
+    fn fill(session: &Session) {
+        while session.summary().expect("a summary").buffers[0].write_wrap_count == 0 {
+            (0..1000).for_each(|_| session.recorder().instant("fill"));
+            session.flush(Duration::from_secs(5)).expect("a flush");
+        }
+    }
+
+    #[test]
+    fn a_full_ring_s_snapshots_take_the_memory_that_was_prepared() {
+        let session = Session::builder().ring(64 << 10).prepare_snapshots().start().expect("a session");
+        let prepared = spare(&session);
+        fill(&session);
+        for _ in 0..3 {
+            drop(session.snapshot().expect("a snapshot"));
+            assert_eq!(spare(&session), prepared);
+        }
+    }
+
+    #[test]
+    fn a_child_drops_its_parent_s_snapshot_though_a_thread_had_the_lock_of_the_memory() {
+        use crate::children::in_child;
+
+        let session = Session::builder().ring(64 << 10).start().expect("a session");
+        let mut snapshot = Some(session.snapshot().expect("a snapshot"));
+        let held = session.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        assert!(in_child(|| {
+            drop(snapshot.take());
+            true
+        }));
+        drop(held);
+    }
+
+    #[test]
+    fn of_snapshots_at_once_the_memory_of_one_is_kept() {
+        let session = Session::builder().ring(256 << 10).ring(64 << 10).ring(64 << 10).start();
+        let session = session.expect("a session");
+        fill(&session);
+        drop(session.snapshot().expect("a snapshot"));
+        let sizes = || spare(&session).iter().map(|(_, len)| *len).collect::<Vec<_>>();
+        let of_one = sizes();
+        let snapshots = [0; 3].map(|_| session.snapshot().expect("a snapshot"));
+        assert_eq!(sizes(), []);
+        drop(snapshots);
+        assert_eq!(sizes(), of_one);
+    }
+
+    #[test]
+    fn memory_of_a_ring_that_has_grown_since_is_replaced_and_then_kept() {
+        let session = Session::builder().ring(256 << 10).start().expect("a session");
+        drop(session.snapshot().expect("a snapshot"));
+        let small = spare(&session);
+        fill(&session);
+        drop(session.snapshot().expect("a snapshot"));
+        let full = spare(&session);
+        assert!(full.len() == 1 && full != small, "{full:?}");
+        drop(session.snapshot().expect("a snapshot"));
+        assert_eq!(spare(&session), full);
+    }
+}

@@ -1,0 +1,69 @@
+//! Tracks of this system's processes and threads, told apart when several containers record into one trace.
+
+use tracebuf::producer::track_event::Track;
+use tracebuf_std::process;
+
+/// Returns this program's own track, which contains its threads.
+///
+/// Programs that record into one trace, through a [`Connection`](tracebuf_ipc::Connection), are told apart by this
+/// track. Tracks with the same name are one, and slices on them end each other, whichever program began them; a track
+/// within this one belongs to no other program.
+///
+/// ```
+/// use std::sync::LazyLock;
+/// use tracebuf_session::{Session, Track, Unit, this_process};
+///
+/// static PROCESS: LazyLock<Track<'static>> = LazyLock::new(this_process);
+/// static DEPTH: LazyLock<Track<'static>> =
+///     LazyLock::new(|| Track::counter("queue depth", Unit::Count).within(&PROCESS));
+///
+/// let session = Session::builder().process_name("server").start()?;
+/// let recorder = session.recorder();
+/// recorder.count(&DEPTH, 7);
+/// let track = Track::custom("requests").within(&PROCESS).numbered(17);
+/// recorder.on(&track).instant("accepted");
+/// # session.stop()?;
+/// # Ok::<(), tracebuf_session::SessionError>(())
+/// ```
+///
+/// Its id is made from the process's number and, in a container, the number of its pid namespace (on Linux), because
+/// other containers may use the same process numbers. A child after a fork is another process, which must make tracks
+/// within this one anew. The track has the name that a session or a connection was given first or, before that, the
+/// program's.
+///
+/// Cost: a system call, and on Linux another one the first time.
+pub fn this_process() -> Track<'static> {
+    process_track(std::process::id(), process::name())
+}
+
+/// The track of a process of this one's pid namespace.
+pub fn process_track(pid: u32, name: &str) -> Track<'_> {
+    in_namespace(process::pid_namespace(), Track::process(pid, name))
+}
+
+/// The track of a thread of such a process.
+pub fn thread_track(pid: u32, tid: u32, name: &str) -> Track<'_> {
+    in_namespace(process::pid_namespace(), Track::thread(pid, tid, name))
+}
+
+/// Tells processes and threads of containers from those of the system, 0, that have the same numbers.
+fn in_namespace(namespace: u32, track: Track<'_>) -> Track<'_> {
+    if namespace == 0 { track } else { track.numbered(namespace.into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_and_threads_of_containers_are_not_those_of_the_system_with_the_same_numbers() {
+        let namespaces = [0, 0xF000_0007, 0xF000_0008];
+        let processes = namespaces.map(|namespace| in_namespace(namespace, Track::process(1, "init")).uuid());
+        let threads = namespaces.map(|namespace| in_namespace(namespace, Track::thread(1, 1, "main")).uuid());
+        let all: std::collections::BTreeSet<_> = processes.iter().chain(&threads).collect();
+        assert_eq!(all.len(), 6);
+        // As any program knows them.
+        assert_eq!(processes[0], Track::process(1, "").uuid());
+        assert_eq!(threads[0], Track::thread(1, 1, "").uuid());
+    }
+}

@@ -1,0 +1,411 @@
+//! Sessions and flight recorders, and what becomes of them in a child after a fork.
+#![cfg(unix)]
+
+#[path = "support/fork.rs"]
+mod fork;
+#[path = "support/trace.rs"]
+mod trace;
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
+
+use fork::{assert_ended_by, end_of, fork, status_of};
+use trace::{Trace, folder, wait_for};
+use tracebuf_analysis::recover::Survivor;
+use tracebuf_session::{BufferConfig, FlightRecorder, LongTrace, Relay, Session, SessionError};
+
+fn recorder(folder: &Path) -> (Arc<Session>, FlightRecorder) {
+    let session = Arc::new(Session::builder().ring(1 << 20).start().expect("a session"));
+    let recorder = FlightRecorder::new(&session, folder).expect("a recorder");
+    (session, recorder)
+}
+
+fn sleep() -> bool {
+    std::thread::sleep(Duration::from_secs(20));
+    false
+}
+
+#[test]
+fn in_a_child_the_session_is_off() {
+    let session = Session::builder().start().expect("a session");
+    let recorder = session.recorder();
+    recorder.instant("parent");
+    let child = fork(|| {
+        recorder.instant("child");
+        !recorder.is_on()
+            && matches!(session.flush(Duration::from_secs(1)), Err(SessionError::Forked))
+            && matches!(session.stop(), Err(SessionError::Forked))
+    });
+    assert_eq!(status_of(child), 0);
+    let path = folder("off").join("fork.pftrace");
+    session.stop().expect("a stop").write_to(&path).expect("a file");
+    assert_eq!(Trace::read(&path).events(3), 1);
+}
+
+#[test]
+fn in_a_child_a_relay_is_off_and_a_new_one_is_not() {
+    let relay = Relay::new();
+    let session = Session::builder().start().expect("a session");
+    let recorder = relay.recorder();
+    relay.connect(&session.recorder()).expect("it runs");
+    recorder.instant("parent");
+    // Its thread has begun: one that is about to may hold a standard library lock that the child's thread needs.
+    session.flush(Duration::from_secs(10)).expect("it runs");
+    let child = fork(|| {
+        recorder.instant("child");
+        relay.disconnect();
+        let own = Session::builder().start().expect("a session");
+        let (other, of_parent) = (Relay::new(), session.recorder());
+        let forked = |result| matches!(result, Err(SessionError::Forked));
+        !recorder.is_on()
+            && forked(relay.connect(&own.recorder()))
+            && forked(other.connect(&of_parent))
+            && forked(other.connect(&recorder))
+            && other.connect(&own.recorder()).is_ok()
+            && other.recorder().with(|_| ()).is_some()
+    });
+    assert_eq!(status_of(child), 0);
+    recorder.instant("parent");
+    let path = folder("relay").join("fork.pftrace");
+    session.stop().expect("a stop").write_to(&path).expect("a file");
+    assert_eq!(Trace::read(&path).events(3), 2);
+}
+
+#[test]
+fn a_recorder_outlives_its_session_in_a_child_without_harm() {
+    let folder = folder("fork-drop");
+    let (session, recorder) = recorder(&folder);
+    recorder.on_signals(&[libc::SIGUSR2]).expect("a handler");
+    let mut held = Some((session, recorder));
+    let child = fork(|| {
+        let (session, recorder) = held.take().expect("both");
+        recorder.trigger("child", Duration::ZERO);
+        drop(session);
+        let forked = matches!(recorder.snapshot("child"), Err(SessionError::Forked));
+        drop(recorder);
+        forked
+    });
+    assert_eq!(status_of(child), 0);
+    assert!(held.is_some_and(|(_, recorder)| recorder.snapshot("parent").is_ok()));
+    assert!(!folder.join("child-0.pftrace").exists());
+}
+
+#[test]
+fn a_child_may_drop_what_was_its_parent_s_when_it_has_a_session_and_a_recorder_of_its_own() {
+    let folder = folder("fork-own");
+    let recorders = || {
+        let (session, recorder) = recorder(&folder);
+        recorder.on_signals(&[libc::SIGUSR2]).expect("a handler");
+        (session, recorder)
+    };
+    let mut parents = Some(recorders());
+    let child = fork(|| {
+        let (session, recorder) = recorders();
+        drop(parents.take());
+        session.recorder().instant("child");
+        let path = recorder.snapshot("own").expect("a snapshot");
+        drop(recorder);
+        session.stop().is_ok() && Trace::read(&path).contains("child")
+    });
+    assert_eq!(status_of(child), 0);
+}
+
+#[test]
+fn a_signal_that_ends_the_program_after_a_snapshot_ends_a_child_at_once() {
+    let folder = folder("fork-signal");
+    let (_session, recorder) = recorder(&folder);
+    recorder.before_ending_on(&[libc::SIGTERM]).expect("a handler");
+    assert_ended_by(fork(sleep), libc::SIGTERM);
+    assert!(!folder.join("signal-15-0.pftrace").exists());
+    // A child that has its own recorder writes a snapshot.
+    let child = fork(|| {
+        let (_session, recorder) = self::recorder(&folder);
+        recorder.before_ending_on(&[libc::SIGTERM]).expect("a handler");
+        std::fs::write(folder.join("ready"), "").expect("a file");
+        sleep()
+    });
+    wait_for(&folder.join("ready"));
+    assert_ended_by(child, libc::SIGTERM);
+    Trace::read(&folder.join("signal-15-0.pftrace")).assert_ends_with_stats();
+    assert_eq!(recorder.status().written, 0);
+}
+
+#[test]
+fn a_signal_ends_the_program_at_once_when_the_last_recorder_that_watched_it_is_gone() {
+    let folder = folder("fork-gone");
+    let trace = |number: u32| folder.join(format!("signal-15-{number}.pftrace"));
+    let child = fork(|| {
+        let ((_session, recorder), (_other_session, other)) = (recorder(&folder), recorder(&folder));
+        recorder.before_ending_on(&[libc::SIGTERM]).expect("a handler");
+        other.on_signals(&[libc::SIGTERM]).expect("a handler");
+        drop(recorder);
+        // SAFETY: this process has a handler for it, and a recorder that lets it go on.
+        unsafe { libc::kill(libc::getpid(), libc::SIGTERM) };
+        wait_for(&trace(0));
+        drop(other);
+        std::fs::write(folder.join("ready"), "").expect("a file");
+        sleep()
+    });
+    wait_for(&folder.join("ready"));
+    assert_ended_by(child, libc::SIGTERM);
+    assert!(!trace(1).exists());
+}
+
+#[test]
+fn however_many_recorders_there_were_a_signal_does_once_what_it_does_by_default() {
+    let folder = folder("fork-many");
+    let child = fork(|| {
+        for _ in 0..3 {
+            let (_session, recorder) = recorder(&folder);
+            recorder.before_ending_on(&[libc::SIGTSTP]).expect("a handler");
+        }
+        // SAFETY: by default it stops the process.
+        unsafe { libc::raise(libc::SIGTSTP) == 0 }
+    });
+    let (mut status, mut stops) = (0, 0);
+    // SAFETY: waits for a child of this process.
+    while unsafe { libc::waitpid(child, &mut status, libc::WUNTRACED) } == child && libc::WIFSTOPPED(status) {
+        stops += 1;
+        // SAFETY: it goes on.
+        unsafe { libc::kill(child, libc::SIGCONT) };
+    }
+    assert_eq!((status, stops), (0, 1));
+}
+
+#[test]
+fn a_signal_that_comes_just_before_its_recorder_is_gone_is_not_lost() {
+    let folder = folder("fork-last");
+    for _ in 0..20 {
+        let child = fork(|| {
+            let (_session, recorder) = recorder(&folder);
+            recorder.before_ending_on(&[libc::SIGTERM]).expect("a handler");
+            // SAFETY: this process has a handler for it.
+            unsafe { libc::kill(libc::getpid(), libc::SIGTERM) };
+            drop(recorder);
+            false
+        });
+        assert_eq!(end_of(child), Some(libc::SIGTERM));
+    }
+}
+
+#[test]
+fn a_signal_that_comes_while_it_begins_to_be_watched_ends_the_program_or_is_in_a_snapshot() {
+    let folder = folder("fork-begin");
+    // Those that come first take their time.
+    let mut signals = vec![libc::SIGHUP, libc::SIGINT, libc::SIGUSR1, libc::SIGUSR2];
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    signals.extend(libc::SIGRTMIN()..=libc::SIGRTMAX());
+    signals.push(libc::SIGTERM);
+    for round in 0..100 {
+        let child = fork(|| {
+            let (_session, recorder) = recorder(&folder);
+            recorder.before_ending_on(&[libc::SIGTERM]).expect("a handler");
+            drop(recorder);
+            let (_other_session, again) = self::recorder(&folder);
+            let start = Arc::new(Barrier::new(2));
+            let thread = std::thread::spawn({
+                let start = start.clone();
+                move || {
+                    start.wait();
+                    let begin = Instant::now();
+                    while begin.elapsed() < Duration::from_micros(round * 5) {}
+                    // SAFETY: this process has a handler for it.
+                    unsafe { libc::kill(libc::getpid(), libc::SIGTERM) };
+                }
+            });
+            start.wait();
+            again.before_ending_on(&signals).expect("handlers");
+            thread.join().expect("it was sent");
+            sleep()
+        });
+        assert_eq!(end_of(child), Some(libc::SIGTERM), "round {round}");
+    }
+}
+
+#[test]
+fn a_recorder_made_after_another_is_gone_watches_the_same_signal() {
+    let folder = folder("fork-again");
+    let child = fork(|| {
+        let (session, recorder) = recorder(&folder);
+        recorder.before_ending_on(&[libc::SIGTERM]).expect("a handler");
+        drop(recorder);
+        let again = FlightRecorder::new(&session, &folder).expect("a recorder");
+        again.before_ending_on(&[libc::SIGTERM]).expect("a handler");
+        std::fs::write(folder.join("ready"), "").expect("a file");
+        sleep()
+    });
+    wait_for(&folder.join("ready"));
+    assert_ended_by(child, libc::SIGTERM);
+    Trace::read(&folder.join("signal-15-0.pftrace")).assert_ends_with_stats();
+}
+
+#[test]
+fn a_signal_ends_the_program_at_once_if_it_could_not_be_watched_with_others() {
+    let folder = folder("fork-error");
+    let child = fork(|| {
+        let (_session, recorder) = recorder(&folder);
+        recorder.before_ending_on(&[libc::SIGTERM, 127]).expect_err("the second is none");
+        std::fs::write(folder.join("ready"), "").expect("a file");
+        sleep()
+    });
+    wait_for(&folder.join("ready"));
+    assert_ended_by(child, libc::SIGTERM);
+}
+
+/// A session with a buffer in a file.
+fn in_file(region: &Path) -> Result<Session, SessionError> {
+    Session::builder().buffer(BufferConfig::ring(1 << 16).in_file(region)).start()
+}
+
+#[test]
+fn a_file_is_free_when_its_session_is_gone_though_a_child_lives_on() {
+    let region = folder("fork-file").join("x.region");
+    let session = in_file(&region).expect("a session");
+    let child = fork(sleep);
+    let meanwhile = in_file(&region).err().map(|error| error.to_string());
+    drop(session);
+    let next = in_file(&region).map(drop);
+    assert_ended_by(child, libc::SIGKILL);
+    assert!(meanwhile.is_some_and(|error| error.contains("another session is using it")));
+    next.expect("it is free");
+}
+
+#[test]
+fn a_long_trace_is_free_when_its_session_has_stopped_though_a_child_lives_on() {
+    let path = folder("fork-trace").join("x.pftrace");
+    let start = || Session::builder().long_trace(LongTrace::to(&path)).start();
+    let session = start().expect("a session");
+    let child = fork(sleep);
+    let meanwhile = start().is_ok();
+    session.stop().expect("a stop");
+    let next = start().map(drop);
+    assert_ended_by(child, libc::SIGKILL);
+    assert!(!meanwhile);
+    next.expect("it is free");
+}
+
+#[test]
+fn a_file_is_free_when_its_session_s_process_was_killed_though_a_child_of_that_lives_on() {
+    let folder = folder("fork-kill");
+    let region = folder.join("x.region");
+    let master = fork(|| {
+        let _session = in_file(&region).expect("a session");
+        let worker = fork(|| {
+            // Its copy of its parent's lock is closed by then.
+            std::fs::write(folder.join("runs"), "").expect("a file");
+            sleep()
+        });
+        std::fs::write(folder.join("worker"), worker.to_string()).expect("a file");
+        std::fs::write(folder.join("ready"), "").expect("a file");
+        sleep()
+    });
+    wait_for(&folder.join("ready"));
+    wait_for(&folder.join("runs"));
+    assert_ended_by(master, libc::SIGKILL);
+    let next = in_file(&region).map(drop);
+    let worker = std::fs::read_to_string(folder.join("worker")).expect("a number");
+    // SAFETY: the worker sleeps.
+    let lived = unsafe { libc::kill(worker.parse().expect("a number"), libc::SIGKILL) };
+    assert_eq!(lived, 0, "the worker lived on");
+    next.expect("it is free");
+}
+
+#[test]
+fn in_a_child_no_file_is_closed_but_those_that_keep_its_parent_s_locked() {
+    let folder = folder("fork-left");
+    // Some of them have the numbers that files of locks had: one that is gone and, in the child, its parent's.
+    let open = || (0..16).map(|_| File::open(&folder).expect("a folder")).collect::<Vec<_>>();
+    drop(in_file(&folder.join("gone.region")).expect("a session"));
+    let before = open();
+    let mut stopped = in_file(&folder.join("x.region")).expect("a session").stop().ok();
+    assert!(stopped.is_some());
+    let child = fork(|| {
+        let are_open = |files: &[File]| files.iter().all(|file| file.metadata().is_ok());
+        let before = are_open(&before);
+        let after = open();
+        drop(stopped.take());
+        before && are_open(&after)
+    });
+    assert_eq!(status_of(child), 0);
+    assert!(in_file(&folder.join("x.region")).is_err(), "and the parent has the lock still");
+}
+
+/// A session with its shared memory in the buffer's file.
+fn all_in_file(region: &Path) -> Session {
+    let buffer = BufferConfig::ring(1 << 20).in_file(region);
+    Session::builder().buffer(buffer).shared_memory_in_file().start().expect("a session")
+}
+
+#[test]
+fn who_forks_within_an_event_writes_into_its_own_memory_in_each_process() {
+    let folder = folder("fork-within");
+    let (region, left, out) = (folder.join("x.region"), folder.join("left"), folder.join("x.pftrace"));
+    let session = all_in_file(&region);
+    let mut writer = session.recorder().packet_writer().expect("a writer");
+    session.recorder().instant("before");
+    let (of_parent, of_child) = ("p".repeat(100), "c".repeat(5000));
+    let mut child = None;
+    session.recorder().instant_with("within", |event| {
+        // SAFETY: the child ends the event, and then itself without unwinding.
+        let forked = unsafe { libc::fork() };
+        child = Some(forked);
+        if forked == 0 {
+            // SAFETY: by default its signal ends the process.
+            unsafe { libc::alarm(10) };
+            // Into this chunk, and into others.
+            event.arg("text", &*of_child)
+        } else {
+            // The child goes first.
+            assert_eq!(status_of(forked), 0);
+            event.arg("text", &*of_parent)
+        }
+    });
+    if child == Some(0) {
+        session.recorder().instant("after");
+        writer.packet(|packet| {
+            packet.message(900).string(1, "child");
+        });
+        drop((writer, session));
+        // SAFETY: ends the process.
+        unsafe { libc::_exit(0) };
+    }
+    session.recorder().instant("after");
+    std::fs::copy(&region, &left).expect("room");
+    let survivor = Survivor::open(&left).expect("a buffer");
+    // The packet writer has written nothing.
+    assert_eq!(survivor.shared().map(|shared| (shared.chunks, shared.writers)), Some((1, 1)));
+    survivor.write_to(&out).expect("a trace");
+    let trace = Trace::read(&out);
+    assert!(["before", "within", "after", &of_parent].iter().all(|text| trace.contains(text)));
+    assert!(!trace.contains("cccc") && trace.losses() == 0);
+    assert_eq!(trace.events(3), 3);
+    drop(writer);
+    session.stop().expect("a stop");
+}
+
+#[test]
+fn what_a_child_drops_changes_nothing_in_its_parent_s_shared_memory() {
+    let folder = folder("fork-drops");
+    let region = folder.join("x.region");
+    let session = all_in_file(&region);
+    let (recorder, in_thread) = (session.recorder(), session.recorder());
+    let slice = recorder.enter("slice");
+    let writer = recorder.packet_writer().expect("a writer");
+    let mut all = Some((session, slice, writer));
+    // The table, and shared memory; the drain thread writes into the ring.
+    let part = || {
+        let file = std::fs::read(&region).expect("a file");
+        file[file.len() - (1 << 20) - (32 << 10)..].to_vec()
+    };
+    let before = part();
+    let child = fork(|| {
+        recorder.instant("child");
+        drop(all.take());
+        std::thread::spawn(move || in_thread.packet_writer().is_none()).join().expect("no panic")
+    });
+    assert_eq!(status_of(child), 0);
+    assert!(before == part() && before.iter().any(|byte| *byte != 0));
+    drop(all);
+}

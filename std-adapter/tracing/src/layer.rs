@@ -1,0 +1,236 @@
+//! The layer.
+
+use std::sync::Arc;
+
+use tracing_core::span::{Attributes, Id, Record};
+use tracing_core::{Event, Subscriber};
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::Context;
+use tracing_subscriber::registry::{LookupSpan, SpanRef};
+
+use super::fields::KeptFields;
+use super::instants::instant;
+use super::life::Life;
+use super::lifetimes;
+use super::owner::Owner;
+use super::spans::SpanData;
+use super::stack;
+use tracebuf_session::Recorder;
+
+/// Records what passes through it, on top of a registry.
+///
+/// ```
+/// use tracebuf_session::Session;
+/// use tracebuf_tracing::TraceLayer;
+/// use tracing_subscriber::filter::LevelFilter;
+/// use tracing_subscriber::prelude::*;
+///
+/// let session = Session::builder().start()?;
+/// let layer = TraceLayer::new(session.recorder()).flows(true).with_filter(LevelFilter::INFO);
+/// tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+///     tracing::info!("recorded");
+///     tracing::debug!("not recorded");
+/// });
+/// # Ok::<(), tracebuf_session::SessionError>(())
+/// ```
+///
+/// A span without fields, flows and lifetimes adds nothing to what the registry keeps of it.
+///
+/// Two registries with layers of the same session number their spans alike. If a thread is in spans of both, and exits
+/// them in another order than it entered them, the slice of one may end instead of the other's; if each layer has its
+/// own buffer, only if both spans are of the same place in the program. A life may also lie within one of the other
+/// registry's.
+#[derive(Debug)]
+pub struct TraceLayer {
+    owner: Owner,
+}
+
+impl TraceLayer {
+    /// Records without flows, lifetimes, origins and logs.
+    pub fn new(recorder: Recorder) -> Self {
+        Self { owner: Owner::layer(recorder) }
+    }
+
+    /// Joins the slices of a span, and those of one that follows from it, by arrows: flows, whose ids are 64 bits that
+    /// look random, so that they practically never equal those of your own or of other processes. Each span then takes
+    /// some 200 ns more.
+    #[must_use]
+    pub fn flows(mut self, flows: bool) -> Self {
+        self.owner.flows = flows;
+        self
+    }
+
+    /// Makes the whole life of each span a slice too, from its making to the end of its last handle, on a track of its
+    /// own. This shows how long an async request takes, waiting included, and which requests overlap. The track lies
+    /// within that of the span's parent, if the parent's life is recorded in the same session, whether it has ended or
+    /// not; otherwise within the process, beside its threads. ui.perfetto.dev groups tracks with the same name. A track
+    /// lies within at most eight others; deeper ones lie within the eighth, beside their parent. A span made while
+    /// nothing is recorded has none, and one whose end is lost stays open. If events go to another session when the
+    /// span ends, only a thread that has recorded in the span's own session ends it.
+    ///
+    /// With [flows](Self::flows) an arrow leads from it to the span's first slice, and on to the others, showing which
+    /// polls belong to it. Without flows nothing does, and each of these slices is 10 bytes shorter.
+    ///
+    /// ```
+    /// # use tracebuf_session::Session;
+    /// # use tracebuf_tracing::TraceLayer;
+    /// # use tracing_subscriber::prelude::*;
+    /// let session = Session::builder().start()?;
+    /// let layer = TraceLayer::new(session.recorder()).lifetimes(true).flows(true);
+    /// let subscriber = tracing_subscriber::registry().with(layer);
+    /// tracing::subscriber::with_default(subscriber, || {
+    ///     let request = tracing::info_span!("request");
+    ///     // On a track within the request's, whichever threads poll them.
+    ///     let query = tracing::info_span!(parent: &request, "query");
+    ///     query.in_scope(|| tracing::info!("polled"));
+    /// });
+    /// # Ok::<(), tracebuf_session::SessionError>(())
+    /// ```
+    ///
+    /// Cost: some 450 ns and 80 bytes a span; where a thread switches between many such tasks, also some 100 ns and 40
+    /// bytes for each life that the next one lies within.
+    #[must_use]
+    pub fn lifetimes(mut self, lifetimes: bool) -> Self {
+        self.owner.lifetimes = lifetimes;
+        if lifetimes {
+            lifetimes::want();
+        }
+        self
+    }
+
+    /// Adds to each slice and instant where in the program it comes from: its file and line as the source location,
+    /// which ui.perfetto.dev shows among the details, and its target as another category, for searching and querying.
+    ///
+    /// Cost: some 60 ns a span or event, and 5 bytes while its place and target find room among the thread's 127 names.
+    #[must_use]
+    pub fn origins(mut self, origins: bool) -> Self {
+        self.owner.origins = origins;
+        self
+    }
+
+    /// Makes each event a log line too: its message followed by its fields, in ui.perfetto.dev's list of logs, which
+    /// can be filtered by level and text.
+    ///
+    /// Cost: that of another event, plus some 20 bytes and the line.
+    #[must_use]
+    pub fn logs(mut self, logs: bool) -> Self {
+        self.owner.logs = logs;
+        self
+    }
+
+    fn data_of<S: Subscriber + for<'l> LookupSpan<'l>>(
+        &self,
+        id: &Id,
+        context: &Context<'_, S>,
+    ) -> Option<Arc<SpanData>> {
+        let span = context.span(id)?;
+        let extensions = span.extensions();
+        let kept = extensions.get::<SpanExtension>()?;
+        kept.of(&self.owner).next().cloned()
+    }
+
+    /// The life of a span as layers of the same recorder have recorded it; the first, if several have.
+    fn life_of<'r, S: LookupSpan<'r>>(
+        &self,
+        span: &SpanRef<'r, S>,
+        current: Option<&Id>,
+    ) -> Option<Arc<Life>> {
+        // Mostly it is the current span, whose extensions another layer may have locked while it writes a value into
+        // them that traces as it is formatted. They are looked at only where there are other layers of this recorder.
+        let of_others = || {
+            let extensions = span.extensions();
+            extensions.get::<SpanExtension>()?.of(&self.owner).find_map(|data| data.life.clone())
+        };
+        match stack::data_of_current(&self.owner, span.id().into_u64()) {
+            Some(data) => data.life.clone().or_else(of_others),
+            None if current == Some(&span.id()) => None,
+            None => of_others(),
+        }
+    }
+}
+
+/// Kept in a span's extensions, which all layers of a registry share, with the identity of each layer's recorder.
+#[derive(Clone)]
+struct SpanExtension {
+    first: (u64, Arc<SpanData>),
+    /// Those of other layers of the crate, which are few.
+    others: Vec<(u64, Arc<SpanData>)>,
+}
+
+impl SpanExtension {
+    /// What layers of the same recorder have kept.
+    fn of(&self, owner: &Owner) -> impl Iterator<Item = &Arc<SpanData>> {
+        let identity = owner.recorder.identity();
+        let all = std::iter::once(&self.first).chain(&self.others);
+        all.filter(move |(of, _)| *of == identity).map(|(_, data)| data)
+    }
+}
+
+impl<S: Subscriber + for<'l> LookupSpan<'l>> Layer<S> for TraceLayer {
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        let metadata = attributes.metadata();
+        if !self.owner.recorder.is_on() || !self.owner.keeps(metadata) {
+            return;
+        }
+        let mut fields = KeptFields::with_room(metadata.fields().len());
+        attributes.record(&mut fields);
+        if let Some(span) = context.span(id) {
+            let parent = || self.life_of(&span.parent()?, context.current_span().id());
+            let data = Arc::new(lifetimes::begin(&self.owner, metadata, fields, parent));
+            let data = (self.owner.recorder.identity(), data);
+            let mut extensions = span.extensions_mut();
+            match extensions.get_mut::<SpanExtension>() {
+                Some(kept) => kept.others.push(data),
+                None => extensions.insert(SpanExtension { first: data, others: Vec::new() }),
+            }
+        }
+    }
+
+    fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
+        if self.owner.recorder.goes_on()
+            && let Some(data) = self.data_of(id, &context)
+        {
+            data.record(values);
+        }
+    }
+
+    fn on_follows_from(&self, id: &Id, follows: &Id, context: Context<'_, S>) {
+        if self.owner.recorder.goes_on()
+            && let (Some(span), Some(follows)) = (self.data_of(id, &context), self.data_of(follows, &context))
+        {
+            span.follow(&follows);
+        }
+    }
+
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        instant(&self.owner, event);
+    }
+
+    fn on_enter(&self, id: &Id, context: Context<'_, S>) {
+        stack::leave_those_of_gone_layers(&self.owner);
+        if !self.owner.recorder.is_on() {
+            return stack::enter_while_off(&self.owner, id.into_u64());
+        }
+        let Some(span) = context.span(id) else { return };
+        let metadata = span.metadata();
+        let data = if self.owner.keeps(metadata) { self.data_of(id, &context) } else { None };
+        stack::enter(&self.owner, id.into_u64(), metadata, data);
+    }
+
+    fn on_close(&self, id: Id, context: Context<'_, S>) {
+        // Also lives that another layer of this recorder has begun, even if that layer is gone.
+        if !lifetimes::are_wanted() || !self.owner.recorder.goes_on() {
+            return;
+        }
+        let Some(span) = context.span(&id) else { return };
+        // No lock is held while an event is written.
+        let kept = span.extensions().get::<SpanExtension>().cloned();
+        for data in kept.iter().flat_map(|kept| kept.of(&self.owner)) {
+            lifetimes::end(&self.owner.recorder, data);
+        }
+    }
+
+    fn on_exit(&self, id: &Id, _: Context<'_, S>) {
+        stack::exit(&self.owner, id.into_u64());
+    }
+}

@@ -1,0 +1,320 @@
+//! What each thread has entered, and how that becomes slices.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use tracing_core::Metadata;
+
+use super::layers::{self, have_gone, is_layer};
+use super::origin::{category, tell};
+use super::owner::Owner;
+use super::spans::SpanData;
+use tracebuf_session::switch::{BufferId, NO_BUFFER, is_one_session};
+use tracebuf_session::waits::without_waiting;
+use tracebuf_session::{Recorder, ThreadTracer};
+
+/// A span that this thread is in.
+struct Entered {
+    id: u64,
+    owner: u64,
+    /// Where its slice has begun, if it has.
+    buffer: BufferId,
+    metadata: &'static Metadata<'static>,
+    data: Option<Arc<SpanData>>,
+    /// The changes of its fields that the slice's begin includes.
+    seen: u64,
+}
+
+impl Drop for Owner {
+    /// Exits from spans entered under a recorder's last layer are never reported, so their slices end here; on other
+    /// threads, when these next come to a layer of that recorder.
+    fn drop(&mut self) {
+        // Spans that a child has from its parent are not ended there.
+        if self.recorder.is_here() && is_layer(self.number) && layers::end(self.number) {
+            let leave = |stack: &Stack| leave_all(self, stack, |number| number == self.number);
+            // The code that drops it may have locked its place, as `reload` does, and code that enters spans in the
+            // drain thread looks for it there. Ends that are lost are made up for later.
+            without_waiting(|| {
+                let _ = STACK.try_with(leave);
+            });
+        }
+    }
+}
+
+impl Entered {
+    #[inline(always)]
+    fn is(&self, id: u64, owner: &Owner) -> bool {
+        self.id == id && self.owner == owner.number
+    }
+
+    /// Whether it is the same span, entered by another layer too. That layer is about to exit it: if two slices end
+    /// together, it makes no difference which is within the other.
+    fn is_also(&self, other: &Self) -> bool {
+        is_layer(self.owner)
+            && is_layer(other.owner)
+            && self.owner != other.owner
+            && self.id == other.id
+            && std::ptr::eq(self.metadata, other.metadata)
+    }
+
+    /// Begins its slice. False when nothing is recorded, or this thread has no writer. A begin that is lost for want of
+    /// room leaves it begun in no buffer.
+    #[inline(always)]
+    fn begin(&mut self, owner: &Owner) -> bool {
+        match &self.data {
+            None => begin_plain(owner, &mut self.buffer, self.metadata),
+            Some(data) => {
+                self.seen = data.changes();
+                begin_with(owner, &mut self.buffer, self.metadata, Some(data))
+            }
+        }
+    }
+
+    fn end(&self, recorder: &Recorder) {
+        end(recorder, self.buffer, self.data.as_deref(), self.seen);
+    }
+}
+
+type Stack = RefCell<Vec<Entered>>;
+
+thread_local! {
+    /// Those of all recorders: spans of different subscribers may be exited in turn.
+    static STACK: Stack = const { RefCell::new(Vec::new()) };
+}
+
+/// Begins a slice of a span and remembers it.
+#[inline(never)]
+pub(super) fn enter(
+    owner: &Owner,
+    id: u64,
+    metadata: &'static Metadata<'static>,
+    data: Option<Arc<SpanData>>,
+) {
+    enter_by(owner, id, || {
+        let buffer = owner.recorder.buffer_id();
+        let mut entered = Entered { id, owner: owner.number, buffer, metadata, data, seen: 0 };
+        entered.begin(owner).then_some(entered)
+    });
+}
+
+/// The same for a span that has nothing but its metadata.
+#[inline(always)]
+pub(super) fn enter_plain(owner: &Owner, id: u64, metadata: &'static Metadata<'static>) {
+    if owner.origins {
+        return enter(owner, id, metadata, None);
+    }
+    enter_by(owner, id, || {
+        let mut buffer = owner.recorder.buffer_id();
+        let begun = is_recorded(owner.recorder.with_in(&mut buffer, begin_of(metadata)), &mut buffer);
+        begun.then_some(Entered { id, owner: owner.number, buffer, metadata, data: None, seen: 0 })
+    });
+}
+
+/// At the end of a thread, when the stack is gone, nothing begins, because nothing would end it: begin and end are
+/// lost.
+#[inline(always)]
+fn enter_by(owner: &Owner, id: u64, begin: impl FnOnce() -> Option<Entered>) {
+    let entered = STACK.try_with(|stack| match begin() {
+        Some(entered) => push(stack, entered),
+        None => enter_again(owner, id, stack),
+    });
+    if entered.is_err() {
+        owner.recorder.lose();
+    }
+}
+
+/// Remembers a span. Like everything that borrows the stack, it calls nothing meanwhile that may allocate or free
+/// memory: the program's allocator may enter spans.
+#[inline(always)]
+fn push(stack: &Stack, entered: Entered) {
+    let mut entries = stack.borrow_mut();
+    while entries.len() == entries.capacity() {
+        drop(entries);
+        grow(stack);
+        entries = stack.borrow_mut();
+    }
+    entries.push(entered);
+}
+
+#[cold]
+#[inline(never)]
+fn grow(stack: &Stack) {
+    let known = stack.borrow().len();
+    let mut larger = Vec::with_capacity((2 * known).max(4));
+    let mut entries = stack.borrow_mut();
+    // The allocator may have enlarged it meanwhile.
+    if entries.capacity() < larger.capacity() {
+        larger.append(&mut entries);
+        std::mem::swap(&mut larger, &mut entries);
+    }
+    drop(entries);
+}
+
+/// Enters a span while nothing is recorded.
+pub(super) fn enter_while_off(owner: &Owner, id: u64) {
+    let _ = STACK.try_with(|stack| enter_again(owner, id, stack));
+}
+
+/// A span without a slice is remembered only where the thread is in that span already: its exit must not end the
+/// earlier slice, in a session that a relay has left and that goes on.
+#[cold]
+#[inline(never)]
+fn enter_again(owner: &Owner, id: u64, stack: &Stack) {
+    let again = |known: &Entered| Entered { buffer: NO_BUFFER, data: None, seen: 0, ..*known };
+    let again = stack.borrow().iter().find(|entered| entered.is(id, owner)).map(again);
+    if let Some(again) = again {
+        push(stack, again);
+    }
+}
+
+/// Ends the slice of a span.
+#[inline]
+pub(super) fn exit(owner: &Owner, id: u64) {
+    let exited = STACK.try_with(|stack| {
+        let top = stack.borrow_mut().pop_if(|top| top.is(id, owner));
+        match top {
+            // In parts: as a whole it would be copied on the way.
+            Some(Entered { buffer, data, seen, .. }) => end(&owner.recorder, buffer, data.as_deref(), seen),
+            None => exit_below(owner, id, stack),
+        }
+    });
+    if exited.is_err() {
+        owner.recorder.lose();
+    }
+}
+
+/// Exits a span before those that were entered later: slices on a track are nested, so those are ended with it and
+/// begun again, each in its own buffer. Spans in other sessions are not affected.
+#[cold]
+#[inline(never)]
+fn exit_below(owner: &Owner, id: u64, stack: &Stack) {
+    // Not for a subscriber: spans that the allocator enters may come here while the list of layers allocates.
+    if is_layer(owner.number) && have_gone() {
+        leave_gone(owner, stack);
+    }
+    leave(owner, stack, |entered| entered.is(id, owner));
+}
+
+/// Before a layer enters a span, leaves those entered under layers that are gone, which do not contain it.
+#[inline(always)]
+pub(super) fn leave_those_of_gone_layers(owner: &Owner) {
+    if have_gone() {
+        let _ = STACK.try_with(|stack| leave_gone(owner, stack));
+    }
+}
+
+/// Leaves all that was entered under layers that are gone.
+#[cold]
+#[inline(never)]
+fn leave_gone(owner: &Owner, stack: &Stack) {
+    // Layers that a child has from its parent record nothing.
+    if owner.recorder.is_here() {
+        layers::leave_gone(|is_gone| leave_all(owner, stack, is_gone));
+    }
+}
+
+fn leave_all(owner: &Owner, stack: &Stack, is_left: impl Fn(u64) -> bool) {
+    while leave(owner, stack, |entered| is_left(entered.owner)) {}
+}
+
+/// Leaves the innermost of these spans, if there is one.
+fn leave(owner: &Owner, stack: &Stack, is_left: impl Fn(&Entered) -> bool) -> bool {
+    let at = stack.borrow().iter().rposition(is_left);
+    let Some(at) = at else { return false };
+    // Spans that are entered meanwhile have a stack of their own.
+    let mut entries = stack.take();
+    end_below(owner, entries.get_mut(at..).unwrap_or_default());
+    let exited = entries.remove(at);
+    for entered in stack.replace(entries) {
+        push(stack, entered);
+    }
+    drop(exited);
+    true
+}
+
+/// Ends the slice of the first entry; those above are ended with it and begun again.
+fn end_below(owner: &Owner, entries: &mut [Entered]) {
+    let Some((exited, above)) = entries.split_first_mut() else { return };
+    let is_above =
+        |entered: &Entered| is_one_session(entered.buffer, exited.buffer) && !entered.is_also(exited);
+    let are_above = above.iter().rev().filter(|entered| is_above(entered));
+    are_above.for_each(|entered| entered.end(&owner.recorder));
+    exited.end(&owner.recorder);
+    for entered in above.iter_mut().filter(|entered| is_above(entered)) {
+        entered.begin(owner);
+    }
+}
+
+/// The innermost span of this owner that the thread is in.
+pub(super) fn current(owner: &Owner) -> Option<(u64, &'static Metadata<'static>)> {
+    of_innermost(owner, |entered| Some((entered.id, entered.metadata)))
+}
+
+/// What is kept of that span, if it has this id. Needs no lock.
+pub(super) fn data_of_current(owner: &Owner, id: u64) -> Option<Arc<SpanData>> {
+    of_innermost(owner, |entered| entered.data.clone().filter(|_| entered.id == id))
+}
+
+fn of_innermost<T>(owner: &Owner, f: impl Fn(&Entered) -> Option<T>) -> Option<T> {
+    let is_own = |entered: &&Entered| entered.owner == owner.number;
+    let innermost = |stack: &Stack| stack.borrow().iter().rfind(is_own).and_then(&f);
+    STACK.try_with(innermost).ok().flatten()
+}
+
+fn begin_plain(owner: &Owner, buffer: &mut BufferId, metadata: &'static Metadata<'static>) -> bool {
+    if owner.origins {
+        return begin_with(owner, buffer, metadata, None);
+    }
+    is_recorded(owner.recorder.with_at(buffer, begin_of(metadata)), buffer)
+}
+
+/// Begins a slice of a span that has nothing but its metadata; false if that is lost.
+#[inline(always)]
+fn begin_of(metadata: &'static Metadata<'static>) -> impl for<'t, 'a> FnOnce(&'t ThreadTracer<'a>) -> bool {
+    let category = category(metadata.level());
+    move |tracer: &ThreadTracer<'_>| tracer.track().enter_in(metadata.name(), category).detach()
+}
+
+#[inline(never)]
+fn begin_with(
+    owner: &Owner,
+    buffer: &mut BufferId,
+    metadata: &'static Metadata<'static>,
+    data: Option<&SpanData>,
+) -> bool {
+    let begun = owner.recorder.with_at(buffer, |tracer| {
+        let guard = tracer.track().enter_with(metadata.name(), |event| {
+            let event = tell(metadata, owner.origins, event);
+            match data {
+                Some(data) => data.annotate(event),
+                None => event,
+            }
+        });
+        guard.detach()
+    });
+    is_recorded(begun, buffer)
+}
+
+#[inline(always)]
+fn is_recorded(begun: Option<bool>, buffer: &mut BufferId) -> bool {
+    if begun == Some(false) {
+        *buffer = NO_BUFFER;
+    }
+    begun.is_some()
+}
+
+/// Ends a slice. Fields recorded since its begin go to the end, because there may be no other slice.
+#[inline(always)]
+fn end(recorder: &Recorder, mut buffer: BufferId, data: Option<&SpanData>, seen: u64) {
+    match data {
+        Some(data) if data.changes() != seen => end_with(recorder, &mut buffer, data, seen),
+        _ => drop(recorder.with_at(&mut buffer, |tracer| tracer.track().attach().end())),
+    }
+}
+
+#[inline(never)]
+fn end_with(recorder: &Recorder, buffer: &mut BufferId, data: &SpanData, seen: u64) {
+    recorder.with_at(buffer, |tracer| {
+        tracer.track().attach().end_with(|event| data.annotate_end(seen, event));
+    });
+}

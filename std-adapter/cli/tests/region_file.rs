@@ -1,8 +1,7 @@
 //! Buffers in mapped files: what survives a kill, alone and alongside a long trace.
 #![cfg(unix)]
 
-#[path = "support/trace.rs"]
-mod trace;
+use tracebuf_testing::trace;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};

@@ -233,7 +233,7 @@ mod tests {
     fn who_may_open_no_more_files_is_told_so() {
         let path = std::env::temp_dir().join(format!("tracebuf-link-{}", std::process::id()));
         // In a process of its own, because of its limit.
-        let is_told = tracebuf_std::fork::tests::in_child(|| {
+        let is_told = tracebuf_testing::fork::in_child(|| {
             let listening = Link::listening(&path, Kind::Messages).expect("a socket");
             let deadline = Instant::now() + Duration::from_secs(5);
             let one = Link::connected(&path, Kind::Messages, deadline).expect("it listens");

@@ -33,6 +33,18 @@
 #![deny(missing_debug_implementations)]
 #![deny(unsafe_code)]
 
+/// A value of a struct that is not exhaustive, with these fields set.
+#[cfg(test)]
+macro_rules! with {
+    ($type:ident { $($field:ident $(: $value:expr)?),* $(,)? }) => {{
+        let mut made = $type::default();
+        $(made.$field = with!(@ $field $($value)?);)*
+        made
+    }};
+    (@ $field:ident) => { $field };
+    (@ $field:ident $value:expr) => { $value };
+}
+
 mod options;
 mod report;
 

@@ -255,9 +255,8 @@ mod tests {
 
     #[test]
     fn a_file_that_the_disk_may_not_have_is_not_whole() {
-        let long_trace =
-            Some(LongTraceStatus { error: Some("cannot sync: I/O error".into()), ..Default::default() });
-        let report = report(4 << 20, Summary { long_trace, ..Summary::default() });
+        let long_trace = Some(with!(LongTraceStatus { error: Some("cannot sync: I/O error".into()) }));
+        let report = report(4 << 20, with!(Summary { long_trace }));
         assert!(!report.is_whole());
         assert_eq!(report.losses(), ["perhaps the file, or its end: cannot sync: I/O error"]);
     }
@@ -274,7 +273,7 @@ mod tests {
         let mut stats = BufferStats::default();
         // Two of values, and one of the looks at /proc.
         stats.trace_writer_packet_loss = 3;
-        let summary = Summary { buffers: vec![stats], ..Summary::default() };
+        let summary = with!(Summary { buffers: vec![stats] });
         let losses = |dropped| RecordReport { dropped, ..report(4 << 20, summary.clone()) }.losses();
         let values =
             |count: u64| format!("{} dropped: the drain thread did not run in time", Count(count, "packet"));
@@ -290,21 +289,21 @@ mod tests {
         let mut stats = BufferStats::default();
         for (discarded, refused, told) in [(3, 0, &[][..]), (3, 1, &["1 chunk not taken"])] {
             (stats.chunks_discarded, stats.chunks_refused) = (discarded, refused);
-            let summary = Summary { buffers: vec![stats], ..Summary::default() };
+            let summary = with!(Summary { buffers: vec![stats] });
             assert_eq!(report(4 << 20, summary).losses(), told);
         }
     }
 
     #[test]
     fn a_program_that_did_not_answer_is_named() {
-        let producer = |producer_id, has_answered| ProducerSummary {
-            identity: Some(ProducerIdentity { producer_id, uid: 0, pid: i32::from(producer_id) * 100 }),
-            has_answered,
-            packets_dropped: 0,
-            endpoint: EndpointStats::default(),
+        let producer = |producer_id, has_answered| {
+            with!(ProducerSummary {
+                identity: Some(ProducerIdentity { producer_id, uid: 0, pid: i32::from(producer_id) * 100 }),
+                has_answered,
+            })
         };
         let producers = vec![producer(1, false), producer(2, true), producer(3, false)];
-        let losses = report(4 << 20, Summary { producers, ..Summary::default() }).losses();
+        let losses = report(4 << 20, with!(Summary { producers })).losses();
         assert_eq!(losses, ["perhaps the last packets of process 300, which did not answer"]);
     }
 
@@ -313,16 +312,16 @@ mod tests {
         let mut stats = BufferStats::default();
         (stats.chunks_overwritten, stats.write_wrap_count) = (1, 1);
         for (ring, with) in [(1 << 20, "with --ring 4MiB or --long"), (1 << 30, "with --long")] {
-            let losses = report(ring, Summary { buffers: vec![stats], ..Summary::default() }).losses();
+            let losses = report(ring, with!(Summary { buffers: vec![stats] })).losses();
             assert!(losses[0].ends_with(with), "{losses:?}");
         }
         // One of four times as much would lose some again.
         stats.bytes_overwritten = 1_200_000;
-        let losses = report(4096, Summary { buffers: vec![stats], ..Summary::default() }).losses();
+        let losses = report(4096, with!(Summary { buffers: vec![stats] })).losses();
         assert!(losses[0].ends_with("with --ring 2MiB or --long"), "{losses:?}");
         stats.bytes_overwritten = 0;
         // Four times as much is less than 4 GiB, and would be 4.0 GiB if it were rounded.
-        let losses = report(1023 << 20, Summary { buffers: vec![stats], ..Summary::default() }).losses();
+        let losses = report(1023 << 20, with!(Summary { buffers: vec![stats] })).losses();
         assert!(losses[0].ends_with("with --ring 3GiB or --long"), "{losses:?}");
     }
 
@@ -332,7 +331,7 @@ mod tests {
         (full.chunks_overwritten, full.bytes_overwritten, full.write_wrap_count) = (1, 2060, 1);
         (other.chunks_overwritten, other.bytes_overwritten) = (2, 4120);
         let losses = |buffers: &[BufferStats], long_trace| {
-            report(4 << 20, Summary { buffers: buffers.to_vec(), long_trace, ..Summary::default() }).losses()
+            report(4 << 20, with!(Summary { buffers: buffers.to_vec(), long_trace })).losses()
         };
         let no_place =
             "2 chunks (4 KiB) had to go, because more threads wrote than the ring has room to track";
@@ -351,7 +350,7 @@ mod tests {
         let mut stats = BufferStats::default();
         (stats.chunks_overwritten, stats.bytes_overwritten, stats.write_wrap_count) = (2, 4096, 2);
         let long_trace = Some(LongTraceStatus::default());
-        let summary = Summary { buffers: vec![stats], long_trace, ..Summary::default() };
+        let summary = with!(Summary { buffers: vec![stats], long_trace });
         let lost = "in between: 2 chunks (4 KiB) had to make room before they were in the file";
         assert_eq!(report(4096, summary.clone()).losses(), [format!("{lost}; record with --ring 16KiB")]);
         assert_eq!(report(1 << 30, summary).losses(), [lost]);
@@ -374,7 +373,7 @@ mod tests {
             let mut stats = BufferStats::default();
             (stats.chunks_overwritten, stats.bytes_overwritten, stats.write_wrap_count) = (1, lost, 1);
             let long_trace = Some(LongTraceStatus::default());
-            let summary = Summary { buffers: vec![stats], long_trace, ..Summary::default() };
+            let summary = with!(Summary { buffers: vec![stats], long_trace });
             let elapsed = Duration::from_secs_f64(seconds);
             let losses = RecordReport { elapsed, ..report(4096, summary) }.losses();
             assert!(

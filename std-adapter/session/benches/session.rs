@@ -9,13 +9,11 @@
 //! One line each, `budget NAME MEASURED LIMIT UNIT ok|over`, and lines of figures without a limit; exit status 1
 //! if a budget is over.
 
-#[path = "../tests/support/load.rs"]
-mod load;
+use tracebuf_testing::load;
 #[cfg(feature = "tracing")]
 #[path = "session/spans.rs"]
 mod spans;
-#[path = "../tests/support/trace.rs"]
-mod trace;
+use tracebuf_testing::trace;
 
 use std::hint::black_box;
 use std::io::Write;

@@ -68,8 +68,9 @@ impl Descriptions {
         self.lock().by_number.remove(&number);
     }
 
-    #[cfg(test)]
-    pub(crate) fn len(&self) -> usize {
+    /// How many there are.
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
         self.lock().by_number.len()
     }
 }

@@ -30,7 +30,7 @@ impl Flushes {
 /// }
 /// # Ok::<(), tracebuf_session::SessionError>(())
 /// ```
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct ProducerSummary {
     /// Who it is; `None` where its [`Transport`] does not tell.

@@ -85,6 +85,9 @@
 
 #![deny(unsafe_code)]
 
+#[cfg(test)]
+use tracebuf_testing::fork as children;
+
 mod asked;
 #[doc(hidden)]
 pub mod beside;
@@ -92,10 +95,6 @@ mod buffer_config;
 mod builder;
 #[doc(hidden)]
 pub mod central;
-#[cfg(test)]
-#[path = "../tests/support/fork.rs"]
-#[allow(dead_code, unsafe_code)]
-mod children;
 #[doc(hidden)]
 pub mod clock;
 mod counts;

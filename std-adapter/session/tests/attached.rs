@@ -1,10 +1,8 @@
 //! Producers that a session, or a service of one's own, gets from elsewhere: how they come and go.
 #![cfg(target_os = "linux")]
 
-#[path = "support/trace.rs"]
-mod trace;
-#[path = "support/transport.rs"]
-mod transport;
+use tracebuf_testing::trace;
+use tracebuf_testing::transport;
 
 use std::path::Path;
 use std::sync::Arc;

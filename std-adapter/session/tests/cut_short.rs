@@ -1,7 +1,6 @@
 //! Sessions that end, or of which a snapshot is taken, while a thread is in the middle of a long event.
 
-#[path = "support/trace.rs"]
-mod trace;
+use tracebuf_testing::trace;
 
 use std::path::Path;
 use std::sync::mpsc::channel;

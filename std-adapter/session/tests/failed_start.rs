@@ -1,8 +1,7 @@
 //! Sessions that do not start: what their files held is still there.
 #![cfg(unix)]
 
-#[path = "support/trace.rs"]
-mod trace;
+use tracebuf_testing::trace;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

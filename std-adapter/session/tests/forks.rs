@@ -1,10 +1,8 @@
 //! Sessions and flight recorders, and what becomes of them in a child after a fork.
 #![cfg(unix)]
 
-#[path = "support/fork.rs"]
-mod fork;
-#[path = "support/trace.rs"]
-mod trace;
+use tracebuf_testing::fork;
+use tracebuf_testing::trace;
 
 use std::fs::File;
 use std::path::Path;

@@ -2,8 +2,7 @@
 //! counted loss each time, never a crash, never silence.
 #![cfg(target_os = "linux")]
 
-#[path = "support/trace.rs"]
-mod trace;
+use tracebuf_testing::trace;
 
 use std::fs::OpenOptions;
 use std::io::Read;

@@ -2,10 +2,8 @@
 //!
 //! Three seconds; a minute with `TRACEBUF_LOAD_SECONDS=60`, best with `--release`.
 
-#[path = "support/load.rs"]
-mod load;
-#[path = "support/trace.rs"]
-mod trace;
+use tracebuf_testing::load;
+use tracebuf_testing::trace;
 
 #[test]
 fn every_packet_is_in_the_trace_or_counted_as_lost_and_memory_does_not_grow() {

@@ -1,8 +1,7 @@
 //! A session's files are not taken from it, and it neither takes another's nor waits for one.
 #![cfg(unix)]
 
-#[path = "support/trace.rs"]
-mod trace;
+use tracebuf_testing::trace;
 
 use std::io::{ErrorKind, Read};
 use std::path::Path;

@@ -1,7 +1,6 @@
 //! Recorders that go on from session to session.
 
-#[path = "support/trace.rs"]
-mod trace;
+use tracebuf_testing::trace;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

@@ -1,9 +1,7 @@
 //! Sessions as a program uses them: threads, flushes, snapshots, stops.
 
-#[path = "support/trace.rs"]
-mod trace;
-#[path = "support/transport.rs"]
-mod transport;
+use tracebuf_testing::trace;
+use tracebuf_testing::transport;
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Barrier, Mutex};

@@ -1,7 +1,6 @@
 //! Threads that wait when shared memory is full: never for a thread that does not come.
 
-#[path = "support/transport.rs"]
-mod transport;
+use tracebuf_testing::transport;
 
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -3,8 +3,7 @@
 //!
 //! 1,000,000 packets a thread in release builds, fewer in debug; `TRACEBUF_STRESS_EVENTS` sets another number.
 
-#[path = "support/mix.rs"]
-mod mix;
+use tracebuf_testing::mix;
 #[path = "stress/packets.rs"]
 mod packets;
 

@@ -1,7 +1,6 @@
 //! Slices and instants on tracks that are no thread's, and ends with details.
 
-#[path = "support/trace.rs"]
-mod trace;
+use tracebuf_testing::trace;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;

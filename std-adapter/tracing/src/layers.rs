@@ -86,7 +86,7 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     use super::*;
-    use tracebuf_std::fork::tests::in_child;
+    use tracebuf_testing::fork::in_child;
 
     #[test]
     fn a_child_may_make_layers_though_other_threads_were_about_to() {

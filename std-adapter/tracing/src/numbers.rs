@@ -63,7 +63,7 @@ mod tests {
     #[cfg(unix)]
     #[test]
     fn a_child_s_numbers_are_others() {
-        use tracebuf_std::fork::tests::in_child;
+        use tracebuf_testing::fork::in_child;
 
         tracebuf_std::fork::watch();
         let (before, seed_before) = (process(), seed());

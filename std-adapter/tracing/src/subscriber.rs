@@ -293,7 +293,7 @@ mod tests {
     #[cfg(unix)]
     #[test]
     fn in_a_child_no_span_waits_for_a_thread_that_is_not_there() {
-        use tracebuf_std::fork::tests::in_child;
+        use tracebuf_testing::fork::in_child;
 
         let session = Session::builder().start().expect("a session");
         under(&session, |subscriber| {

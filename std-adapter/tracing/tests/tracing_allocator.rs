@@ -1,8 +1,7 @@
 //! Spans from within the program's allocator, which the subscriber itself asks for memory.
 #![allow(unsafe_code)] // as an allocator is
 
-#[path = "support/trace.rs"]
-mod trace;
+use tracebuf_testing::trace;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

@@ -11,23 +11,17 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 
 mod damaged;
-#[cfg(unix)]
-mod demo;
 mod inspect;
 #[cfg(unix)]
 mod looking_inside;
-#[path = "../support/mix.rs"]
-mod mix;
+use tracebuf_testing::mix;
 #[cfg(target_os = "linux")]
 mod output;
 mod receive;
 #[cfg(target_os = "linux")]
 mod record;
 mod recover;
-mod replay;
-mod smb;
-#[path = "../support/trace.rs"]
-mod trace;
+use tracebuf_testing::trace;
 mod wrong_command;
 
 /// The command with these arguments.
@@ -85,7 +79,7 @@ fn gzipped(bytes: &[u8]) -> Vec<u8> {
 
 #[test]
 fn the_help_of_each_command_says_how_it_ends() {
-    for command in ["receive", "record", "inspect", "stats", "size", "replay", "demo", "recover"] {
+    for command in ["receive", "record", "inspect", "stats", "size", "recover"] {
         let help = tracebuf(&[command, "--help"]).output().expect("the command").stdout;
         assert!(text(&help).contains("Exit status: 0"), "{command}");
     }
@@ -97,7 +91,7 @@ fn the_help_tells_of_the_commands_in_the_order_of_the_readme() {
     // Lines that begin further to the right are the rest of a long one.
     let told = text(&help).lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
     let told: Vec<_> = told.filter(|word| !["", "help"].contains(word) && !word.starts_with('-')).collect();
-    let readme = include_str!("../../../README.md").split_once("| `tracebuf …` |").expect("a table").1;
+    let readme = include_str!("../../../../README.md").split_once("| `tracebuf …` |").expect("a table").1;
     let table = readme.lines().skip(2).take_while(|line| line.starts_with('|'));
     let names = table.filter_map(|line| line.split('|').nth(1)).flat_map(|names| names.split(','));
     let names: Vec<_> = names.map(|name| name.trim().trim_matches('`')).collect();

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tracebuf_machine::{RecordOptions, record};
 use tracebuf_ipc::Connection;
+use tracebuf_machine::{RecordOptions, record};
 
 use crate::trace::{Trace, message, number, scratch};
 use crate::{send, text, wait_until, wait_until_caught};

@@ -2,8 +2,7 @@
 //! say; and a service that speaks it to a program of this crate.
 #![cfg(any(target_os = "linux", target_os = "android"))]
 
-#[path = "../support/trace.rs"]
-mod trace;
+use tracebuf_testing::trace;
 
 mod categories;
 mod following;

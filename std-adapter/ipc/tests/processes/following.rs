@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use tracebuf_session::{BufferConfig, Relay, Session, SessionError, Stopped};
 use tracebuf_ipc::{Connection, Follower, ProducerSocket};
+use tracebuf_session::{BufferConfig, Relay, Session, SessionError, Stopped};
 
 use crate::fork::{fork, status_of};
 use crate::harness::{PATIENCE, Service, harms_no_thread_of_the_child, socket_path, waits_for, write};

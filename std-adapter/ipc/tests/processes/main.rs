@@ -1,12 +1,9 @@
 //! Programs of other processes that record into a session. Each is this program again, as an ignored test of it.
 #![cfg(any(target_os = "linux", target_os = "android"))]
 
-#[path = "../support/fork.rs"]
-mod fork;
-#[path = "../support/trace.rs"]
-mod trace;
-#[path = "../support/transport.rs"]
-mod transport;
+use tracebuf_testing::fork;
+use tracebuf_testing::trace;
+use tracebuf_testing::transport;
 
 mod containers;
 mod ends;

@@ -3,9 +3,9 @@
 use std::sync::Barrier;
 use std::time::Duration;
 
-use tracebuf_session::{BufferConfig, LongTrace, Session};
-use tracebuf_ipc::{Connection, ProducerSocket};
 use tracebuf_analysis::trace_stats::TraceReport;
+use tracebuf_ipc::{Connection, ProducerSocket};
+use tracebuf_session::{BufferConfig, LongTrace, Session};
 
 use crate::harness::{
     PATIENCE, Producer, Service, assert_all_of_two_threads, numbers, socket_of_parent, stalling, waits_for,

@@ -261,9 +261,9 @@ mod tests {
         let progress = |summary| progress_of(&options, Instant::now(), summary, &tracks, None);
         assert!(matches!(progress(Err(SessionError::Timeout)), Ok(None)));
         assert!(matches!(progress(Err(SessionError::Stopped)), Err(SessionError::Stopped)));
-        let status = LongTraceStatus { error: Some("No space left on device".into()), ..Default::default() };
+        let status = with!(LongTraceStatus { error: Some("No space left on device".into()) });
         let (file, long_trace) = (Some(Written::default()), Some(status));
-        let summary = Summary { file, long_trace, ..Summary::default() };
+        let summary = with!(Summary { file, long_trace });
         let told = progress(Ok(summary)).expect("no error").expect("progress").to_string();
         assert!(told.contains(" · 0 bytes written (No space left on device) · "), "{told}");
     }

@@ -173,8 +173,8 @@ fn counters(tracks: &mut Tracks, (pid, started): Identity, name: &str) -> [Track
 
 #[cfg(test)]
 mod tests {
-    use super::machine::{Machine, Recording, SECOND, Values};
     use super::*;
+    use crate::linux::machine::{Machine, Recording, SECOND, Values};
 
     /// Looks at the processes of a machine of files, at times of the test's choice.
     struct Looks {

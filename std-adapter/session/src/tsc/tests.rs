@@ -24,7 +24,7 @@ fn a_child_does_not_wait_for_the_thread_that_steered_its_parent_s_clock() {
 
     let Some(clock) = TscClock::get() else { return };
     let parents = Session::builder().fast_clock().start().expect("a session");
-    assert!(fork::tests::in_child(|| {
+    assert!(tracebuf_testing::fork::in_child(|| {
         // As a fork in the middle of a change leaves them.
         let _steering = clock.steering.try_lock();
         clock.sequence.fetch_or(1, Ordering::Relaxed);

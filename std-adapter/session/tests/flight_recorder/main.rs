@@ -2,8 +2,7 @@
 
 #[cfg(target_os = "linux")]
 mod children;
-#[path = "../support/trace.rs"]
-mod trace;
+use tracebuf_testing::trace;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -4,10 +4,8 @@ mod kills;
 #[cfg(target_os = "linux")]
 mod pipes;
 mod producers;
-#[path = "../support/trace.rs"]
-mod trace;
-#[path = "../support/transport.rs"]
-mod transport;
+use tracebuf_testing::trace;
+use tracebuf_testing::transport;
 
 use std::io::ErrorKind;
 use std::ops::RangeInclusive;

@@ -10,10 +10,8 @@ mod origins;
 mod relays;
 mod reload;
 mod threads;
-#[path = "../support/trace.rs"]
-mod trace;
-#[path = "../support/transport.rs"]
-mod transport;
+use tracebuf_testing::trace;
+use tracebuf_testing::transport;
 mod values;
 
 use std::pin::pin;

@@ -1,8 +1,7 @@
 //! Programs that record with Perfetto's own SDK into a session of ours, and ours into Perfetto's own service.
 #![cfg(target_os = "linux")]
 
-#[path = "../../../std-adapter/tests/support/trace.rs"]
-mod trace;
+use tracebuf_testing::trace;
 
 mod buffers;
 mod categories;

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A child that does this and ends without unwinding, with 0 if it was true, and after 10 s in any case.
-pub(crate) fn fork(work: impl FnOnce() -> bool) -> i32 {
+pub fn fork(work: impl FnOnce() -> bool) -> i32 {
     // SAFETY: the child does what the test says, and ends without unwinding.
     let child = unsafe { libc::fork() };
     if child == 0 {
@@ -17,7 +17,7 @@ pub(crate) fn fork(work: impl FnOnce() -> bool) -> i32 {
 }
 
 /// What a child has ended with.
-pub(crate) fn status_of(child: i32) -> i32 {
+pub fn status_of(child: i32) -> i32 {
     let mut status = 0;
     // SAFETY: waits for a child of this process.
     unsafe { libc::waitpid(child, &mut status, 0) };
@@ -25,19 +25,19 @@ pub(crate) fn status_of(child: i32) -> i32 {
 }
 
 /// Ends a child that has not ended.
-pub(crate) fn assert_ended_by(child: i32, signal: i32) {
+pub fn assert_ended_by(child: i32, signal: i32) {
     // SAFETY: the child has not been waited for.
     unsafe { libc::kill(child, signal) };
     assert_eq!(end_of(child), Some(signal));
 }
 
 /// The signal that ended a child, if it was one.
-pub(crate) fn end_of(child: i32) -> Option<i32> {
+pub fn end_of(child: i32) -> Option<i32> {
     let status = status_of(child);
     libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status))
 }
 
 /// Returns true if `work` does in a child, within 10 s.
-pub(crate) fn in_child(work: impl FnOnce() -> bool) -> bool {
+pub fn in_child(work: impl FnOnce() -> bool) -> bool {
     status_of(fork(work)) == 0
 }

@@ -5,8 +5,7 @@ mod behind;
 mod damaged;
 mod killed;
 mod own_memory;
-#[path = "../support/trace.rs"]
-mod trace;
+use tracebuf_testing::trace;
 
 use std::collections::HashSet;
 use std::ops::Range;

@@ -14,48 +14,48 @@ const THREADS: usize = 8;
 /// Events at a time.
 const BURST: u64 = 150;
 /// Events a second of each thread: in all 1.2 million, or what unoptimised code can do alongside others.
-pub(crate) const RATE: f64 = if cfg!(debug_assertions) { 10_000.0 } else { 150_000.0 };
+pub const RATE: f64 = if cfg!(debug_assertions) { 10_000.0 } else { 150_000.0 };
 const RING: u64 = if cfg!(debug_assertions) { 1 << 20 } else { 16 << 20 };
 
 /// What came of it.
-pub(crate) struct Load {
-    pub(crate) seconds: f64,
-    pub(crate) events: u64,
-    pub(crate) snapshots: u64,
+pub struct Load {
+    pub seconds: f64,
+    pub events: u64,
+    pub snapshots: u64,
     /// Nanoseconds of an event, including two readings of a clock, in steps of 16.
     times: Vec<u64>,
     /// Resident bytes after a sixth of the time, and at the end; 0 where that is not known.
-    pub(crate) memory: (u64, u64),
+    pub memory: (u64, u64),
     /// For each writer: packets that it wrote, and where they are.
-    pub(crate) writers: Vec<Account>,
+    pub writers: Vec<Account>,
 }
 
 /// Where the packets of one writer went.
 #[derive(Debug, Default)]
-pub(crate) struct Account {
-    pub(crate) written: u64,
-    pub(crate) dropped: u64,
-    pub(crate) in_trace: u64,
-    pub(crate) overwritten: u64,
-    pub(crate) broken: u64,
-    pub(crate) malformed: u64,
+pub struct Account {
+    pub written: u64,
+    pub dropped: u64,
+    pub in_trace: u64,
+    pub overwritten: u64,
+    pub broken: u64,
+    pub malformed: u64,
 }
 
 impl Account {
     /// Packets less those that are known to be somewhere; 0 when the account is exact.
-    pub(crate) fn unaccounted(&self) -> i64 {
+    pub fn unaccounted(&self) -> i64 {
         let known = self.dropped + self.in_trace + self.overwritten + self.broken + self.malformed;
         self.written as i64 - known as i64
     }
 }
 
 impl Load {
-    pub(crate) fn rate(&self) -> f64 {
+    pub fn rate(&self) -> f64 {
         self.events as f64 / self.seconds
     }
 
     /// The time that this share of events does not exceed.
-    pub(crate) fn time_of(&self, share: f64) -> u64 {
+    pub fn time_of(&self, share: f64) -> u64 {
         let mut left = (self.times.iter().sum::<u64>() as f64 * share) as u64;
         let step = self.times.iter().position(|count| {
             let over = *count > left;
@@ -67,11 +67,11 @@ impl Load {
 }
 
 /// Seconds to run, from `TRACEBUF_LOAD_SECONDS`.
-pub(crate) fn seconds(otherwise: u64) -> u64 {
+pub fn seconds(otherwise: u64) -> u64 {
     std::env::var("TRACEBUF_LOAD_SECONDS").ok().and_then(|seconds| seconds.parse().ok()).unwrap_or(otherwise)
 }
 
-pub(crate) fn run(seconds: u64) -> Load {
+pub fn run(seconds: u64) -> Load {
     let builder = Session::builder().ring(RING).shared_memory(8 << 20).fast_clock().prepare_snapshots();
     let session = Arc::new(builder.start().expect("a session"));
     let (stop, measure) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));

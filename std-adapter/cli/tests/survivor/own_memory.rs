@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use tracebuf_analysis::inspect::Inspection;
 use tracebuf_analysis::recover::{Damage, Dump, Place, Survivor};
-use tracebuf_session::{BufferConfig, LongTrace, Session, SessionBuilder, SessionError};
 use tracebuf_analysis::trace_stats::TraceReport;
+use tracebuf_session::{BufferConfig, LongTrace, Session, SessionBuilder, SessionError};
 
 use super::behind::run;
 use super::{COUNTER, every_10_ms, values};

@@ -1,25 +1,30 @@
 //! Reads traces, just enough to look into them: field after field, by the wire format alone.
 
-#![allow(dead_code)] // each test takes what it needs
-
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use tracebuf::proto::TracePackets;
 
+/// The folder that cargo builds into: it has marked it as one that need not be kept.
+fn target() -> PathBuf {
+    let test = std::env::current_exe().expect("a program");
+    let target = test.ancestors().find(|folder| folder.join("CACHEDIR.TAG").exists());
+    target.expect("a program that cargo has built").to_owned()
+}
+
 /// A file of this test's own, in a folder that stays when the test is over.
-pub(crate) fn scratch(name: &str) -> PathBuf {
+pub fn scratch(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("a program");
     let test = test.file_stem().expect("a name").to_string_lossy().into_owned();
     // Without the build's number.
     let test = test.rsplit_once('-').map_or(test.as_str(), |(name, _)| name);
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test).join(name);
+    let path = target().join("tmp").join(test).join(name);
     std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
     path
 }
 
 /// An empty folder of this test's own.
-pub(crate) fn folder(name: &str) -> PathBuf {
+pub fn folder(name: &str) -> PathBuf {
     let folder = scratch(name);
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).expect("a folder");
@@ -28,7 +33,7 @@ pub(crate) fn folder(name: &str) -> PathBuf {
 
 /// A pipe of this name.
 #[cfg(unix)]
-pub(crate) fn mkfifo(path: &Path) {
+pub fn mkfifo(path: &Path) {
     let _ = std::fs::remove_file(path);
     let name = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).expect("a path");
     // SAFETY: a valid string that ends with zero.
@@ -36,7 +41,7 @@ pub(crate) fn mkfifo(path: &Path) {
 }
 
 /// Waits until somebody has made the file.
-pub(crate) fn wait_for(path: &Path) {
+pub fn wait_for(path: &Path) {
     let start = Instant::now();
     while !path.exists() {
         assert!(start.elapsed() < Duration::from_secs(10), "{} appears", path.display());
@@ -45,12 +50,12 @@ pub(crate) fn wait_for(path: &Path) {
 }
 
 /// A field: its number and its value, or its bytes.
-pub(crate) enum Field<'a> {
+pub enum Field<'a> {
     Number(u32, u64),
     Bytes(u32, &'a [u8]),
 }
 
-pub(crate) fn varint(bytes: &[u8], at: &mut usize) -> u64 {
+pub fn varint(bytes: &[u8], at: &mut usize) -> u64 {
     let (mut value, mut shift) = (0, 0);
     loop {
         let byte = bytes[*at];
@@ -63,7 +68,7 @@ pub(crate) fn varint(bytes: &[u8], at: &mut usize) -> u64 {
     }
 }
 
-pub(crate) fn fields(bytes: &[u8]) -> Vec<Field<'_>> {
+pub fn fields(bytes: &[u8]) -> Vec<Field<'_>> {
     let (mut at, mut all) = (0, Vec::new());
     while at < bytes.len() {
         let tag = varint(bytes, &mut at);
@@ -86,7 +91,7 @@ pub(crate) fn fields(bytes: &[u8]) -> Vec<Field<'_>> {
 }
 
 /// The last value of the field with this number.
-pub(crate) fn number(bytes: &[u8], wanted: u32) -> Option<u64> {
+pub fn number(bytes: &[u8], wanted: u32) -> Option<u64> {
     let is = |field: Field<'_>| match field {
         Field::Number(number, value) if number == wanted => Some(value),
         _ => None,
@@ -95,7 +100,7 @@ pub(crate) fn number(bytes: &[u8], wanted: u32) -> Option<u64> {
 }
 
 /// The first message in the field with this number.
-pub(crate) fn message(bytes: &[u8], wanted: u32) -> Option<&[u8]> {
+pub fn message(bytes: &[u8], wanted: u32) -> Option<&[u8]> {
     fields(bytes).into_iter().find_map(|field| match field {
         Field::Bytes(number, value) if number == wanted => Some(value),
         _ => None,
@@ -103,22 +108,22 @@ pub(crate) fn message(bytes: &[u8], wanted: u32) -> Option<&[u8]> {
 }
 
 /// A whole trace.
-pub(crate) struct Trace {
-    pub(crate) bytes: Vec<u8>,
+pub struct Trace {
+    pub bytes: Vec<u8>,
     /// How many bytes of it are whole packets.
-    pub(crate) whole: usize,
+    pub whole: usize,
 }
 
 impl Trace {
     /// A trace without a cut packet at its end.
-    pub(crate) fn read(path: &Path) -> Self {
+    pub fn read(path: &Path) -> Self {
         let trace = Self::read_cut(path);
         assert_eq!(trace.whole, trace.bytes.len(), "{} ends within a packet", path.display());
         trace
     }
 
     /// A trace that may end within a packet.
-    pub(crate) fn read_cut(path: &Path) -> Self {
+    pub fn read_cut(path: &Path) -> Self {
         let bytes = std::fs::read(path).expect("a trace");
         let mut packets = TracePackets::new(&bytes);
         while packets.next().is_some_and(|packet| packet.is_ok()) {}
@@ -126,20 +131,20 @@ impl Trace {
         Self { bytes, whole }
     }
 
-    pub(crate) fn packets(&self) -> impl DoubleEndedIterator<Item = &[u8]> {
+    pub fn packets(&self) -> impl DoubleEndedIterator<Item = &[u8]> {
         let packets = TracePackets::new(&self.bytes[..self.whole]);
         packets.map(|packet| packet.expect("a packet")).collect::<Vec<_>>().into_iter()
     }
 
     /// Track events of a type.
-    pub(crate) fn events(&self, kind: u64) -> usize {
+    pub fn events(&self, kind: u64) -> usize {
         let is = |packet: &&[u8]| message(packet, 11).is_some_and(|event| number(event, 9) == Some(kind));
         self.packets().filter(is).count()
     }
 
     /// Signs for the events' types, and the names of those that have one, in the order in which they lie there: `+` for
     /// a slice's begin, `-` for its end, `!` for an instant, `#` for a counter.
-    pub(crate) fn story(&self) -> String {
+    pub fn story(&self) -> String {
         let (mut names, mut story) = (std::collections::HashMap::new(), Vec::new());
         for packet in self.packets() {
             let sequence = number(packet, 10);
@@ -160,29 +165,29 @@ impl Trace {
     }
 
     /// Whether a text is somewhere in it.
-    pub(crate) fn contains(&self, text: &str) -> bool {
+    pub fn contains(&self, text: &str) -> bool {
         self.bytes.windows(text.len()).any(|window| window == text.as_bytes())
     }
 
     /// Packets that say that something before them is lost.
-    pub(crate) fn losses(&self) -> usize {
+    pub fn losses(&self) -> usize {
         self.packets().filter(|packet| number(packet, 42).is_some_and(|loss| loss != 0)).count()
     }
 
     /// Whether every packet of a producer has a field of this value.
-    pub(crate) fn all_have(&self, field: u32, value: u64) -> bool {
+    pub fn all_have(&self, field: u32, value: u64) -> bool {
         let of_producer = |packet: &&[u8]| number(packet, 10) != Some(1);
         self.packets().filter(of_producer).all(|packet| number(packet, field) == Some(value))
     }
 
-    pub(crate) fn assert_ends_with_stats(&self) {
+    pub fn assert_ends_with_stats(&self) {
         let last = self.packets().next_back().expect("a packet");
         let stats = message(last, 35).expect("statistics in the last packet");
         assert!(message(stats, 1).is_some(), "of a buffer");
     }
 
     /// The values of all counters, in order, by the sequence that wrote them.
-    pub(crate) fn counters(&self) -> std::collections::BTreeMap<u64, Vec<u64>> {
+    pub fn counters(&self) -> std::collections::BTreeMap<u64, Vec<u64>> {
         let mut counters = std::collections::BTreeMap::<u64, Vec<u64>>::new();
         for packet in self.packets() {
             if let Some(value) = message(packet, 11).and_then(|event| number(event, 30)) {
@@ -193,7 +198,7 @@ impl Trace {
     }
 
     /// What the clock with this number showed, each time the service reports its clocks.
-    pub(crate) fn clock(&self, id: u64) -> impl Iterator<Item = u64> {
+    pub fn clock(&self, id: u64) -> impl Iterator<Item = u64> {
         self.packets().filter(|packet| number(packet, 10) == Some(1)).filter_map(move |packet| {
             let clocks = message(packet, 6)?;
             fields(clocks).into_iter().find_map(|field| match field {
@@ -204,7 +209,7 @@ impl Trace {
     }
 
     /// The time of day, in nanoseconds, of the first packet that starts a writer's state.
-    pub(crate) fn time_of_day_of_first_state(&self) -> u64 {
+    pub fn time_of_day_of_first_state(&self) -> u64 {
         let clock = |id: u64| self.clock(id).next();
         let (boottime, realtime) = (clock(6).expect("boot time"), clock(1).expect("time of day"));
         let is = |packet: &&[u8]| number(packet, 10) != Some(1) && number(packet, 8).is_some();

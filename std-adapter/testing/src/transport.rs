@@ -4,13 +4,13 @@ use tracebuf::service::EndpointStats;
 use tracebuf_session::{CentralBuffer, Transport};
 
 /// Does this to the buffers on the drain thread each time it is asked for its chunks, and goes when that returns false.
-pub(crate) struct Does<F> {
+pub struct Does<F> {
     work: F,
     stays: bool,
 }
 
 impl<F: FnMut(&mut [CentralBuffer]) -> bool> Does<F> {
-    pub(crate) fn new(work: F) -> Self {
+    pub fn new(work: F) -> Self {
         Does { work, stays: true }
     }
 }

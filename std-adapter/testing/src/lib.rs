@@ -1,0 +1,9 @@
+//! Support for tests: reading traces, forking children, making loads. It asserts, and so it panics.
+#![allow(missing_docs, missing_debug_implementations)]
+
+#[cfg(unix)]
+pub mod fork;
+pub mod load;
+pub mod mix;
+pub mod trace;
+pub mod transport;

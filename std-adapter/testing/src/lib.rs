@@ -5,5 +5,7 @@
 pub mod fork;
 pub mod load;
 pub mod mix;
+#[cfg(doctest)]
+mod pages;
 pub mod trace;
 pub mod transport;

@@ -42,7 +42,7 @@ struct Arguments {
     command: Command,
 }
 
-// In the README's order, which is also that of the help.
+// In the order of docs/commands.md, which is also that of the help.
 #[derive(Subcommand)]
 enum Command {
     Record(record::Args),

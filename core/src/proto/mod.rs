@@ -8,6 +8,7 @@
 //! | [`varint`] | variable-length integers, also the redundant ones of size fields |
 //! | [`fields`] | the field numbers, by message |
 //! | [`Encoder`], [`Sink`], [`Message`] | fields into a bounded slice, a counter, or any writer |
+//! | [`reader`], [`PacketView`] | fields out of a message or a packet |
 //! | [`PacketValidator`] | is this untrusted packet well-formed, and free of the service's fields? |
 //! | [`TrustedFields`] | what only the service may say about a packet, appended to it |
 //! | [`TraceFileWriter`], [`TracePackets`] | the `Trace` framing, out and in |
@@ -39,10 +40,12 @@
 #![forbid(unsafe_code)]
 
 pub mod fields;
+pub mod reader;
 pub mod trace_stats;
 pub mod varint;
 
 mod encoder;
+mod packet_view;
 mod sink;
 mod trace_file;
 mod trace_packets;
@@ -50,6 +53,7 @@ mod trusted;
 mod validate;
 
 pub use encoder::{Encoder, Overflow};
+pub use packet_view::PacketView;
 pub use sink::{Measure, Message, Sink, WireType, tag};
 pub(crate) use trace_file::write_all;
 pub use trace_file::{TraceFileWriter, WriteError};

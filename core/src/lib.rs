@@ -47,10 +47,11 @@
 //!
 //! On by default: `crc` and `histograms`, which [`buffer::Config`] can ask for, and `patches`, for writers' packets
 //! over three chunks and more ([`producer::TraceWriter`]). `std`: an output's error may be `std::io::Error`, through
-//! `embedded-io`'s feature of that name. `defmt`: `defmt::Format` for errors and statistics. `portable-atomic`: for
-//! targets without compare-and-swap, such as Cortex-M0. There, [`producer`], [`service::ProducerEndpoint`] and
-//! [`service::StartMark`] exist only with this feature, and only if the application has chosen what stands in for it
-//! among that crate's own features, such as `unsafe-assume-single-core`.
+//! `embedded-io`'s feature of that name, and a `Vec<u8>` is a [`proto::Sink`]. `frame`: [`proto`]'s frames, for lines
+//! that lose bytes. `defmt`: `defmt::Format` for errors and statistics. `portable-atomic`: for targets without
+//! compare-and-swap, such as Cortex-M0. There, [`producer`], [`service::ProducerEndpoint`] and [`service::StartMark`]
+//! exist only with this feature, and only if the application has chosen what stands in for it among that crate's own
+//! features, such as `unsafe-assume-single-core`.
 #![no_std]
 #![deny(missing_docs)]
 #![deny(missing_debug_implementations)]

@@ -12,6 +12,7 @@
 //! | [`PacketValidator`] | is this untrusted packet well-formed, and free of the service's fields? |
 //! | [`TrustedFields`] | what only the service may say about a packet, appended to it |
 //! | [`TraceFileWriter`], [`TracePackets`] | the `Trace` framing, out and in |
+//! | `frame` | pieces of a trace for lines that lose bytes, out and in (with the feature `frame`) |
 //! | [`trace_stats`] | the `TraceStats` packet that tells users what was lost |
 //!
 //! It knows neither the buffer nor the producers; nothing in it panics, whatever bytes come in.
@@ -40,6 +41,8 @@
 #![forbid(unsafe_code)]
 
 pub mod fields;
+#[cfg(feature = "frame")]
+pub mod frame;
 pub mod reader;
 pub mod trace_stats;
 pub mod varint;

@@ -417,51 +417,25 @@ pub mod final_flush_outcome {
     pub const FAILED: u64 = 2;
 }
 
-/// `TraceStats.BufferStats`.
-pub mod buffer_stats {
-    /// Varint: bytes.
-    pub const BYTES_WRITTEN: u32 = 1;
-    /// Varint.
-    pub const CHUNKS_WRITTEN: u32 = 2;
-    /// Varint.
-    pub const CHUNKS_OVERWRITTEN: u32 = 3;
-    /// Varint.
-    pub const WRITE_WRAP_COUNT: u32 = 4;
-    /// Varint.
-    pub const PATCHES_SUCCEEDED: u32 = 5;
-    /// Varint.
-    pub const PATCHES_FAILED: u32 = 6;
-    /// Varint.
-    pub const READAHEADS_SUCCEEDED: u32 = 7;
-    /// Varint.
-    pub const READAHEADS_FAILED: u32 = 8;
-    /// Varint.
-    pub const ABI_VIOLATIONS: u32 = 9;
-    /// Varint.
-    pub const CHUNKS_REWRITTEN: u32 = 10;
-    /// Varint.
-    pub const CHUNKS_COMMITTED_OUT_OF_ORDER: u32 = 11;
-    /// Varint: bytes.
-    pub const BUFFER_SIZE: u32 = 12;
-    /// Varint: bytes.
-    pub const BYTES_OVERWRITTEN: u32 = 13;
-    /// Varint: bytes.
-    pub const BYTES_READ: u32 = 14;
-    /// Varint: bytes.
-    pub const PADDING_BYTES_WRITTEN: u32 = 15;
-    /// Varint: bytes.
-    pub const PADDING_BYTES_CLEARED: u32 = 16;
-    /// Varint.
-    pub const CHUNKS_READ: u32 = 17;
-    /// Varint.
-    pub const CHUNKS_DISCARDED: u32 = 18;
-    /// Varint.
-    pub const TRACE_WRITER_PACKET_LOSS: u32 = 19;
-    /// Varint.
-    pub const CHUNKS_RELOCATED: u32 = 20;
-    /// Varint: packets that are longer than a reader accepts. The service's.
-    pub const OVERSIZED_PACKETS_DROPPED: u32 = 22;
+macro_rules! buffer_stats {
+    (
+        size { $(#[$size_doc:meta])* $size:ident: $size_field:ident = $size_number:literal, }
+        counters { $($(#[$doc:meta])* $name:ident $(: $field:ident = $number:literal)?,)* }
+    ) => {
+        /// `TraceStats.BufferStats`.
+        pub mod buffer_stats {
+            #[doc = concat!("Varint: `", stringify!($size), "`.")]
+            pub const $size_field: u32 = $size_number;
+            $($(
+                #[doc = concat!("Varint: `", stringify!($name), "`.")]
+                pub const $field: u32 = $number;
+            )?)*
+            /// Varint: packets that are longer than a reader accepts. The service's.
+            pub const OVERSIZED_PACKETS_DROPPED: u32 = 22;
+        }
+    };
 }
+super::buffer_stats::buffer_counters!(buffer_stats);
 
 /// `TraceStats.WriterStats`.
 pub mod writer_stats {

@@ -47,6 +47,7 @@ pub mod reader;
 pub mod trace_stats;
 pub mod varint;
 
+mod buffer_stats;
 mod encoder;
 mod packet_view;
 mod sink;
@@ -55,6 +56,7 @@ mod trace_packets;
 mod trusted;
 mod validate;
 
+pub(crate) use buffer_stats::buffer_counters;
 pub use encoder::{Encoder, Overflow};
 pub use packet_view::PacketView;
 pub use sink::{Measure, Message, Sink, WireType, tag};

@@ -1,7 +1,7 @@
 //! From the buffer to the file: validation, trusted fields, framing, statistics.
 
 use crate::buffer::{BufferStats, DataLoss, Packet, Reader, SequenceInfo};
-use crate::proto::trace_stats::{self, ChunkHistogram, TraceStats, TraceStatsPacket, WriterStats};
+use crate::proto::trace_stats::{TraceStats, TraceStatsPacket, WriterStats};
 use crate::proto::{
     InvalidPacket, PacketValidator, SequenceId, TraceFileWriter, TrustedFields, TrustedSuffix, WriteError,
 };
@@ -193,7 +193,7 @@ impl<W: Write> TraceExporter<W> {
     ///
     /// ```
     /// use tracebuf::buffer::{Config, FillPolicy, TraceBuffer};
-    /// use tracebuf::proto::trace_stats::{BufferStats, TraceStats, TraceStatsPacket};
+    /// use tracebuf::proto::trace_stats::{TraceStats, TraceStatsPacket};
     /// use tracebuf::proto::{SequenceId, TrustedFields};
     /// use tracebuf::service::{TraceExporter, sequence_id, writer_stats};
     ///
@@ -206,7 +206,7 @@ impl<W: Write> TraceExporter<W> {
     ///     let told = |of| writer_stats(&of, sequence_id(of.producer_id, of.writer_id), number);
     ///     writers.extend(buffer.sequences().map(told));
     /// }
-    /// let counters = buffers.each_ref().map(|buffer| BufferStats::from(&buffer.stats()));
+    /// let counters = buffers.each_ref().map(|buffer| buffer.stats());
     /// let invalid_packets = exporter.invalid_packets();
     /// let stats = TraceStats { buffers: &counters, invalid_packets, ..Default::default() }.with_writers(writers);
     /// let packet = TraceStatsPacket { timestamp: None, stats };
@@ -219,7 +219,7 @@ impl<W: Write> TraceExporter<W> {
     where
         I: IntoIterator<Item = WriterStats, IntoIter: Clone>,
     {
-        let buffers = [trace_stats::BufferStats::from(buffer)];
+        let buffers = [*buffer];
         let invalid_packets = self.invalid_packets;
         let stats =
             TraceStats { buffers: &buffers, invalid_packets, ..TraceStats::default() }.with_writers(writers);
@@ -261,37 +261,7 @@ pub fn sequence_id(producer_id: u16, writer_id: u16) -> SequenceId {
 
 /// What `TraceStats` says about a writer; `buffer` is the place of its buffer among those of the trace.
 pub fn writer_stats(sequence: &SequenceInfo, sequence_id: SequenceId, buffer: u32) -> WriterStats {
-    let histogram =
-        sequence.histogram.map(|histogram| ChunkHistogram { counts: histogram.counts, sums: histogram.sums });
-    WriterStats { sequence_id, buffer, histogram }
-}
-
-impl From<&BufferStats> for trace_stats::BufferStats {
-    fn from(stats: &BufferStats) -> Self {
-        Self {
-            bytes_written: stats.bytes_written,
-            chunks_written: stats.chunks_written,
-            chunks_overwritten: stats.chunks_overwritten,
-            write_wrap_count: stats.write_wrap_count,
-            patches_succeeded: stats.patches_succeeded,
-            patches_failed: stats.patches_failed,
-            readaheads_succeeded: stats.readaheads_succeeded,
-            readaheads_failed: stats.readaheads_failed,
-            abi_violations: stats.abi_violations,
-            chunks_rewritten: stats.chunks_rewritten,
-            chunks_committed_out_of_order: stats.chunks_committed_out_of_order,
-            buffer_size: stats.buffer_size,
-            bytes_overwritten: stats.bytes_overwritten,
-            bytes_read: stats.bytes_read,
-            padding_bytes_written: stats.padding_bytes_written,
-            padding_bytes_cleared: stats.padding_bytes_cleared,
-            chunks_read: stats.chunks_read,
-            // The format has no counter for those refused, which are just as lost.
-            chunks_discarded: stats.chunks_discarded.saturating_add(stats.chunks_refused),
-            trace_writer_packet_loss: stats.trace_writer_packet_loss,
-            chunks_relocated: stats.chunks_relocated,
-        }
-    }
+    WriterStats { sequence_id, buffer, histogram: sequence.histogram }
 }
 
 #[cfg(test)]

@@ -49,6 +49,6 @@ mod export;
 pub use endpoint::{ProducerEndpoint, ProducerIdentity};
 #[cfg(any(target_has_atomic = "32", loom))]
 pub use endpoint_stats::EndpointStats;
-pub use export::{Exported, TraceExporter, sequence_id, writer_stats};
+pub use export::{Drained, Exported, TraceExporter, sequence_id, trusted_fields, writer_stats};
 #[cfg(any(target_has_atomic = "32", loom))]
 pub use start_mark::StartMark;

@@ -36,7 +36,8 @@
 //! | [`buffer`] | the central buffer: chunks in, whole packets out | `proto` |
 //! | [`producer`] | the producer side: shared memory, trace writers, track events | `proto` |
 //! | [`proto`] | varints, fields, validation, the trace file | nothing |
-//! | [`service`] | what joins them: draining, scraping, trusted fields, export | all |
+//! | [`service`] | what joins them: draining, scraping, flushes, trusted fields, export | all |
+//! | [`wrapping`] | the order of numbers that wrap around | nothing |
 //!
 //! # Targets
 //!
@@ -75,7 +76,7 @@ mod debug;
 mod prefetch;
 #[doc(hidden)]
 pub mod steps;
-mod wrapping;
+pub mod wrapping;
 
 pub mod buffer;
 // Writers need compare-and-swap. Where the target has none, they are there once the feature `portable-atomic` is on and

@@ -24,6 +24,7 @@
 //! assert!(came.is_empty() && decoder.next(&mut came).is_none());
 //! ```
 
+use crate::debug::debug_fields;
 use cobs::{CobsEncoder, DecodeResult, DecoderState};
 use core::fmt;
 use crc::{CRC_32_ISO_HDLC, Crc};
@@ -102,7 +103,7 @@ impl Default for FrameEncoder {
 }
 
 /// A frame that arrived intact.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Frame<'f> {
     /// [`FIRST`], [`LAST`], both or neither.
     pub flags: u8,
@@ -134,6 +135,12 @@ impl<'f> Frame<'f> {
         };
         let number = u16::from_le_bytes([*low, *high]);
         Some(Self { flags: *flags, number, piece, check, others, encoded_len })
+    }
+}
+
+impl fmt::Debug for Frame<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        debug_fields!(self, f, "Frame", flags, number, piece, check, others, encoded_len)
     }
 }
 

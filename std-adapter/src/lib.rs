@@ -1,6 +1,6 @@
 //! tracebuf for programs with an operating system: a Unix, or Windows. [`record`] needs Linux, whose `/proc` it reads.
-//! On Windows there are no [`record`] and [`demo`], [`region_file`] has only what reading such files needs, and no
-//! signal makes a flight recorder write.
+//! On Windows there is no [`record`], [`region_file`] has only what reading such files needs, and no signal makes a
+//! flight recorder write.
 //!
 //! - [`session`]: tracing of this process, and of others into it: rings, long traces, snapshots, flight recorders.
 //! - `tracing_layer`, with the feature `tracing`: spans and events of the crate `tracing`.
@@ -11,10 +11,7 @@
 //! - [`inspect`]: what lies where in a buffer or a trace, as text and as a picture; the command `tracebuf inspect`.
 //! - [`figures`]: how the commands print numbers and names.
 //! - [`PagedMemory`]: memory for a buffer, of which only what is used costs anything.
-//! - [`script`] and [`replay`]: recorded operations, run over a real buffer; the command `tracebuf replay`.
 //! - [`pftrace`]: trace files.
-//! - [`demo`]: a program that traces itself; the command `tracebuf demo`.
-//! - [`smb`]: shared memory images as text, and samples of them; the command `tracebuf smb`.
 //! - [`region_file`]: buffers in mapped files, which survive the process.
 //! - [`recover`]: traces from memory dumps; the command `tracebuf recover`.
 #![deny(missing_docs)]
@@ -29,8 +26,6 @@ mod children;
 #[cfg(unix)]
 mod closed_in_children;
 mod counts;
-#[cfg(unix)]
-pub mod demo;
 mod export;
 mod fields;
 pub mod figures;
@@ -54,11 +49,8 @@ pub mod receive;
 pub mod record;
 pub mod recover;
 pub mod region_file;
-pub mod replay;
-pub mod script;
 pub mod session;
 pub mod size;
-pub mod smb;
 /// What differs between systems, besides `receive::source`.
 #[cfg_attr(unix, path = "system/unix.rs")]
 #[cfg_attr(not(unix), path = "system/windows.rs")]
@@ -71,7 +63,7 @@ pub mod tracing_layer;
 // Part of it is for buffers in files.
 #[cfg_attr(not(unix), allow(dead_code))]
 mod undo;
-mod whole_file;
+pub mod whole_file;
 
 pub use memory::PagedMemory;
 

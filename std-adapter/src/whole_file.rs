@@ -73,10 +73,7 @@ pub(crate) fn followed(path: &Path) -> io::Result<PathBuf> {
 }
 
 /// Writes a file that appears at `path` when it is complete; a device or a pipe is written into directly.
-pub(crate) fn write_atomically<T>(
-    path: &Path,
-    write: impl FnOnce(&mut File) -> io::Result<T>,
-) -> io::Result<T> {
+pub fn write_atomically<T>(path: &Path, write: impl FnOnce(&mut File) -> io::Result<T>) -> io::Result<T> {
     if let Some(mut output) = standard_output(path)? {
         return write(&mut output);
     }

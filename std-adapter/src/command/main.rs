@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! main                                                            parses, runs, tells of a failure
-//! record receive recover inspect stats size replay smb demo       a command each: `Args`, and `run`
+//! record receive recover inspect stats size                       a command each: `Args`, and `run`
 //! which                                                           which buffer of a dump is meant
 //! guess                                                           what a file is that is another command's
 //! files                                                           what commands read and write
@@ -16,8 +16,6 @@
 //!
 //! What commands do is in the library, so a program can do it without them.
 
-#[cfg(unix)]
-mod demo;
 mod failure;
 mod files;
 mod guess;
@@ -26,9 +24,7 @@ mod receive;
 #[cfg(unix)]
 mod record;
 mod recover;
-mod replay;
 mod size;
-mod smb;
 mod stats;
 #[cfg_attr(unix, path = "system/unix.rs")]
 #[cfg_attr(not(unix), path = "system/windows.rs")]
@@ -60,10 +56,6 @@ enum Command {
     Inspect(inspect::Args),
     Stats(stats::Args),
     Size(size::Args),
-    Replay(replay::Args),
-    Smb(smb::Args),
-    #[cfg(unix)]
-    Demo(demo::Args),
 }
 
 fn main() -> ExitCode {
@@ -79,10 +71,6 @@ fn main() -> ExitCode {
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Stats(arguments) => stats::run(&arguments),
         Command::Size(arguments) => size::run(&arguments),
-        Command::Replay(arguments) => replay::run(&arguments),
-        Command::Smb(arguments) => smb::run(&arguments),
-        #[cfg(unix)]
-        Command::Demo(arguments) => demo::run(&arguments),
     };
     result.unwrap_or_else(|failure| failure.tell())
 }

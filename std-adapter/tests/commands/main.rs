@@ -11,8 +11,6 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 
 mod damaged;
-#[cfg(unix)]
-mod demo;
 mod inspect;
 #[cfg(unix)]
 mod looking_inside;
@@ -24,8 +22,6 @@ mod receive;
 #[cfg(target_os = "linux")]
 mod record;
 mod recover;
-mod replay;
-mod smb;
 #[path = "../support/trace.rs"]
 mod trace;
 mod wrong_command;
@@ -85,7 +81,7 @@ fn gzipped(bytes: &[u8]) -> Vec<u8> {
 
 #[test]
 fn the_help_of_each_command_says_how_it_ends() {
-    for command in ["receive", "record", "inspect", "stats", "size", "replay", "demo", "recover"] {
+    for command in ["receive", "record", "inspect", "stats", "size", "recover"] {
         let help = tracebuf(&[command, "--help"]).output().expect("the command").stdout;
         assert!(text(&help).contains("Exit status: 0"), "{command}");
     }

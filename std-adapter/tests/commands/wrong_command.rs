@@ -73,7 +73,6 @@ fn an_error_is_one_line_whatever_is_in_the_name() {
 #[test]
 fn so_is_an_error_of_the_library() {
     use std::sync::Arc;
-    use tracebuf_std::demo;
     use tracebuf_std::recover::{Dump, Place};
     use tracebuf_std::session::{BufferConfig, Connection, FlightRecorder, LongTrace, Session};
 
@@ -84,7 +83,6 @@ fn so_is_an_error_of_the_library() {
     let folder = scratch("wrong_command/nothing").with_file_name(NAME);
     let (file, builder, memory) = (folder.join("file"), Session::builder, [0xEE; 64]);
     let session = Arc::new(builder().start().expect("a session"));
-    let sources = demo::Options { sources: folder.clone(), ..demo::Options::new("unused") };
     for error in [
         told(builder().long_trace(LongTrace::to(&file)).start()),
         told(builder().buffer(BufferConfig::ring(1 << 16).in_file(&file)).start()),
@@ -92,8 +90,6 @@ fn so_is_an_error_of_the_library() {
         told(builder().data_source(NAME, 0).data_source(NAME, 0).start()),
         told(Connection::builder().open(&file)),
         told(FlightRecorder::new(&session, &folder)),
-        told(demo::run(&sources)),
-        told(demo::run(&demo::Options::new(&file))),
         told(Dump::parse(&memory).expect("raw").find(Place::Symbol(NAME.to_owned()))),
     ] {
         let is_one_line = !error.contains(char::is_control);

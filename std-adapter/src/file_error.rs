@@ -11,6 +11,7 @@ pub(crate) fn about(path: &Path, error: &io::Error) -> io::Error {
 }
 
 /// The same for a file that was to be written.
+#[cfg(feature = "receive")]
 pub(crate) fn about_writing(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: cannot be written: {error}", Escaped(path.display())))
 }

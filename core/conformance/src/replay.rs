@@ -133,13 +133,6 @@ impl<W: Write> Replay<W> {
         Self { output, trace: None, buffer: None, evicted, summary }
     }
 
-    /// Also writes the packets of `read` and `readn` into a trace file.
-    #[must_use]
-    pub fn with_trace(mut self, trace: TraceFile) -> Self {
-        self.trace = Some(trace);
-        self
-    }
-
     /// Runs a script to its end and flushes all that is written.
     ///
     /// Takes memory for the buffer, for the longest line, which may have 16 MiB, and for the overwritten packets that
@@ -176,7 +169,7 @@ impl<W: Write> Replay<W> {
         let mut failed = None;
         let written = write_atomically(path, |file| {
             let vanishes = file.metadata()?.is_file();
-            let replay = self.with_trace(TraceFile::new(file.try_clone()?));
+            let replay = Self { trace: Some(TraceFile::new(file.try_clone()?)), ..self };
             replay.run(script).map_err(|mut error| {
                 match &mut error {
                     ReplayError::Line { refused_packets, .. } if vanishes => *refused_packets = 0,

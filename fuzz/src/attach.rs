@@ -6,13 +6,13 @@
 
 use crate::cost::bounded;
 use crate::input::Input;
-use crate::support::driver::Real;
-use crate::support::ops::{Keep, Op};
-use crate::support::rng::Rng;
-use crate::support::writers::{self, Truth};
 use tracebuf::buffer::{
     Chunk, ChunkHeader, Config, FillPolicy, ReadOnlyTraceBuffer, RingView, Salvage, TraceBuffer,
 };
+use tracebuf_conformance::random::driver::Real;
+use tracebuf_conformance::random::ops::{Keep, Op};
+use tracebuf_conformance::random::rng::Rng;
+use tracebuf_conformance::random::writers::{self, Truth};
 
 type Packets = Vec<((u16, u16), Vec<u8>)>;
 

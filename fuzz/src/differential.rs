@@ -5,10 +5,10 @@
 //! which only the identities hold), or of honest ones, whose packets are also checked against what was written. The
 //! other bytes are the decisions of the generators that the randomised tests use.
 
-use crate::support::driver::{Depth, run as compare};
-use crate::support::ops::{Op, Setup};
-use crate::support::rng::Rng;
-use crate::support::{hostile, judge, writers};
+use tracebuf_conformance::random::driver::{Depth, run as compare};
+use tracebuf_conformance::random::ops::{Op, Setup};
+use tracebuf_conformance::random::rng::Rng;
+use tracebuf_conformance::random::{hostile, judge, writers};
 
 /// Runs one input.
 pub fn run(data: &[u8]) {

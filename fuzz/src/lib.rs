@@ -17,10 +17,6 @@ pub mod smb;
 pub mod sockets;
 pub mod validator;
 
-/// The model, the generators and the judges of the core's own tests.
-#[path = "../../core/tests/random/support/mod.rs"]
-mod support;
-
 #[cfg(fuzzing)]
 pub use libfuzzer_sys;
 

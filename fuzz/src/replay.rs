@@ -1,7 +1,7 @@
 //! `replay`: scripts of operations as text. Whatever a script contains, it ends with a result or a line's number, and
 //! gives the same output when it is run again.
 
-use tracebuf_std::replay::{Replay, ReplayError, ReplaySummary};
+use tracebuf_conformance::replay::{Replay, ReplayError, ReplaySummary};
 
 /// Copies of a buffer take megabytes each, for their tables.
 const MOST_CLONES: usize = 4;

@@ -25,7 +25,7 @@ pub fn run(data: &[u8]) {
     let page_size = PAGE_SIZES[usize::from(input.byte() % 8)];
     let (ring, count) = (input.byte(), usize::from(input.byte()) % MOST_STEPS);
     let steps: Vec<[u8; 4]> = (0..count).map(|_| input.u32().to_le_bytes()).collect();
-    let mut image: Vec<u32> = tracebuf_std::smb::words(input.rest());
+    let mut image: Vec<u32> = tracebuf_conformance::smb::words(input.rest());
     let words = atomic_words(&mut image);
     let Ok(memory) = SharedMemory::new(words, page_size) else { return };
 
@@ -99,7 +99,7 @@ pub fn run(data: &[u8]) {
     endpoint.disconnect(&mut buffers);
     while buffers[0].read().next_packet().is_some() {}
     assert_eq!(buffers[0].check().expect("a consistent region").chunks, 0, "nothing waits");
-    tracebuf_std::smb::dump(memory, &mut std::io::sink()).expect("a sink takes all");
+    tracebuf_conformance::smb::dump(memory, &mut std::io::sink()).expect("a sink takes all");
 }
 
 fn snapshot(words: &[AtomicU32]) -> Vec<u32> {

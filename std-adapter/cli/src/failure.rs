@@ -57,12 +57,6 @@ impl Failure {
         Self::of(file, format_args!("cannot be written: {why}"))
     }
 
-    /// A malformed line of a script. The text is part of the format of scripts, for programs that run them: the line's
-    /// number, without the script's name.
-    pub(crate) fn malformed(line: impl Display) -> Self {
-        Self { text: format!("error {line}"), status: 2 }
-    }
-
     /// The same failure, caused by arguments.
     pub(crate) fn of_arguments(self) -> Self {
         Self { status: Self::OF_ARGUMENTS, ..self }

@@ -41,8 +41,6 @@ fn open_plain(path: &Path) -> io::Result<Box<dyn BufRead>> {
 
 /// Whether a file is gzipped, and all of the file. A pipe may give a byte at a time.
 ///
-/// Nothing else starts like this: 0x1F is no blank, comment or operation of a script, and as a page's bitmap the four
-/// bytes would have a layout of at most one chunk, and states of chunks beyond it.
 fn looked_at<R: BufRead>(mut file: R) -> io::Result<(bool, impl BufRead)> {
     let mut first = Vec::new();
     file.by_ref().take(GZIP_START as u64).read_to_end(&mut first)?;
@@ -109,13 +107,6 @@ pub(crate) fn read_any(path: &Path) -> io::Result<Vec<u8>> {
 /// The same, and whether that is all of it.
 pub(crate) fn read_as_far(path: &Path) -> io::Result<(Vec<u8>, bool)> {
     read_all(open_plain(path)?, UNPACKED_MAX).map(|read| told_if_cut(path, read))
-}
-
-/// The first `most` bytes of such a file, or all of a shorter one. All of it may not fit into memory.
-pub(crate) fn read_start(path: &Path, most: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let result = open_any(path)?.take(most).read_to_end(&mut bytes);
-    as_far(result, bytes).map(|read| told_if_cut(path, read).0)
 }
 
 /// Reports a file that could not be read to its end; returns its bytes and whether they are all.

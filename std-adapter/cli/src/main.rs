@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! main                                                            parses, runs, tells of a failure
-//! record receive recover inspect stats size replay smb demo       a command each: `Args`, and `run`
+//! record receive recover inspect stats size                       a command each: `Args`, and `run`
 //! which                                                           which buffer of a dump is meant
 //! guess                                                           what a file is that is another command's
 //! files                                                           what commands read and write

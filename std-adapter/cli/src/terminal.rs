@@ -80,37 +80,6 @@ pub(crate) fn is_stdout(path: &Path) -> Result<bool, Failure> {
     Ok(is_same)
 }
 
-/// An output that discards everything once its reader has seen enough: for a command that also writes a file, which
-/// must become complete.
-pub(crate) struct UntilClosed<W> {
-    output: Option<W>,
-}
-
-impl<W: Write> UntilClosed<W> {
-    pub(crate) fn new(output: W) -> Self {
-        Self { output: Some(output) }
-    }
-
-    fn on_output<T>(&mut self, closed: T, what: impl FnOnce(&mut W) -> io::Result<T>) -> io::Result<T> {
-        match self.output.as_mut().map(what) {
-            Some(Err(error)) if error.kind() == io::ErrorKind::BrokenPipe => self.output = None,
-            Some(other) => return other,
-            None => {}
-        }
-        Ok(closed)
-    }
-}
-
-impl<W: Write> Write for UntilClosed<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.on_output(bytes.len(), |output| output.write(bytes))
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.on_output((), W::flush)
-    }
-}
-
 /// A line on standard error that is overwritten again and again, if anybody sees it; ended when dropped.
 pub(crate) struct ProgressLine {
     seen: bool,

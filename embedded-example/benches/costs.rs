@@ -24,21 +24,21 @@ mod image {
     use tracebuf::buffer::{Chunk, ChunkHeader, TraceBuffer};
     use tracebuf::producer::track_event::{Clock, Extended32, Tracer, TracerConfig, Track, Unit};
     use tracebuf::producer::{
-        ChunkToMove, ChunkToPatch, CommitRequest, CommitSink, Exhaustion, Patch, Producer, ProducerStorage,
+        ChunkToMove, ChunkToPatch, CommitRequest, CommitSink, Exhaustion, Patch, Producer,
     };
+    use tracebuf_embedded::export::Blocking;
+    use tracebuf_embedded::frame::{FIRST, FRAME, Frames, PAYLOAD};
+    use tracebuf_embedded::recorder::{self, Inbox, Recorder, Storage};
+    use tracebuf_embedded::region::bytes;
+    use tracebuf_embedded::send::Sender;
     use tracebuf_firmware::board;
-    use tracebuf_firmware::export::Blocking;
-    use tracebuf_firmware::frame::{FIRST, FRAME, Frames, PAYLOAD};
-    use tracebuf_firmware::recorder::{self, Inbox, Recorder, WRITERS};
-    use tracebuf_firmware::region::bytes;
-    use tracebuf_firmware::send::Sender;
 
     /// The microbit has 16 KiB of RAM in all, of which the stack needs a half.
     const REGION_BYTES: usize = if cfg!(board = "microbit") { 6 } else { 16 } * 1024;
 
     static REGION: ConstStaticCell<[u64; REGION_BYTES / 8]> = ConstStaticCell::new([0; REGION_BYTES / 8]);
     static RING: ConstStaticCell<[u64; 256]> = ConstStaticCell::new([0; 256]);
-    static STORAGE: ProducerStorage<{ Inbox::CHUNKS }, WRITERS> = ProducerStorage::new();
+    static STORAGE: Storage = Storage::new();
     static INBOX: Inbox = Inbox::new();
     static SPARE: Inbox = Inbox::new();
     static PRODUCER: StaticCell<Producer<'static>> = StaticCell::new();

@@ -15,8 +15,8 @@ use std::process::ExitCode;
 use tracebuf::buffer::{
     ChunkFlags, ChunkHeader, FillPolicy, Patch, ReadOnlyTraceBuffer, Reader, TraceBuffer,
 };
+use tracebuf_embedded::recorder;
 use tracebuf_firmware::crash_log::{ENTRY, HEAD, Kind, MAGIC, Operation};
-use tracebuf_firmware::recorder;
 use tracebuf_std::recover::{Dump, Place, RecoverError};
 
 /// A packet's writer, and the packet.

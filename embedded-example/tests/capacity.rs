@@ -1,11 +1,11 @@
 //! What a region holds of the oven's trace: the table in the README, measured.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use tracebuf::producer::Exhaustion;
 use tracebuf::producer::track_event::{Clock, Tracer, TracerConfig, Track, Unit};
-use tracebuf::producer::{Exhaustion, ProducerStorage};
-use tracebuf_firmware::recorder::{Inbox, Recorder, state_every};
-use tracebuf_firmware::tracks::{CONTROL, MAIN, POWER, SENSOR, TEMPERATURE};
-use tracebuf_firmware::workload::{Controller, Oven, Program, Sensor};
+use tracebuf_embedded::recorder::{Inbox, Recorder, Storage, state_every};
+use tracebuf_firmware::oven::{CONTROL, MAIN, POWER, SENSOR, TEMPERATURE};
+use tracebuf_firmware::oven::{Controller, Oven, Program, Sensor};
 
 /// Microseconds, for a test that is one thread.
 struct Micros<'a>(&'a AtomicU64);
@@ -69,7 +69,7 @@ fn said(packet: &[u8]) -> Said {
 /// Runs the oven until `until` over a region, then says how large the ring is, how many events in it can be decoded,
 /// and how many milliseconds they span.
 fn hold(bytes: usize, until: u64) -> (u64, u32, u64) {
-    let (storage, inbox, micros) = (ProducerStorage::new(), Inbox::new(), AtomicU64::new(0));
+    let (storage, inbox, micros) = (Storage::new(), Inbox::new(), AtomicU64::new(0));
     let mut region = vec![0; bytes / 8];
     let (producer, mut recorder) = Recorder::new(&mut region, &storage, &inbox).unwrap();
     let config = TracerConfig::new(1_000_000).unit_ns(1_000).state_every(state_every(bytes));
@@ -136,7 +136,7 @@ fn decoded(recorder: &mut Recorder<'_>) -> (u64, u32, u64) {
 fn hold_of_one_writer(slices: i64) -> u64 {
     static MAIN: Track<'static> = Track::thread(1, 1, "main loop");
     static LEVEL: Track<'static> = Track::counter("level", Unit::Count);
-    let (storage, inbox, micros) = (ProducerStorage::new(), Inbox::new(), AtomicU64::new(0));
+    let (storage, inbox, micros) = (Storage::new(), Inbox::new(), AtomicU64::new(0));
     let mut region = [0; 2 * 1024 / 8];
     let (producer, mut recorder) = Recorder::new(&mut region, &storage, &inbox).unwrap();
     let config = TracerConfig::new(1_000_000).unit_ns(1_000).state_every(state_every(2 * 1024));

@@ -12,10 +12,9 @@ use critical_section::Mutex;
 use open_slices::OpenSlices;
 use static_cell::StaticCell;
 use tracebuf::producer::track_event::{Clock, Tracer, TracerConfig, Track, Unit};
-use tracebuf::producer::{Exhaustion, Producer, ProducerStorage};
-use tracebuf_firmware::export::Export;
-use tracebuf_firmware::recorder::{Inbox, Recorder, WRITERS, state_every};
-use tracebuf_firmware::send::{Sender, Unsent};
+use tracebuf::producer::{Exhaustion, Producer};
+use tracebuf_embedded::recorder::{Inbox, Recorder, Storage, WRITERS, state_every};
+use tracebuf_embedded::send::{Sender, Unsent};
 
 mod open_slices;
 
@@ -56,7 +55,7 @@ struct Made {
     clock: Now,
 }
 
-static STORAGE: ProducerStorage<{ Inbox::CHUNKS }, WRITERS> = ProducerStorage::new();
+static STORAGE: Storage = Storage::new();
 static INBOX: Inbox = Inbox::with_wake(wake);
 /// The caller's function that calls for the drain.
 static WAKE: Mutex<Cell<Option<Wake>>> = Mutex::new(Cell::new(None));
@@ -289,25 +288,16 @@ pub extern "C" fn tracebuf_dropped() -> u32 {
 
 type Write = extern "C" fn(context: *mut c_void, bytes: *const u8, size: usize) -> i32;
 
-/// The caller's way out.
-struct Callers(Write, *mut c_void);
-
-impl Export for Callers {
-    type Error = ();
-
-    fn offer(&mut self, bytes: &[u8]) -> Result<usize, ()> {
-        usize::try_from((self.0)(self.1, bytes.as_ptr(), bytes.len()))
-            .map_err(drop)
-            .map(|n| n.min(bytes.len()))
-    }
-}
-
 /// Sends all that the ring holds: see `tracebuf.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn tracebuf_export(write: Option<Write>, context: *mut c_void) -> i32 {
     let exported = DRAIN.with(|made, Drained { recorder, unsent }| {
         let Some(write) = write else { return WRITE };
-        let mut sender = Sender::raw(Callers(write, context)).resuming(core::mem::take(unsent));
+        let line = |bytes: &[u8]| match usize::try_from(write(context, bytes.as_ptr(), bytes.len())) {
+            Ok(taken) => Ok(taken.min(bytes.len())),
+            Err(_) => Err(()),
+        };
+        let mut sender = Sender::raw(line).resuming(core::mem::take(unsent));
         let sent = sender.catch_up(recorder, &made.producer).and_then(|()| {
             // The next export is a file of its own: what is recorded from now on needs names, clock and tracks there.
             // Asked for before the copy, so that writers that have no event until then tell them in their next one;

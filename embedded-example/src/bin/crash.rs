@@ -19,13 +19,11 @@ mod image {
     use defmt_semihosting as _;
     use static_cell::{ConstStaticCell, StaticCell};
     use tracebuf::buffer::{Chunk, ChunkFlags, ChunkHeader};
-    use tracebuf::producer::{
-        Consumer, Exhaustion, HeaderFlags, Producer, ProducerStorage, Request, TraceWriter,
-    };
+    use tracebuf::producer::{Consumer, Exhaustion, HeaderFlags, Producer, Request, TraceWriter};
+    use tracebuf_embedded::recorder::{Inbox, Recorder, Storage};
+    use tracebuf_embedded::region::Region;
     use tracebuf_firmware::board::{self, interrupt};
     use tracebuf_firmware::crash_log::{DATA, ENTRY, Kind, MAGIC, Operation};
-    use tracebuf_firmware::recorder::{Inbox, Recorder, WRITERS};
-    use tracebuf_firmware::region::Region;
 
     const TRACE_BYTES: usize = 6 * 1024;
     /// Operations until the firmware ends: the ring is lapped some thirty times. The micro:bit has no room for a longer
@@ -34,7 +32,7 @@ mod image {
 
     #[unsafe(link_section = ".uninit.TRACE")]
     static TRACE: Region<{ TRACE_BYTES / 8 }> = Region::zeroed();
-    static STORAGE: ProducerStorage<{ Inbox::CHUNKS }, WRITERS> = ProducerStorage::new();
+    static STORAGE: Storage = Storage::new();
     static INBOX: Inbox = Inbox::new();
     static PRODUCER: StaticCell<Producer<'static>> = StaticCell::new();
     static SHARED: Mutex<Cell<Option<&'static Producer<'static>>>> = Mutex::new(Cell::new(None));
@@ -261,6 +259,6 @@ mod image {
 
     #[panic_handler]
     fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-        semihosting::process::exit(1)
+        tracebuf_firmware::host::end(false)
     }
 }

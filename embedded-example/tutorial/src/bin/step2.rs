@@ -4,8 +4,8 @@
 use cortex_m_rt::entry;
 use static_cell::StaticCell;
 use tracebuf::producer::{Producer, ProducerStorage};
-use tracebuf_firmware::recorder::{Inbox, Recorder, WRITERS};
-use tracebuf_firmware::region::Region;
+use tracebuf_embedded::recorder::{Inbox, Recorder, WRITERS};
+use tracebuf_embedded::region::Region;
 
 const TRACE_BYTES: usize = 16 * 1024;
 

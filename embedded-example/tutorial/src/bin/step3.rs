@@ -5,8 +5,8 @@ use cortex_m_rt::entry;
 use static_cell::StaticCell;
 use tracebuf::producer::track_event::{Clock, Extended32, Tracer, TracerConfig, Track};
 use tracebuf::producer::{Exhaustion, Producer, ProducerStorage};
-use tracebuf_firmware::recorder::{Inbox, Recorder, WRITERS, state_every};
-use tracebuf_firmware::region::Region;
+use tracebuf_embedded::recorder::{Inbox, Recorder, WRITERS, state_every};
+use tracebuf_embedded::region::Region;
 
 const TRACE_BYTES: usize = 16 * 1024;
 

@@ -9,10 +9,10 @@ use semihosting::{fs::File, io, process};
 use static_cell::StaticCell;
 use tracebuf::producer::track_event::{Clock, Extended32, Tracer, TracerConfig, Track, Unit};
 use tracebuf::producer::{Exhaustion, Producer, ProducerStorage};
-use tracebuf_firmware::export::Export;
-use tracebuf_firmware::recorder::{Inbox, Recorder, WRITERS, state_every};
-use tracebuf_firmware::region::Region;
-use tracebuf_firmware::send::Sender;
+use tracebuf_embedded::export::Export;
+use tracebuf_embedded::recorder::{Inbox, Recorder, WRITERS, state_every};
+use tracebuf_embedded::region::Region;
+use tracebuf_embedded::send::Sender;
 
 const TRACE_BYTES: usize = 16 * 1024;
 

@@ -1,11 +1,11 @@
 //! The recorder: writers in front, shared memory between, the ring behind, all in one region.
 //!
 //! Writers run at any priority and never wait. What they complete is noted in the [`Inbox`]; the drain, at the
-//! lowest priority, moves it into the ring. In a program without tasks the drain is part of the main loop, as
-//! here, or the PendSV handler; under an RTOS it is the task of the lowest priority. [`Inbox::with_wake`] pends the
-//! one, or wakes the other.
+//! lowest priority, moves it into the ring. In a program without tasks the drain is part of the main loop, or the
+//! PendSV handler; under an RTOS it is the task of the lowest priority. [`Inbox::with_wake`] pends the one, or wakes
+//! the other.
 
-use crate::region::bytes;
+use crate::region::{bytes, words};
 use core::fmt;
 use tracebuf::buffer::{Config, FillPolicy, RegionError, RingContent, Salvage, TraceBuffer};
 use tracebuf::producer::{
@@ -13,12 +13,11 @@ use tracebuf::producer::{
 };
 use tracebuf::service::{ProducerEndpoint, ProducerIdentity, StartMark};
 
-mod inbox;
+pub use crate::inbox::{Inbox, Losses, WRITERS};
 
-pub use inbox::{Inbox, Losses};
+/// Memory of the producer beside its region.
+pub type Storage = ProducerStorage<{ Inbox::CHUNKS }, WRITERS>;
 
-/// Writers at a time: one for each priority that traces.
-pub const WRITERS: usize = 4;
 /// Sequences that the ring knows: this start's writers, and earlier ones whose chunks are still there.
 const SEQUENCES: usize = 2 * WRITERS;
 /// How the ring is laid out.
@@ -73,7 +72,7 @@ impl<'a> Recorder<'a> {
     /// was lapped to be decoded, as names and clock have to be in it too.
     pub fn new(
         region: &'a mut [u64],
-        storage: &'a ProducerStorage<{ Inbox::CHUNKS }, WRITERS>,
+        storage: &'a Storage,
         inbox: &'a Inbox,
     ) -> Result<(Producer<'a>, Self), RecorderError> {
         let parts = Parts::of(region)?;
@@ -97,7 +96,7 @@ impl<'a> Recorder<'a> {
     /// As [`Recorder::new`].
     pub fn attach_or_new(
         region: &'a mut [u64],
-        storage: &'a ProducerStorage<{ Inbox::CHUNKS }, WRITERS>,
+        storage: &'a Storage,
         inbox: &'a Inbox,
         before: impl FnOnce(&mut TraceBuffer<&'a mut [u8]>, Salvage),
     ) -> Result<(Producer<'a>, Self), RecorderError> {
@@ -131,7 +130,7 @@ impl<'a> Recorder<'a> {
         number: u16,
         shared: &'a mut [u64],
         ring: TraceBuffer<&'a mut [u8]>,
-        storage: &'a ProducerStorage<{ Inbox::CHUNKS }, WRITERS>,
+        storage: &'a Storage,
         inbox: &'a Inbox,
     ) -> Result<(Producer<'a>, Self), RecorderError> {
         // Shared memory starts out as zeros. What was there is in the ring, so that a crash from here on loses
@@ -206,7 +205,7 @@ impl fmt::Debug for Recorder<'_> {
 ///
 /// ```
 /// use tracebuf::producer::track_event::TracerConfig;
-/// use tracebuf_firmware::recorder::state_every;
+/// use tracebuf_embedded::recorder::state_every;
 ///
 /// const CONFIG: TracerConfig = TracerConfig::new(25_000_000).state_every(state_every(8 * 1024));
 /// ```
@@ -297,14 +296,5 @@ impl<'a> Parts<'a> {
             return Err(too_small);
         }
         Ok(Parts { mark, shared, ring })
-    }
-}
-
-/// A region's part as words for shared memory.
-fn words(part: &mut [u64]) -> &mut [u32] {
-    // SAFETY: every 8 bytes of initialised memory are two `u32`, whatever they hold.
-    #[allow(unsafe_code)]
-    unsafe {
-        part.align_to_mut().1
     }
 }

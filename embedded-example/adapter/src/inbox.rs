@@ -1,19 +1,15 @@
-//! What writers tell the drain, each in its own time.
+//! The inbox: requests of writers to the drain.
 
-use super::WRITERS;
 use core::cell::RefCell;
 use core::fmt;
 use critical_section::Mutex;
 use heapless::Deque;
 use tracebuf::producer::{ChunkToMove, ChunkToPatch, CommitRequest, CommitSink, PATCHES, Patch, Request};
 
+/// Writers at a time: one for each priority that traces.
+pub const WRITERS: usize = 4;
+
 /// What writers have completed and the drain still has to handle.
-///
-/// ```
-/// use tracebuf_firmware::recorder::Inbox;
-///
-/// static INBOX: Inbox = Inbox::new();
-/// ```
 pub struct Inbox {
     requests: Mutex<RefCell<Requests>>,
     wake: Option<fn()>,
@@ -133,7 +129,7 @@ impl Inbox {
     ///
     /// ```
     /// use core::sync::atomic::{AtomicBool, Ordering};
-    /// use tracebuf_firmware::recorder::Inbox;
+    /// use tracebuf_embedded::recorder::Inbox;
     ///
     /// // On a Cortex-M, with the drain in the PendSV handler: Inbox::with_wake(SCB::set_pendsv)
     /// static DRAIN: AtomicBool = AtomicBool::new(false);
@@ -179,7 +175,7 @@ impl Inbox {
 
     /// Starts over, for a recorder whose chunks all have room: the content is a previous recorder's. One at a time,
     /// because interrupts are masked meanwhile.
-    pub(super) fn restart(&self) {
+    pub(crate) fn restart(&self) {
         while self.take().is_some() {}
         self.with(|requests| {
             requests.broken = [None; Inbox::PATCHERS];

@@ -1,4 +1,4 @@
-//! What a region holds of the oven's trace: the table in the README, measured.
+//! What a region holds of the oven's trace: the tables in docs/firmware-budgets.md, measured.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tracebuf::producer::Exhaustion;
@@ -156,8 +156,8 @@ fn span(values: impl Iterator<Item = u64>) -> (u64, u64) {
 }
 
 #[test]
-fn the_readme_says_what_regions_of_five_sizes_hold() {
-    let readme = include_str!("../README.md");
+fn the_page_says_what_regions_of_five_sizes_hold() {
+    let page = include_str!("../../docs/firmware-budgets.md");
     let mut missing = Vec::new();
     for kib in [2, 4, 8, 16, 64] {
         // What is held depends on when states were written last: some moments.
@@ -173,18 +173,18 @@ fn the_readme_says_what_regions_of_five_sizes_hold() {
             seconds(millis.0),
             seconds(millis.1)
         );
-        if !readme.contains(&row) {
+        if !page.contains(&row) {
             missing.push(row);
         }
     }
-    assert!(missing.is_empty(), "the README should say\n{}", missing.join("\n"));
+    assert!(missing.is_empty(), "the page should say\n{}", missing.join("\n"));
 }
 
 #[test]
-fn the_readme_says_what_two_kib_hold_of_one_writer() {
+fn the_page_says_what_two_kib_hold_of_one_writer() {
     let (least, most) = span((1_000..1_060).map(hold_of_one_writer));
     let said = format!("main loop {least}–{most} events can be decoded");
-    assert!(include_str!("../README.md").contains(&said), "the README should say {said}");
+    assert!(include_str!("../../docs/firmware-budgets.md").contains(&said), "the page should say {said}");
 }
 
 #[test]

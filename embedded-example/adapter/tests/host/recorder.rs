@@ -272,7 +272,7 @@ fn four_writers_need_four_kib_for_a_drain_that_only_comes_when_it_is_called_for(
         writers.iter().map(|writer| writer.stats().dropped).sum()
     };
     for bytes in [0, 10, 40] {
-        // As the README says.
+        // As the documentation of the inbox says.
         let counts: Vec<u64> = (4096..=8192).step_by(256).map(|size| dropped(bytes, size)).collect();
         assert!(counts.iter().all(|count| *count == 0), "packets of some {bytes} bytes: {counts:?}");
         assert!(dropped(bytes, 3064) > 0, "packets of some {bytes} bytes");

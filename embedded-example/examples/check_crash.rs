@@ -12,11 +12,9 @@
 compile_error!("this runs on the host");
 
 use std::process::ExitCode;
-use tracebuf::buffer::{
-    ChunkFlags, ChunkHeader, FillPolicy, Patch, ReadOnlyTraceBuffer, Reader, TraceBuffer,
-};
+use tracebuf::buffer::{FillPolicy, Patch, ReadOnlyTraceBuffer, Reader, TraceBuffer};
 use tracebuf_embedded::recorder;
-use tracebuf_firmware::crash_log::{ENTRY, HEAD, Kind, MAGIC, Operation};
+use tracebuf_firmware::crash_log::{self, ENTRY, HEAD, Kind, MAGIC, Operation};
 use tracebuf_std::recover::{Dump, Place, RecoverError};
 
 /// A packet's writer, and the packet.
@@ -47,17 +45,7 @@ fn apply(ring: &mut Ring, operation: &Operation<'_>) {
     let Operation { kind, flags, writer, chunk_id, fragments, data } = *operation;
     match kind {
         Kind::Commit | Kind::Scrape => {
-            let header = ChunkHeader {
-                producer_id: 1,
-                writer_id: writer,
-                chunk_id,
-                fragments,
-                flags: ChunkFlags::from_bits_truncate(flags),
-                complete: kind == Kind::Commit,
-                uid: 0,
-                pid: -1,
-            };
-            ring.commit_with(&header, data.len(), |offset, to| {
+            ring.commit_with(&operation.header(), data.len(), |offset, to| {
                 to.iter_mut().zip(&data[offset..]).for_each(|(to, from)| *to = *from);
             });
         }
@@ -101,8 +89,7 @@ fn number_of(packet: &[u8]) -> Option<u32> {
             break;
         }
     }
-    let len = if number % 8 == 5 { 130 + number % 200 } else { number % 40 };
-    let text: Vec<u8> = (0..len).map(|at| b'a' + ((number + at) % 26) as u8).collect();
+    let text: Vec<u8> = crash_log::text(number).collect();
     packet.ends_with(&text).then_some(number)
 }
 

@@ -13,6 +13,8 @@
 //! assert_eq!(Operation::read(&entry), Some(patch));
 //! ```
 
+use tracebuf::buffer::{ChunkFlags, ChunkHeader};
+
 /// How a log begins once the firmware runs.
 pub const MAGIC: [u8; 8] = *b"CRASHLOG";
 /// Bytes before the first operation.
@@ -21,6 +23,12 @@ pub const HEAD: usize = 16;
 pub const DATA: usize = 128;
 /// Bytes of an operation.
 pub const ENTRY: usize = 16 + DATA;
+
+/// The text of a writer's packet of this number: mostly short; one in eight spans two to four chunks.
+pub fn text(number: u32) -> impl Iterator<Item = u8> {
+    let len = if number % 8 == 5 { 130 + number % 200 } else { number % 40 };
+    (number..).take(len as usize).map(|at| b'a' + (at % 26) as u8)
+}
 
 /// The kinds of operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +81,20 @@ impl Operation<'_> {
 }
 
 impl<'a> Operation<'a> {
+    /// The chunk that a commit or a scrape is of.
+    pub fn header(&self) -> ChunkHeader {
+        ChunkHeader {
+            producer_id: 1,
+            writer_id: self.writer,
+            chunk_id: self.chunk_id,
+            fragments: self.fragments,
+            flags: ChunkFlags::from_bits_truncate(self.flags),
+            complete: self.kind == Kind::Commit,
+            uid: 0,
+            pid: -1,
+        }
+    }
+
     /// Reads what [`write`](Self::write) has written; `None` for anything else.
     pub fn read(entry: &'a [u8; ENTRY]) -> Option<Self> {
         let (head, data) = entry.split_at(16);

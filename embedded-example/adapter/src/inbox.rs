@@ -114,18 +114,18 @@ impl Inbox {
         Self::empty(None)
     }
 
-    /// An empty inbox that calls for the drain: `wake` is called whenever something was put into it. That mainly
-    /// happens when half of shared memory waits to be moved, and when a writer is flushed.
+    /// An empty inbox that calls `wake` when something was put into it: mainly when half of shared memory waits to be
+    /// moved, and when a writer is flushed.
     ///
-    /// That is in time if everything that is written above the drain's priority until it runs fits into the other half
-    /// of shared memory, less a chunk for each writer. With four writers that is no chunk in a region of 4 KiB, 4
-    /// chunks in one of 8 KiB and 12 from 16 KiB on; an event that starts the state anew takes about two. With fewer
-    /// than two chunks for each writer the drain must also be called by a timer.
+    /// `wake` pends an interrupt of the lowest priority, in which the drain runs, or gives the semaphore that the
+    /// drain's task takes. It runs within an event or a flush, at any priority that traces: it must be short and
+    /// neither wait, nor drain, nor trace. It is not called again for what lies there already, so a drain that could
+    /// not handle that must come back by itself.
     ///
-    /// It is called within an event or a flush, at any priority that traces, so it must be short and neither wait, nor
-    /// drain, nor trace: it pends an interrupt of the lowest priority, in which the drain runs, or gives the semaphore
-    /// that the drain's task takes. A drain that itself puts something in gets one turn more than it needs. `wake` is
-    /// not called again for what lies there already: a drain that could not handle it must come back by itself.
+    /// The drain comes in time if what is written above its priority until it runs fits into the other half of shared
+    /// memory, less a chunk for each writer. With four writers that is no chunk in a region of 4 KiB, 4 chunks in one
+    /// of 8 KiB and 12 from 16 KiB on; an event that starts the state anew takes about two. With fewer than two chunks
+    /// for each writer a timer must call the drain, too.
     ///
     /// ```
     /// use core::sync::atomic::{AtomicBool, Ordering};

@@ -79,16 +79,15 @@ struct Current {
 }
 
 impl<E: Export> Sender<E> {
-    /// Makes a sender for a line that loses nothing: it sends the trace file as it is.
+    /// Sends the trace file as it is, over a line that loses nothing.
     ///
-    /// An error ends that file, perhaps in the middle of a packet, and anything sent after it cannot be read. What
-    /// comes later belongs in a file of its own, from a sender of its own, with the packet that was [not
-    /// sent](Self::into_unsent), or after [`abandon`](Self::abandon).
+    /// An error ends that file, perhaps in the middle of a packet. What comes later belongs in a file of its own, from
+    /// another sender that [resumes](Self::resuming) where this one ended, or after [`abandon`](Self::abandon).
     pub const fn raw(exporter: E) -> Self {
         Self::new(Line::new(exporter, false))
     }
 
-    /// Makes a sender for a line that may lose bytes: it sends frames.
+    /// Sends frames, over a line that may lose bytes.
     pub const fn framed(exporter: E) -> Self {
         Self::new(Line::new(exporter, true))
     }
@@ -97,15 +96,15 @@ impl<E: Export> Sender<E> {
         Sender { line, current: None, packets: 0, given_up: 0, invalid: 0 }
     }
 
-    /// The same sender, sending that packet first, from its beginning. If it has been overwritten, it is given up.
+    /// Sends that packet first, from its beginning, or gives it up if it has been overwritten.
     pub fn resuming(self, unsent: Unsent) -> Self {
         let Unsent { current, given_up, invalid } = unsent;
         Self { current, given_up, invalid, ..self }
     }
 
-    /// Returns the packet that was read but not fully sent, and what this sender has counted, after an error with which
-    /// it is no longer used. With that nothing is lost: the next sender sends in full what this one has begun, and
-    /// everything after it. Until then a reset costs that packet, and nothing reports it.
+    /// Ends this sender after an error, and returns the packet that it has not fully sent, with its counts. The next
+    /// sender sends that packet in full, and everything after it. A reset before that costs the packet, and nothing
+    /// reports it.
     pub fn into_unsent(self) -> Unsent {
         let current = self.current.map(|current| Current { at: 0, is_last: false, ..current });
         Unsent { current, given_up: self.given_up, invalid: self.invalid }
@@ -121,17 +120,17 @@ impl<E: Export> Sender<E> {
         self.packets
     }
 
-    /// Packets that were overwritten while they were being sent, or abandoned. The counters at the end of a trace
-    /// include them in `chunks_overwritten`, with those of the ring.
+    /// Packets that were overwritten while they were being sent, or abandoned. At the end of a trace they are part of
+    /// `chunks_overwritten`.
     pub const fn given_up(&self) -> u32 {
         self.given_up
     }
 
-    /// Sends one piece, of at most [`PAYLOAD`](crate::frame::PAYLOAD) bytes of packet: commits may come between two calls. Without frames it
-    /// sends a packet and waits for the line, because nothing would tell a reader that a packet was given up.
+    /// Sends one piece, of at most [`PAYLOAD`](crate::frame::PAYLOAD) bytes of packet. Without frames it sends a whole
+    /// packet and waits for the line, because nothing would tell a reader that a packet was given up.
     ///
-    /// If a loop records more than one piece in a turn, it must call this until it returns [`Busy`](Progress::Busy) or
-    /// [`Idle`](Progress::Idle); otherwise the ring laps over what is still to be sent:
+    /// A loop that records more than a piece in a turn calls this until it returns [`Busy`](Progress::Busy) or
+    /// [`Idle`](Progress::Idle). Otherwise the ring laps over what is still to be sent:
     ///
     /// ```
     /// use tracebuf::producer::Producer;
@@ -152,11 +151,11 @@ impl<E: Export> Sender<E> {
     /// }
     /// ```
     ///
-    /// This loop goes on for as long as writers keep up with the line.
+    /// This loop does not end while writers keep up with the line.
     ///
     /// # Errors
-    /// The line's. With frames, the piece is kept for the next call. If there will be none, as is required without
-    /// frames, call [`abandon`](Self::abandon).
+    /// The line's. With frames, the next call sends the piece again. Without frames there must be no next call: see
+    /// [`raw`](Self::raw).
     pub fn poll<M: AsRef<[u8]> + AsMut<[u8]>>(
         &mut self,
         buffer: &mut TraceBuffer<M>,
@@ -220,12 +219,9 @@ impl<E: Export> Sender<E> {
         self.given_up = self.given_up.saturating_add(1);
     }
 
-    /// Gives up the packet that was read and is not sent, after an error for which no sender is to [send
-    /// it](Self::into_unsent): the next packet of the same sequence reports the loss. Otherwise it would seem to follow
-    /// what was sent. If a sequence has nothing more to say, nothing reports it, and another sender's counters do not
-    /// include it: it is in [`given_up`](Self::given_up).
-    ///
-    /// Half a packet may be on the line. With frames its receiver notices by itself; see [`raw`](Self::raw).
+    /// Gives up the packet that was read and not fully sent, after an error, if no other sender is to [send
+    /// it](Self::into_unsent). The next packet of its sequence reports the loss; if there is none, only
+    /// [`given_up`](Self::given_up) has it. Half of it may be on the line, which a receiver of frames notices.
     pub fn abandon<M: AsRef<[u8]> + AsMut<[u8]>>(&mut self, buffer: &mut TraceBuffer<M>) {
         self.line.clear();
         if let Some(current) = self.current.take() {
@@ -234,12 +230,10 @@ impl<E: Export> Sender<E> {
         }
     }
 
-    /// Waits until what is in the ring was sent, with a drain after each piece, or without frames after each packet:
-    /// recording goes on without loss while shared memory lasts that long. Call [`finish`](Self::finish) next, which
-    /// sends what has come since, and does not drain.
+    /// Sends what is in the ring, waiting for the line, with a drain after each piece (without frames, each packet): so
+    /// recording goes on. [`finish`](Self::finish) then sends the rest, without draining.
     ///
-    /// Writers that are faster than the line do not prolong this for ever: it also ends when they have filled the ring
-    /// once more.
+    /// It also ends when writers faster than the line have filled the ring once more.
     ///
     /// # Errors
     /// The line's, as for [`finish`](Self::finish).
@@ -255,11 +249,11 @@ impl<E: Export> Sender<E> {
         }
     }
 
-    /// Waits until everything in the ring was sent, followed by a packet in which readers find losses.
+    /// Sends everything in the ring and a packet of counters that tells readers of losses, waiting for the line.
     ///
     /// # Errors
-    /// The line's, as for [`poll`](Self::poll): with frames the next call goes on where this one ended. But the last
-    /// packet is sent anew, with what was lost meanwhile: if it was on its way, a receiver counts one as incomplete.
+    /// The line's, as for [`poll`](Self::poll): with frames the next call goes on where this one ended, but sends the
+    /// counters anew. If they were on their way, a receiver counts a packet as incomplete.
     pub fn finish(&mut self, recorder: &mut Recorder<'_>) -> Result<(), E::Error> {
         self.send_all(recorder.buffer())?;
         // Includes what was lost while waiting for the line.
@@ -315,9 +309,9 @@ impl<E: Export> Sender<E> {
         self.send_whole(&envelope, once(packet), packet.len())
     }
 
-    /// Sends everything in a snapshot, followed by a packet in which readers find losses, waiting for the line.
+    /// Sends everything in a snapshot and a packet of its counters, waiting for the line.
     ///
-    /// Call it between packets: before any was sent, or after [`finish`](Self::finish).
+    /// It comes between packets: before any was sent, or after [`finish`](Self::finish).
     ///
     /// # Errors
     /// The line's.

@@ -9,14 +9,11 @@ use core::cell::{Cell, UnsafeCell};
 use core::ffi::{CStr, c_char, c_void};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use critical_section::Mutex;
-use open_slices::OpenSlices;
 use static_cell::StaticCell;
 use tracebuf::producer::track_event::{Clock, Tracer, TracerConfig, Track, Unit};
 use tracebuf::producer::{Exhaustion, Producer};
 use tracebuf_embedded::recorder::{Inbox, Recorder, Storage, WRITERS, state_every};
 use tracebuf_embedded::send::{Sender, Unsent};
-
-mod open_slices;
 
 const COUNTERS: usize = 8;
 
@@ -122,6 +119,35 @@ fn made() -> Option<&'static Made> {
     let at = core::ptr::with_exposed_provenance::<Made>(MADE_AT.load(Ordering::Acquire));
     // SAFETY: it is null, or what `tracebuf_init` has put there, which stays.
     unsafe { at.as_ref() }
+}
+
+/// Which of a writer's open slices have begun: the end of one whose begin is lost would end the slice around it. A stack
+/// of 32 slices; those deeper count as begun.
+#[derive(Debug, Default)]
+struct OpenSlices {
+    depth: Cell<u32>,
+    /// One bit for each depth: whether the begin is lost.
+    lost: Cell<u32>,
+}
+
+impl OpenSlices {
+    /// A slice begins, or its begin is lost.
+    fn push(&self, has_begun: bool) {
+        let depth = self.depth.get();
+        let bit = 1_u32.checked_shl(depth).unwrap_or(0);
+        let lost = if has_begun { 0 } else { bit };
+        self.lost.set(self.lost.get() | lost);
+        self.depth.set(depth.saturating_add(1));
+    }
+
+    /// A slice ends. Returns whether it has begun, which one without a begin here has elsewhere.
+    fn pop(&self) -> bool {
+        let depth = self.depth.get().saturating_sub(1);
+        let (bit, lost) = (1_u32.checked_shl(depth).unwrap_or(0), self.lost.get());
+        self.depth.set(depth);
+        self.lost.set(lost & !bit);
+        lost & bit == 0
+    }
 }
 
 /// Bytes of a name that are kept, as the header says. A writer gives up a packet that would need a third chunk, and one

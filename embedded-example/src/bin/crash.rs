@@ -18,12 +18,12 @@ mod image {
     use cortex_m_rt::entry;
     use defmt_semihosting as _;
     use static_cell::{ConstStaticCell, StaticCell};
-    use tracebuf::buffer::{Chunk, ChunkFlags, ChunkHeader};
+    use tracebuf::buffer::{Chunk, ChunkFlags};
     use tracebuf::producer::{Consumer, Exhaustion, HeaderFlags, Producer, Request, TraceWriter};
     use tracebuf_embedded::recorder::{Inbox, Recorder, Storage};
     use tracebuf_embedded::region::Region;
     use tracebuf_firmware::board::{self, interrupt};
-    use tracebuf_firmware::crash_log::{DATA, ENTRY, Kind, MAGIC, Operation};
+    use tracebuf_firmware::crash_log::{self, DATA, ENTRY, Kind, MAGIC, Operation};
 
     const TRACE_BYTES: usize = 6 * 1024;
     /// Operations until the firmware ends: the ring is lapped some thirty times. The micro:bit has no room for a longer
@@ -83,13 +83,12 @@ mod image {
         fn talk(&mut self) {
             let number = self.number;
             self.number += 1;
-            // Mostly short ones; one in eight spans two to four chunks.
-            let len = if number % 8 == 5 { 130 + number % 200 } else { number % 40 };
-            let mut text = [0; 330];
-            let text = text.get_mut(..len as usize).unwrap_or_default();
-            for (letter, at) in text.iter_mut().zip(number..) {
-                *letter = b'a' + (at % 26) as u8;
+            let (mut text, mut len) = ([0; 330], 0);
+            for (to, letter) in text.iter_mut().zip(crash_log::text(number)) {
+                *to = letter;
+                len += 1;
             }
+            let text = text.get(..len).unwrap_or_default();
             let mut packet = self.writer.packet();
             packet.varint(8, u64::from(number));
             packet.message(900).bytes(1, text);
@@ -228,27 +227,16 @@ mod image {
         }
         let Some((header, len)) = found else { return };
         let payload = data.get(..len).unwrap_or_default();
-        let flags = flags_of(header.flags);
         let operation = Operation {
             kind: Kind::Scrape,
-            flags: flags.bits(),
+            flags: flags_of(header.flags).bits(),
             writer: header.writer_id,
             chunk_id: header.chunk_id,
             fragments: header.fragments,
             data: payload,
         };
-        let header = ChunkHeader {
-            producer_id: 1,
-            writer_id: header.writer_id,
-            chunk_id: header.chunk_id,
-            fragments: header.fragments,
-            flags,
-            complete: false,
-            uid: 0,
-            pid: -1,
-        };
         log.note(&operation, || {
-            recorder.buffer().copy_chunk_untrusted(&Chunk { header, payload });
+            recorder.buffer().copy_chunk_untrusted(&Chunk { header: operation.header(), payload });
         });
     }
 

@@ -37,7 +37,6 @@ fn start() -> Option<(&'static Producer<'static>, Recorder<'static>)> {
     Some((PRODUCER.init(producer), recorder))
 }
 
-/// A timer of 32 bits at 25 MHz that counts down. On hardware: DWT's cycle counter, or a timer of the chip.
 struct Timer;
 
 static WIDE: Extended32 = Extended32::new();

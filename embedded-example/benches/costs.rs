@@ -28,7 +28,7 @@ mod image {
     };
     use tracebuf_embedded::export::Blocking;
     use tracebuf_embedded::frame::{FIRST, FRAME, Frames, PAYLOAD};
-    use tracebuf_embedded::recorder::{self, Inbox, Recorder, Storage};
+    use tracebuf_embedded::recorder::{self, Inbox, RingRecorder, Storage};
     use tracebuf_embedded::region::bytes;
     use tracebuf_embedded::send::Sender;
     use tracebuf_firmware::board;
@@ -166,7 +166,7 @@ mod image {
         core.SYST.enable_counter();
         // For the clock; its interrupts stay off.
         board::start(60_000, 60_000);
-        let Ok((producer, mut recorder)) = Recorder::new(REGION.take(), &STORAGE, &INBOX) else {
+        let Ok((producer, mut recorder)) = RingRecorder::new(REGION.take(), &STORAGE, &INBOX) else {
             finish(true)
         };
         let producer = PRODUCER.init(producer);
@@ -194,7 +194,7 @@ mod image {
         sheet: &mut Sheet,
         meter: &Meter,
         tracer: &SmallTracer,
-        recorder: &mut Recorder<'static>,
+        recorder: &mut RingRecorder<'static>,
         producer: &Producer<'static>,
     ) {
         let mut measure = |name: &str, limit: u32, worst: &str, most: u32, call: fn(&SmallTracer)| {
@@ -228,7 +228,7 @@ mod image {
     fn rarely(
         sheet: &mut Sheet,
         meter: &Meter,
-        recorder: &mut Recorder<'static>,
+        recorder: &mut RingRecorder<'static>,
         producer: &'static Producer<'static>,
     ) {
         let Some(writer) = producer.writer(0, Exhaustion::Drop) else { finish(true) };
@@ -266,7 +266,7 @@ mod image {
         sheet: &mut Sheet,
         meter: &Meter,
         tracer: &SmallTracer,
-        recorder: &mut Recorder<'static>,
+        recorder: &mut RingRecorder<'static>,
         producer: &Producer<'static>,
     ) {
         let mut counts: [u32; 21] = [0; 21];
@@ -370,7 +370,7 @@ mod image {
         sheet.line("ram_tracer", size_of::<SmallTracer>() as u32, 1_000, "bytes");
         sheet.line("ram_writers", size_of_val(&STORAGE) as u32, 1_000, "bytes");
         sheet.line("ram_producer", size_of::<Producer<'static>>() as u32, 200, "bytes");
-        sheet.line("ram_recorder", size_of::<Recorder<'static>>() as u32, 200, "bytes");
+        sheet.line("ram_recorder", size_of::<RingRecorder<'static>>() as u32, 200, "bytes");
         sheet.line("ram_sender", size_of::<Sender<Blocking<board::Uart>>>() as u32, 1_000, "bytes");
         sheet.line("ram_inbox", size_of_val(&INBOX) as u32, 500, "bytes");
     }

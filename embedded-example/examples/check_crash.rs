@@ -14,7 +14,7 @@ compile_error!("this runs on the host");
 use std::process::ExitCode;
 use tracebuf::buffer::{FillPolicy, Patch, ReadOnlyTraceBuffer, Reader, TraceBuffer};
 use tracebuf_embedded::recorder;
-use tracebuf_firmware::crash_log::{self, ENTRY, HEAD, Kind, MAGIC, Operation};
+use tracebuf_firmware::crash_log::{self, ENTRY, HEAD, Kind, MAGIC, Operation, TEXT};
 use tracebuf_std::recover::{Dump, Place, RecoverError};
 
 /// A packet's writer, and the packet.
@@ -77,7 +77,7 @@ fn log(dump: &[u8]) -> Option<Log<'_>> {
 /// A packet's number, which is its timestamp, if it ends with the text that the firmware writes for that number.
 fn number_of(packet: &[u8]) -> Option<u32> {
     // The writer's first packet, and one after dropped packets, begin with a field that says so.
-    let marks = [&[0xB8, 5, 1][..], &[0xD0, 2, 1]];
+    let marks = [&[0xB8, 5, 1][..], &[0xD0, 2, 0x81, 0], &[0xD0, 2, 0x81, 2]];
     let fields = marks.iter().fold(packet, |rest, mark| rest.strip_prefix(*mark).unwrap_or(rest));
     let fields = fields.strip_prefix(&[0x40])?;
     let (mut number, mut at) = (0, 0);
@@ -89,8 +89,7 @@ fn number_of(packet: &[u8]) -> Option<u32> {
             break;
         }
     }
-    let text: Vec<u8> = crash_log::text(number).collect();
-    packet.ends_with(&text).then_some(number)
+    packet.ends_with(crash_log::text(number, &mut [0; TEXT])).then_some(number)
 }
 
 /// How many packets come from shared memory. Checks that they follow the ring's, and are what the firmware writes.

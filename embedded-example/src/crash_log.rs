@@ -21,13 +21,19 @@ pub const MAGIC: [u8; 8] = *b"CRASHLOG";
 pub const HEAD: usize = 16;
 /// Most bytes of data in an operation: the payload of a chunk.
 pub const DATA: usize = 128;
+/// Most bytes of a packet's text.
+pub const TEXT: usize = 330;
 /// Bytes of an operation.
 pub const ENTRY: usize = 16 + DATA;
 
 /// The text of a writer's packet of this number: mostly short; one in eight spans two to four chunks.
-pub fn text(number: u32) -> impl Iterator<Item = u8> {
+pub fn text(number: u32, memory: &mut [u8; TEXT]) -> &[u8] {
     let len = if number % 8 == 5 { 130 + number % 200 } else { number % 40 };
-    (number..).take(len as usize).map(|at| b'a' + (at % 26) as u8)
+    let text = memory.get_mut(..len as usize).unwrap_or_default();
+    for (letter, at) in text.iter_mut().zip(number..) {
+        *letter = b'a' + (at % 26) as u8;
+    }
+    text
 }
 
 /// The kinds of operations.

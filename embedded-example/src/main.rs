@@ -20,7 +20,7 @@ mod firmware {
     use tracebuf::producer::track_event::{Clock, Extended32, Tracer, TracerConfig, Track};
     use tracebuf::producer::{Exhaustion, Producer};
     use tracebuf_embedded::export::Export;
-    use tracebuf_embedded::recorder::{Inbox, Recorder, Storage, WRITERS, state_every};
+    use tracebuf_embedded::recorder::{Inbox, RingRecorder, Storage, WRITERS, state_every};
     use tracebuf_embedded::region::{self, Region};
     use tracebuf_embedded::send::{Progress, Sender};
     use tracebuf_embedded::trigger::{High, Trigger};
@@ -193,7 +193,7 @@ mod firmware {
         // SAFETY: this runs once per start.
         let region = unsafe { TRACE.take() };
         let mut found = None;
-        let attached = Recorder::attach_or_new(region, &STORAGE, &INBOX, |ring, salvage| {
+        let attached = RingRecorder::attach_or_new(region, &STORAGE, &INBOX, |ring, salvage| {
             found = Some(salvage);
             send_before(ring);
         });
@@ -290,7 +290,7 @@ mod firmware {
     fn run(
         producer: &Producer<'static>,
         tracer: &SmallTracer,
-        mut recorder: Recorder<'static>,
+        mut recorder: RingRecorder<'static>,
         mode: Mode,
         last_step: u32,
     ) -> Result<(), ()> {

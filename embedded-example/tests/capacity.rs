@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tracebuf::producer::Exhaustion;
 use tracebuf::producer::track_event::{Clock, Tracer, TracerConfig, Track, Unit};
-use tracebuf_embedded::recorder::{Inbox, Recorder, Storage, state_every};
+use tracebuf_embedded::recorder::{Inbox, RingRecorder, Storage, state_every};
 use tracebuf_firmware::oven::{CONTROL, MAIN, POWER, SENSOR, TEMPERATURE};
 use tracebuf_firmware::oven::{Controller, Oven, Program, Sensor};
 
@@ -71,7 +71,7 @@ fn said(packet: &[u8]) -> Said {
 fn hold(bytes: usize, until: u64) -> (u64, u32, u64) {
     let (storage, inbox, micros) = (Storage::new(), Inbox::new(), AtomicU64::new(0));
     let mut region = vec![0; bytes / 8];
-    let (producer, mut recorder) = Recorder::new(&mut region, &storage, &inbox).unwrap();
+    let (producer, mut recorder) = RingRecorder::new(&mut region, &storage, &inbox).unwrap();
     let config = TracerConfig::new(1_000_000).unit_ns(1_000).state_every(state_every(bytes));
     let [main, control, sensor] = [&MAIN, &CONTROL, &SENSOR].map(|track| -> Tracer<'_, _, 16, 4> {
         Tracer::with_tables(producer.writer(0, Exhaustion::Drop).unwrap(), Micros(&micros), track, config)
@@ -112,7 +112,7 @@ fn hold(bytes: usize, until: u64) -> (u64, u32, u64) {
 }
 
 /// How large the ring is, how many events in it can be decoded, and how many milliseconds they span.
-fn decoded(recorder: &mut Recorder<'_>) -> (u64, u32, u64) {
+fn decoded(recorder: &mut RingRecorder<'_>) -> (u64, u32, u64) {
     let ring = recorder.buffer().stats().buffer_size;
     let mut reader = recorder.buffer().read();
     let mut clocks = [None; 4];
@@ -138,7 +138,7 @@ fn hold_of_one_writer(slices: i64) -> u64 {
     static LEVEL: Track<'static> = Track::counter("level", Unit::Count);
     let (storage, inbox, micros) = (Storage::new(), Inbox::new(), AtomicU64::new(0));
     let mut region = [0; 2 * 1024 / 8];
-    let (producer, mut recorder) = Recorder::new(&mut region, &storage, &inbox).unwrap();
+    let (producer, mut recorder) = RingRecorder::new(&mut region, &storage, &inbox).unwrap();
     let config = TracerConfig::new(1_000_000).unit_ns(1_000).state_every(state_every(2 * 1024));
     let writer = producer.writer(0, Exhaustion::Drop).unwrap();
     let main: Tracer<'_, _, 16, 4> = Tracer::with_tables(writer, Micros(&micros), &MAIN, config);

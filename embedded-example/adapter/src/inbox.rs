@@ -24,7 +24,7 @@ struct Requests {
     broken: [Option<Chunks>; Inbox::PATCHERS],
     /// The newest flush that was requested.
     flush: Option<u32>,
-    losses: Losses,
+    losses: InboxLosses,
 }
 
 /// A patch as its request, which is assembled and inspected while interrupts are not masked: noting one masks them for
@@ -48,7 +48,7 @@ fn request([a, b, c, d]: Words) -> Option<Request> {
 
 /// What was lost before the ring, so that nothing in the ring reports it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Losses {
+pub struct InboxLosses {
     /// Packets that writers gave up when they had no chunk.
     pub packets: u32,
     /// Patches for which the inbox had no room: their chunks stay incomplete.
@@ -145,7 +145,7 @@ impl Inbox {
             patches: Deque::new(),
             broken: [None; Inbox::PATCHERS],
             flush: None,
-            losses: Losses { packets: 0, patches: 0 },
+            losses: InboxLosses { packets: 0, patches: 0 },
         };
         Inbox { requests: Mutex::new(RefCell::new(requests)), wake }
     }
@@ -179,12 +179,12 @@ impl Inbox {
         while self.take().is_some() {}
         self.with(|requests| {
             requests.broken = [None; Inbox::PATCHERS];
-            requests.losses = Losses::default();
+            requests.losses = InboxLosses::default();
         });
     }
 
     /// What was lost since the start.
-    pub fn losses(&self) -> Losses {
+    pub fn losses(&self) -> InboxLosses {
         self.with(|requests| requests.losses)
     }
 }

@@ -7,7 +7,7 @@
 //! ```
 //! use tracebuf::producer::Exhaustion;
 //! use tracebuf::producer::track_event::{Tracer, TracerConfig, Track};
-//! use tracebuf_embedded::recorder::{Inbox, Recorder, Storage, state_every};
+//! use tracebuf_embedded::recorder::{Inbox, RingRecorder, Storage, state_every};
 //! use tracebuf_embedded::region::Region;
 //! use tracebuf_embedded::send::Sender;
 //!
@@ -19,7 +19,7 @@
 //!
 //! // SAFETY: nobody else takes it.
 //! let region = unsafe { TRACE.take() };
-//! let (producer, mut recorder) = Recorder::new(region, &STORAGE, &INBOX)?;
+//! let (producer, mut recorder) = RingRecorder::new(region, &STORAGE, &INBOX)?;
 //! let writer = producer.writer(0, Exhaustion::Drop).expect("one of four");
 //! let config = TracerConfig::new(1_000_000).state_every(state_every(BYTES));
 //! # let ticks = || 5;
@@ -34,7 +34,7 @@
 //! };
 //! Sender::raw(line).finish(&mut recorder).expect("a line that takes everything");
 //! assert!(file.windows(4).any(|name| name == b"work"));
-//! # Ok::<(), tracebuf_embedded::recorder::RecorderError>(())
+//! # Ok::<(), tracebuf_embedded::recorder::RingRecorderError>(())
 //! ```
 //!
 //! | module | contents | imports |
@@ -52,8 +52,8 @@
 //! # What the application chooses
 //! The crate `critical-section` masks interrupts. Its implementation comes from the application: on a target from a
 //! feature such as `cortex-m`'s `critical-section-single-core` or `riscv`'s `critical-section-single-hart`, on a host
-//! from its own feature `std`. Without one the program does not link. Cores without compare-and-swap also need a feature
-//! of `portable-atomic`: `unsafe-assume-single-core` or `critical-section`.
+//! from its own feature `std`. Without one the program does not link. Cores without compare-and-swap also need one of
+//! `portable-atomic`'s features `unsafe-assume-single-core` and `critical-section`.
 #![cfg_attr(target_os = "none", no_std)]
 
 #[cfg(feature = "embassy")]

@@ -23,7 +23,7 @@
 
 use crate::export::Export;
 use crate::line::{Envelope, Line};
-use crate::recorder::{Losses, Recorder};
+use crate::recorder::{InboxLosses, RingRecorder};
 use core::fmt;
 use core::iter::once;
 use tracebuf::buffer::{DataLoss, Lease, ReadOnlyTraceBuffer, TraceBuffer};
@@ -135,12 +135,12 @@ impl<E: Export> Sender<E> {
     /// ```
     /// use tracebuf::producer::Producer;
     /// use tracebuf_embedded::export::Export;
-    /// use tracebuf_embedded::recorder::Recorder;
+    /// use tracebuf_embedded::recorder::RingRecorder;
     /// use tracebuf_embedded::send::{Progress, Sender};
     ///
     /// fn turn<E: Export>(
     ///     sender: &mut Sender<E>,
-    ///     recorder: &mut Recorder<'_>,
+    ///     recorder: &mut RingRecorder<'_>,
     ///     producer: &Producer<'_>,
     /// ) -> Result<(), E::Error> {
     ///     recorder.drain(producer);
@@ -237,7 +237,11 @@ impl<E: Export> Sender<E> {
     ///
     /// # Errors
     /// The line's, as for [`finish`](Self::finish).
-    pub fn catch_up(&mut self, recorder: &mut Recorder<'_>, producer: &Producer<'_>) -> Result<(), E::Error> {
+    pub fn catch_up(
+        &mut self,
+        recorder: &mut RingRecorder<'_>,
+        producer: &Producer<'_>,
+    ) -> Result<(), E::Error> {
         let start = recorder.buffer().stats().bytes_written;
         loop {
             recorder.drain(producer);
@@ -254,7 +258,7 @@ impl<E: Export> Sender<E> {
     /// # Errors
     /// The line's, as for [`poll`](Self::poll): with frames the next call goes on where this one ended, but sends the
     /// counters anew. If they were on their way, a receiver counts a packet as incomplete.
-    pub fn finish(&mut self, recorder: &mut Recorder<'_>) -> Result<(), E::Error> {
+    pub fn finish(&mut self, recorder: &mut RingRecorder<'_>) -> Result<(), E::Error> {
         self.send_all(recorder.buffer())?;
         // Includes what was lost while waiting for the line.
         let losses = recorder.losses();
@@ -270,7 +274,7 @@ impl<E: Export> Sender<E> {
         buffer: &mut TraceBuffer<M>,
     ) -> Result<(), E::Error> {
         self.send_all(buffer)?;
-        self.send_counters_of(buffer, Losses::default())
+        self.send_counters_of(buffer, InboxLosses::default())
     }
 
     fn send_all<M: AsRef<[u8]> + AsMut<[u8]>>(
@@ -284,7 +288,7 @@ impl<E: Export> Sender<E> {
     fn send_counters_of<M: AsRef<[u8]> + AsMut<[u8]>>(
         &mut self,
         buffer: &TraceBuffer<M>,
-        losses: Losses,
+        losses: InboxLosses,
     ) -> Result<(), E::Error> {
         let mut counters = BufferStats::from(&buffer.stats().of_trace(buffer.policy()));
         counters.trace_writer_packet_loss =

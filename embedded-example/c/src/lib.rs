@@ -12,7 +12,7 @@ use critical_section::Mutex;
 use static_cell::StaticCell;
 use tracebuf::producer::track_event::{Clock, Tracer, TracerConfig, Track, Unit};
 use tracebuf::producer::{Exhaustion, Producer};
-use tracebuf_embedded::recorder::{Inbox, Recorder, Storage, WRITERS, state_every};
+use tracebuf_embedded::recorder::{Inbox, RingRecorder, Storage, WRITERS, state_every};
 use tracebuf_embedded::send::{Sender, Unsent};
 
 const COUNTERS: usize = 8;
@@ -73,7 +73,7 @@ struct Drain {
 
 /// The recorder, and of an export that failed the packet that the next one is to begin with.
 struct Drained {
-    recorder: Recorder<'static>,
+    recorder: RingRecorder<'static>,
     unsent: Unsent,
 }
 
@@ -194,7 +194,7 @@ pub unsafe extern "C" fn tracebuf_init(
         let every = state_every(size_of_val(words));
         let config = TracerConfig::new(ticks_per_second).unit_ns(1_000).state_every(every);
         let mut found = OK;
-        let started = Recorder::attach_or_new(words, &STORAGE, &INBOX, |_, _| found = FOUND);
+        let started = RingRecorder::attach_or_new(words, &STORAGE, &INBOX, |_, _| found = FOUND);
         let Ok((producer, recorder)) = started else { return TOO_SMALL };
         let Some(made) = MADE.try_init(Made { producer, config, clock }) else { return TWICE };
         *place = Some(Drained { recorder, unsent: Unsent::default() });

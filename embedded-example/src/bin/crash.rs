@@ -20,10 +20,10 @@ mod image {
     use static_cell::{ConstStaticCell, StaticCell};
     use tracebuf::buffer::{Chunk, ChunkFlags};
     use tracebuf::producer::{Consumer, Exhaustion, HeaderFlags, Producer, Request, TraceWriter};
-    use tracebuf_embedded::recorder::{Inbox, Recorder, Storage};
+    use tracebuf_embedded::recorder::{Inbox, RingRecorder, Storage};
     use tracebuf_embedded::region::Region;
     use tracebuf_firmware::board::{self, interrupt};
-    use tracebuf_firmware::crash_log::{self, DATA, ENTRY, Kind, MAGIC, Operation};
+    use tracebuf_firmware::crash_log::{self, DATA, ENTRY, Kind, MAGIC, Operation, TEXT};
 
     const TRACE_BYTES: usize = 6 * 1024;
     /// Operations until the firmware ends: the ring is lapped some thirty times. The micro:bit has no room for a longer
@@ -83,12 +83,8 @@ mod image {
         fn talk(&mut self) {
             let number = self.number;
             self.number += 1;
-            let (mut text, mut len) = ([0; 330], 0);
-            for (to, letter) in text.iter_mut().zip(crash_log::text(number)) {
-                *to = letter;
-                len += 1;
-            }
-            let text = text.get(..len).unwrap_or_default();
+            let mut memory = [0; TEXT];
+            let text = crash_log::text(number, &mut memory);
             let mut packet = self.writer.packet();
             packet.varint(8, u64::from(number));
             packet.message(900).bytes(1, text);
@@ -122,7 +118,7 @@ mod image {
         // SAFETY: this runs once per start.
         let region = unsafe { TRACE.take() };
         let log = LOG.take();
-        let Ok((producer, mut recorder)) = Recorder::new(region, &STORAGE, &INBOX) else { end() };
+        let Ok((producer, mut recorder)) = RingRecorder::new(region, &STORAGE, &INBOX) else { end() };
         let producer = PRODUCER.init(producer);
         cortex_m::interrupt::free(|cs| SHARED.borrow(cs).set(Some(producer)));
         let Some(mut talker) = Talker::new() else { end() };
@@ -173,7 +169,7 @@ mod image {
 
     /// Does what the drain does, and logs it. A complete chunk no longer changes, so the log holds what is committed.
     fn carry_out(
-        recorder: &mut Recorder<'static>,
+        recorder: &mut RingRecorder<'static>,
         producer: &Producer<'static>,
         watch: &Consumer<'static>,
         log: &mut Log,
@@ -215,7 +211,7 @@ mod image {
     }
 
     /// Copies a chunk that is still being written into the ring, where its commit will find it.
-    fn scrape_one(recorder: &mut Recorder<'static>, watch: &mut Consumer<'static>, log: &mut Log) {
+    fn scrape_one(recorder: &mut RingRecorder<'static>, watch: &mut Consumer<'static>, log: &mut Log) {
         let mut data = [0; DATA];
         let mut found = None;
         for chunk in watch.visible().filter(|chunk| !chunk.is_complete()) {

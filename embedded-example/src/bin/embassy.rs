@@ -20,7 +20,7 @@ mod image {
     use tracebuf::producer::track_event::{Clock, Extended32, Tracer, TracerConfig, Track, Unit};
     use tracebuf::producer::{Exhaustion, Producer};
     use tracebuf_embedded::embassy;
-    use tracebuf_embedded::recorder::{Inbox, Recorder, Storage};
+    use tracebuf_embedded::recorder::{Inbox, RingRecorder, Storage};
     use tracebuf_embedded::send::Sender;
     use tracebuf_firmware::board::{self, interrupt};
     use tracebuf_firmware::host::{self, end};
@@ -148,7 +148,7 @@ mod image {
     async fn drain(
         producer: &'static Producer<'static>,
         tracer: &'static TaskTracer,
-        mut recorder: Recorder<'static>,
+        mut recorder: RingRecorder<'static>,
     ) {
         while critical_section::with(|cs| DONE.borrow(cs).get()) < 2 {
             WORK.all().await;
@@ -162,7 +162,7 @@ mod image {
 
     #[entry]
     fn main() -> ! {
-        let Ok((producer, recorder)) = Recorder::new(REGION.take(), &STORAGE, &INBOX) else { end(false) };
+        let Ok((producer, recorder)) = RingRecorder::new(REGION.take(), &STORAGE, &INBOX) else { end(false) };
         let producer = PRODUCER.init(producer);
         let Some(writer) = producer.writer(0, Exhaustion::Drop) else { end(false) };
         let config = TracerConfig::new(board::FREQUENCY).unit_ns(1_000);

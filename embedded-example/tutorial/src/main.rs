@@ -11,7 +11,7 @@ use semihosting::process;
 use static_cell::StaticCell;
 use tracebuf::producer::track_event::{Clock, Extended32, Tracer, TracerConfig, Track, Unit};
 use tracebuf::producer::{Exhaustion, Producer};
-use tracebuf_embedded::recorder::{Inbox, Recorder, Storage, state_every};
+use tracebuf_embedded::recorder::{Inbox, RingRecorder, Storage, state_every};
 use tracebuf_embedded::region::Region;
 use tracebuf_embedded::send::Sender;
 
@@ -24,10 +24,10 @@ static INBOX: Inbox = Inbox::new();
 static PRODUCER: StaticCell<Producer<'static>> = StaticCell::new();
 
 /// Starts recording. If the region is too small for it, the firmware works without.
-fn start() -> Option<(&'static Producer<'static>, Recorder<'static>)> {
+fn start() -> Option<(&'static Producer<'static>, RingRecorder<'static>)> {
     // SAFETY: this runs once per start.
     let region = unsafe { TRACE.take() };
-    let started = Recorder::attach_or_new(region, &STORAGE, &INBOX, |ring, _salvage| {
+    let started = RingRecorder::attach_or_new(region, &STORAGE, &INBOX, |ring, _salvage| {
         // After a reset. What was recorded before it can be sent from `ring` here, into a file of its own: its times
         // are not this start's. What is not read here stays, and comes with what this start records.
         let mut before = ring.read();
@@ -76,7 +76,7 @@ fn SysTick() {
     cortex_m::asm::delay(100);
 }
 
-fn send(recorder: &mut Recorder<'static>, producer: &Producer<'static>) -> io::Result<()> {
+fn send(recorder: &mut RingRecorder<'static>, producer: &Producer<'static>) -> io::Result<()> {
     let mut file = File::create(c"my-firmware.pftrace")?;
     recorder.scrape(producer);
     Sender::raw(|bytes: &[u8]| file.write(bytes)).finish(recorder)

@@ -3,16 +3,16 @@
 use std::sync::LazyLock;
 use tracebuf::buffer::{Reader, RingContent};
 use tracebuf::producer::{Exhaustion, Producer};
-use tracebuf_embedded::recorder::{Inbox, Recorder, RecorderError, Storage};
+use tracebuf_embedded::recorder::{Inbox, RingRecorder, RingRecorderError, Storage};
 use tracebuf_embedded::send::{Progress, Sender};
 
-pub(crate) type Started<'a> = (Producer<'a>, Recorder<'a>);
+pub(crate) type Started<'a> = (Producer<'a>, RingRecorder<'a>);
 
 /// A start: RAM that start-up code clears is new, the region is not. What was found is returned.
-pub(crate) fn start(region: &mut [u64]) -> (Result<Started<'_>, RecorderError>, Option<Vec<String>>) {
+pub(crate) fn start(region: &mut [u64]) -> (Result<Started<'_>, RingRecorderError>, Option<Vec<String>>) {
     let (storage, inbox) = (Box::leak(Box::new(Storage::new())), Box::leak(Box::new(Inbox::new())));
     let mut found = None;
-    let started = Recorder::attach_or_new(region, storage, inbox, |ring, salvage| {
+    let started = RingRecorder::attach_or_new(region, storage, inbox, |ring, salvage| {
         assert!(!salvage.to_string().is_empty());
         found = Some(strings(ring.read()));
     });
@@ -147,7 +147,7 @@ fn what_the_start_before_has_left_can_still_be_read_when_the_recorder_is_made_ho
             let mut region = vec![0; 2048];
             for number in 1..50 {
                 let leaked = (Box::leak(Box::new(Storage::new())), Box::leak(Box::new(Inbox::new())));
-                let started = Recorder::attach_or_new(&mut region, leaked.0, leaked.1, |_, _| ());
+                let started = RingRecorder::attach_or_new(&mut region, leaked.0, leaked.1, |_, _| ());
                 let (producer, mut recorder) = started.unwrap();
                 // Without reading, to see that in every start what the one before has left is found.
                 let found = match reads {

@@ -12,7 +12,7 @@ use semihosting::{println, process};
 use static_cell::{ConstStaticCell, StaticCell};
 use tracebuf::producer::track_event::{Tracer, TracerConfig, Track, Unit};
 use tracebuf::producer::{Exhaustion, Producer};
-use tracebuf_embedded::recorder::{Inbox, Recorder, Storage};
+use tracebuf_embedded::recorder::{Inbox, RingRecorder, Storage};
 use tracebuf_riscv::{FREQUENCY, Mtime};
 
 static REGION: ConstStaticCell<[u64; 2048]> = ConstStaticCell::new([0; 2048]);
@@ -81,7 +81,7 @@ fn count(tracer: &MyTracer) {
 
 #[entry]
 fn main() -> ! {
-    let Ok((producer, mut recorder)) = Recorder::new(REGION.take(), &STORAGE, &INBOX) else {
+    let Ok((producer, mut recorder)) = RingRecorder::new(REGION.take(), &STORAGE, &INBOX) else {
         process::exit(1)
     };
     let producer = PRODUCER.init(producer);

@@ -22,7 +22,7 @@ use tracebuf::buffer::TraceBuffer;
 use tracebuf::producer::track_event::{Tracer, TracerConfig, Track, Unit};
 use tracebuf::producer::{Exhaustion, Producer};
 use tracebuf_embedded::export::Export;
-use tracebuf_embedded::recorder::{Inbox, Recorder, Storage, state_every};
+use tracebuf_embedded::recorder::{Inbox, RingRecorder, Storage, state_every};
 use tracebuf_embedded::region::Region;
 use tracebuf_embedded::send::{Progress, Sender};
 use tracebuf_riscv::{FREQUENCY, Mtime, file, interrupt_soon, reset};
@@ -94,7 +94,7 @@ fn interrupted_packet(tracer: &MyTracer) {
 /// One start of the firmware.
 struct Run {
     producer: &'static Producer<'static>,
-    recorder: Recorder<'static>,
+    recorder: RingRecorder<'static>,
     /// The main loop's.
     tracer: MyTracer,
 }
@@ -201,7 +201,7 @@ fn main() -> ! {
     // SAFETY: this runs once in a start.
     let region = unsafe { TRACE.take() };
     let mut before = None;
-    let attached = Recorder::attach_or_new(region, &STORAGE, &INBOX, |ring, _salvage| {
+    let attached = RingRecorder::attach_or_new(region, &STORAGE, &INBOX, |ring, _salvage| {
         before = Some(send_before(ring));
     });
     // This firmware is there to be traced. Other firmware goes on without, as that of the tutorial does.

@@ -24,21 +24,21 @@ mod image {
     use tracebuf::buffer::{Chunk, ChunkHeader, TraceBuffer};
     use tracebuf::producer::track_event::{Clock, Extended32, Tracer, TracerConfig, Track, Unit};
     use tracebuf::producer::{
-        ChunkToMove, ChunkToPatch, CommitRequest, CommitSink, Exhaustion, Patch, Producer, ProducerStorage,
+        ChunkToMove, ChunkToPatch, CommitRequest, CommitSink, Exhaustion, Patch, Producer,
     };
+    use tracebuf_embedded::export::Blocking;
+    use tracebuf_embedded::frame::{FIRST, FRAME, Frames, PAYLOAD};
+    use tracebuf_embedded::recorder::{self, Inbox, RingRecorder, Storage};
+    use tracebuf_embedded::region::bytes;
+    use tracebuf_embedded::send::Sender;
     use tracebuf_firmware::board;
-    use tracebuf_firmware::export::Blocking;
-    use tracebuf_firmware::frame::{FIRST, FRAME, Frames, PAYLOAD};
-    use tracebuf_firmware::recorder::{self, Inbox, Recorder, WRITERS};
-    use tracebuf_firmware::region::bytes;
-    use tracebuf_firmware::send::Sender;
 
     /// The microbit has 16 KiB of RAM in all, of which the stack needs a half.
     const REGION_BYTES: usize = if cfg!(board = "microbit") { 6 } else { 16 } * 1024;
 
     static REGION: ConstStaticCell<[u64; REGION_BYTES / 8]> = ConstStaticCell::new([0; REGION_BYTES / 8]);
     static RING: ConstStaticCell<[u64; 256]> = ConstStaticCell::new([0; 256]);
-    static STORAGE: ProducerStorage<{ Inbox::CHUNKS }, WRITERS> = ProducerStorage::new();
+    static STORAGE: Storage = Storage::new();
     static INBOX: Inbox = Inbox::new();
     static SPARE: Inbox = Inbox::new();
     static PRODUCER: StaticCell<Producer<'static>> = StaticCell::new();
@@ -166,7 +166,7 @@ mod image {
         core.SYST.enable_counter();
         // For the clock; its interrupts stay off.
         board::start(60_000, 60_000);
-        let Ok((producer, mut recorder)) = Recorder::new(REGION.take(), &STORAGE, &INBOX) else {
+        let Ok((producer, mut recorder)) = RingRecorder::new(REGION.take(), &STORAGE, &INBOX) else {
             finish(true)
         };
         let producer = PRODUCER.init(producer);
@@ -194,7 +194,7 @@ mod image {
         sheet: &mut Sheet,
         meter: &Meter,
         tracer: &SmallTracer,
-        recorder: &mut Recorder<'static>,
+        recorder: &mut RingRecorder<'static>,
         producer: &Producer<'static>,
     ) {
         let mut measure = |name: &str, limit: u32, worst: &str, most: u32, call: fn(&SmallTracer)| {
@@ -228,7 +228,7 @@ mod image {
     fn rarely(
         sheet: &mut Sheet,
         meter: &Meter,
-        recorder: &mut Recorder<'static>,
+        recorder: &mut RingRecorder<'static>,
         producer: &'static Producer<'static>,
     ) {
         let Some(writer) = producer.writer(0, Exhaustion::Drop) else { finish(true) };
@@ -266,7 +266,7 @@ mod image {
         sheet: &mut Sheet,
         meter: &Meter,
         tracer: &SmallTracer,
-        recorder: &mut Recorder<'static>,
+        recorder: &mut RingRecorder<'static>,
         producer: &Producer<'static>,
     ) {
         let mut counts: [u32; 21] = [0; 21];
@@ -370,7 +370,7 @@ mod image {
         sheet.line("ram_tracer", size_of::<SmallTracer>() as u32, 1_000, "bytes");
         sheet.line("ram_writers", size_of_val(&STORAGE) as u32, 1_000, "bytes");
         sheet.line("ram_producer", size_of::<Producer<'static>>() as u32, 200, "bytes");
-        sheet.line("ram_recorder", size_of::<Recorder<'static>>() as u32, 200, "bytes");
+        sheet.line("ram_recorder", size_of::<RingRecorder<'static>>() as u32, 200, "bytes");
         sheet.line("ram_sender", size_of::<Sender<Blocking<board::Uart>>>() as u32, 1_000, "bytes");
         sheet.line("ram_inbox", size_of_val(&INBOX) as u32, 500, "bytes");
     }

@@ -8,7 +8,7 @@
 //!
 //! ```
 //! use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
-//! use tracebuf_firmware::trigger::{Flag, Trigger};
+//! use tracebuf_embedded::trigger::{Flag, Trigger};
 //!
 //! let mut ring = TraceBuffer::new(vec![0u8; 2048], Config::new(FillPolicy::RingBuffer).sequences(4))?;
 //! let alarm = Flag::new(); // a static that any priority may raise
@@ -42,8 +42,8 @@ pub trait Condition {
 
     /// Whether the condition is met now.
     ///
+    /// # Errors
     /// The condition could not be looked at.
-    /// Nothing could be seen.
     fn is_met(&mut self) -> Result<bool, Self::Error>;
 }
 

@@ -1,11 +1,11 @@
 //! What `tracebuf recover` finds in a dump is what the next start on the device finds, and what that overwrites.
 
-use super::{Started, of_writer, random, record, start, strings};
+use crate::post_mortem::{Started, of_writer, random, record, start, strings};
 use tracebuf::producer::{Exhaustion, Request, TraceWriter};
-use tracebuf_firmware::recorder::WRITERS;
-use tracebuf_firmware::region::bytes;
-use tracebuf_std::recover::{Dump, Found, Place};
-use tracebuf_std::trace_stats::TraceReport;
+use tracebuf_analysis::recover::{Dump, Found, Place};
+use tracebuf_analysis::trace_stats::TraceReport;
+use tracebuf_embedded::recorder::WRITERS;
+use tracebuf_embedded::region::bytes;
 
 /// Of both ways to divide shared memory, the smallest first.
 const SIZES: [usize; 8] = [1176, 1600, 2048, 3904, 3912, 4096, 8192, 20_000];

@@ -1,4 +1,4 @@
-//! Sends packets out of the ring, a piece at a time, while recording goes on.
+//! The sender: packets out of the ring, a piece at a time, while recording goes on.
 //!
 //! A packet is leased, not copied: its bytes are fetched from the ring when the line has room for them. If the writers
 //! were faster and have overwritten it, it is given up, and its sequence's next packet says so. One packet is read at a
@@ -7,8 +7,8 @@
 //!
 //! ```
 //! use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
-//! use tracebuf_firmware::export::Blocking;
-//! use tracebuf_firmware::send::{Progress, Sender};
+//! use tracebuf_embedded::export::Blocking;
+//! use tracebuf_embedded::send::{Progress, Sender};
 //!
 //! let mut buffer = TraceBuffer::new(vec![0u8; 2048], Config::new(FillPolicy::RingBuffer).sequences(4))?;
 //! let header = ChunkHeader { producer_id: 1, fragments: 1, ..Default::default() };
@@ -22,18 +22,14 @@
 //! ```
 
 use crate::export::Export;
-use crate::frame::{FIRST, FRAME, Frames, LAST, PAYLOAD};
-use crate::recorder::{Losses, Recorder};
+use crate::line::{Envelope, Line};
+use crate::recorder::{InboxLosses, RingRecorder};
 use core::fmt;
 use core::iter::once;
 use tracebuf::buffer::{DataLoss, Lease, ReadOnlyTraceBuffer, TraceBuffer};
 use tracebuf::producer::Producer;
 use tracebuf::proto::trace_stats::{BufferStats, TraceStats, TraceStatsPacket};
 use tracebuf::proto::{Encoder, Message, SequenceId, TrustedFields};
-
-mod around;
-
-use around::{Around, around};
 
 /// What a call to [`Sender::poll`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,13 +47,7 @@ pub enum Progress {
 /// Always give it the same ring: a packet that was begun is fetched from whatever ring comes with the next call. With
 /// several recorders, each has its own sender, line and trace, because they number their writers alike.
 pub struct Sender<E> {
-    exporter: E,
-    framed: bool,
-    frames: Frames,
-    /// A zero, followed by a frame or by what goes out without one.
-    line: [u8; FRAME + 1],
-    filled: usize,
-    offered: usize,
+    line: Line<E>,
     current: Option<Current>,
     packets: u32,
     given_up: u32,
@@ -82,49 +72,39 @@ impl fmt::Debug for Unsent {
 /// The packet on its way.
 struct Current {
     lease: Lease,
-    around: Around,
+    envelope: Envelope,
     at: usize,
     /// Whether its last piece is on the line: it is not sent until the line has taken that.
     is_last: bool,
 }
 
 impl<E: Export> Sender<E> {
-    /// Makes a sender for a line that loses nothing: it sends the trace file as it is.
+    /// Sends the trace file as it is, over a line that loses nothing.
     ///
-    /// An error ends that file, perhaps in the middle of a packet, and anything sent after it cannot be read. What
-    /// comes later belongs in a file of its own, from a sender of its own, with the packet that was [not
-    /// sent](Self::into_unsent), or after [`abandon`](Self::abandon).
+    /// An error ends that file, perhaps in the middle of a packet. What comes later belongs in a file of its own, from
+    /// another sender that [resumes](Self::resuming) where this one ended, or after [`abandon`](Self::abandon).
     pub const fn raw(exporter: E) -> Self {
-        Sender {
-            exporter,
-            framed: false,
-            frames: Frames::new(),
-            line: [0; FRAME + 1],
-            filled: 0,
-            offered: 0,
-            current: None,
-            packets: 0,
-            given_up: 0,
-            invalid: 0,
-        }
+        Self::new(Line::new(exporter, false))
     }
 
-    /// Makes a sender for a line that may lose bytes: it sends frames.
+    /// Sends frames, over a line that may lose bytes.
     pub const fn framed(exporter: E) -> Self {
-        let mut sender = Self::raw(exporter);
-        sender.framed = true;
-        sender
+        Self::new(Line::new(exporter, true))
     }
 
-    /// The same sender, sending that packet first, from its beginning. If it has been overwritten, it is given up.
+    const fn new(line: Line<E>) -> Self {
+        Sender { line, current: None, packets: 0, given_up: 0, invalid: 0 }
+    }
+
+    /// Sends that packet first, from its beginning, or gives it up if it has been overwritten.
     pub fn resuming(self, unsent: Unsent) -> Self {
         let Unsent { current, given_up, invalid } = unsent;
         Self { current, given_up, invalid, ..self }
     }
 
-    /// Returns the packet that was read but not fully sent, and what this sender has counted, after an error with which
-    /// it is no longer used. With that nothing is lost: the next sender sends in full what this one has begun, and
-    /// everything after it. Until then a reset costs that packet, and nothing reports it.
+    /// Ends this sender after an error, and returns the packet that it has not fully sent, with its counts. The next
+    /// sender sends that packet in full, and everything after it. A reset before that costs the packet, and nothing
+    /// reports it.
     pub fn into_unsent(self) -> Unsent {
         let current = self.current.map(|current| Current { at: 0, is_last: false, ..current });
         Unsent { current, given_up: self.given_up, invalid: self.invalid }
@@ -132,7 +112,7 @@ impl<E: Export> Sender<E> {
 
     /// The line.
     pub const fn exporter(&mut self) -> &mut E {
-        &mut self.exporter
+        &mut self.line.exporter
     }
 
     /// Packets sent whole.
@@ -140,27 +120,27 @@ impl<E: Export> Sender<E> {
         self.packets
     }
 
-    /// Packets that were overwritten while they were being sent, or abandoned. The counters at the end of a trace
-    /// include them in `chunks_overwritten`, with those of the ring.
+    /// Packets that were overwritten while they were being sent, or abandoned. At the end of a trace they are part of
+    /// `chunks_overwritten`.
     pub const fn given_up(&self) -> u32 {
         self.given_up
     }
 
-    /// Sends one piece, of at most [`PAYLOAD`] bytes of packet: commits may come between two calls. Without frames it
-    /// sends a packet and waits for the line, because nothing would tell a reader that a packet was given up.
+    /// Sends one piece, of at most [`PAYLOAD`](crate::frame::PAYLOAD) bytes of packet. Without frames it sends a whole
+    /// packet and waits for the line, because nothing would tell a reader that a packet was given up.
     ///
-    /// If a loop records more than one piece in a turn, it must call this until it returns [`Busy`](Progress::Busy) or
-    /// [`Idle`](Progress::Idle); otherwise the ring laps over what is still to be sent:
+    /// A loop that records more than a piece in a turn calls this until it returns [`Busy`](Progress::Busy) or
+    /// [`Idle`](Progress::Idle). Otherwise the ring laps over what is still to be sent:
     ///
     /// ```
     /// use tracebuf::producer::Producer;
-    /// use tracebuf_firmware::export::Export;
-    /// use tracebuf_firmware::recorder::Recorder;
-    /// use tracebuf_firmware::send::{Progress, Sender};
+    /// use tracebuf_embedded::export::Export;
+    /// use tracebuf_embedded::recorder::RingRecorder;
+    /// use tracebuf_embedded::send::{Progress, Sender};
     ///
     /// fn turn<E: Export>(
     ///     sender: &mut Sender<E>,
-    ///     recorder: &mut Recorder<'_>,
+    ///     recorder: &mut RingRecorder<'_>,
     ///     producer: &Producer<'_>,
     /// ) -> Result<(), E::Error> {
     ///     recorder.drain(producer);
@@ -171,35 +151,34 @@ impl<E: Export> Sender<E> {
     /// }
     /// ```
     ///
-    /// This loop goes on for as long as writers keep up with the line.
+    /// This loop does not end while writers keep up with the line.
     ///
     /// # Errors
-    /// The line's. With frames, the piece is kept for the next call. If there will be none, as is required without
-    /// frames, call [`abandon`](Self::abandon).
+    /// The line's. With frames, the next call sends the piece again. Without frames there must be no next call: see
+    /// [`raw`](Self::raw).
     pub fn poll<M: AsRef<[u8]> + AsMut<[u8]>>(
         &mut self,
         buffer: &mut TraceBuffer<M>,
     ) -> Result<Progress, E::Error> {
         loop {
-            while self.offered >= self.filled {
+            while self.line.left() == 0 {
                 if !self.next_piece(buffer) {
                     return Ok(Progress::Idle);
                 }
             }
             let progress = self.offer()?;
-            if self.framed || (self.offered >= self.filled && self.current.is_none()) {
+            if self.line.framed || (self.line.left() == 0 && self.current.is_none()) {
                 return Ok(progress);
             }
         }
     }
 
     fn offer(&mut self) -> Result<Progress, E::Error> {
-        let taken = self.exporter.offer(self.line.get(self.offered..self.filled).unwrap_or_default())?;
-        self.offered = self.offered.saturating_add(taken);
-        if self.offered >= self.filled && self.current.take_if(|current| current.is_last).is_some() {
+        let is_taken = self.line.offer()?;
+        if self.line.left() == 0 && self.current.take_if(|current| current.is_last).is_some() {
             self.packets = self.packets.saturating_add(1);
         }
-        Ok(if taken > 0 { Progress::Sent } else { Progress::Busy })
+        Ok(if is_taken { Progress::Sent } else { Progress::Busy })
     }
 
     /// Fetches the next piece. False if there is no packet.
@@ -211,10 +190,8 @@ impl<E: Export> Sender<E> {
             self.give_up(buffer, current.lease, DataLoss::OVERWRITE);
             return true;
         };
-        let Around { trusted, .. } = &current.around;
-        let parts = once(current.around.head()).chain(packet.slices()).chain(once(trusted.as_bytes()));
-        let total = current.around.head_len + packet.len() + trusted.as_bytes().len();
-        current.at = self.stage(parts, current.at, total);
+        let total = current.envelope.total(packet.len());
+        current.at = self.line.stage(current.envelope.around(packet.slices()), current.at, total);
         current.is_last = current.at >= total;
         self.current = Some(current);
         true
@@ -223,8 +200,8 @@ impl<E: Export> Sender<E> {
     fn next_packet<M: AsRef<[u8]> + AsMut<[u8]>>(&mut self, buffer: &mut TraceBuffer<M>) -> Option<Current> {
         loop {
             let lease = buffer.read().lease_packet()?;
-            if let Some(around) = buffer.leased(&lease).ok().and_then(around) {
-                return Some(Current { lease, around, at: 0, is_last: false });
+            if let Some(envelope) = buffer.leased(&lease).ok().and_then(Envelope::of) {
+                return Some(Current { lease, envelope, at: 0, is_last: false });
             }
             buffer.give_up(lease, DataLoss::CHUNK_CORRUPTED, []);
             self.invalid = self.invalid.saturating_add(1);
@@ -242,61 +219,29 @@ impl<E: Export> Sender<E> {
         self.given_up = self.given_up.saturating_add(1);
     }
 
-    /// Gives up the packet that was read and is not sent, after an error for which no sender is to [send
-    /// it](Self::into_unsent): the next packet of the same sequence reports the loss. Otherwise it would seem to follow
-    /// what was sent. If a sequence has nothing more to say, nothing reports it, and another sender's counters do not
-    /// include it: it is in [`given_up`](Self::given_up).
-    ///
-    /// Half a packet may be on the line. With frames its receiver notices by itself; see [`raw`](Self::raw).
+    /// Gives up the packet that was read and not fully sent, after an error, if no other sender is to [send
+    /// it](Self::into_unsent). The next packet of its sequence reports the loss; if there is none, only
+    /// [`given_up`](Self::given_up) has it. Half of it may be on the line, which a receiver of frames notices.
     pub fn abandon<M: AsRef<[u8]> + AsMut<[u8]>>(&mut self, buffer: &mut TraceBuffer<M>) {
-        (self.filled, self.offered) = (0, 0);
+        self.line.clear();
         if let Some(current) = self.current.take() {
             // A gap in what is sent.
             self.give_up(buffer, current.lease, DataLoss::READ_GAP);
         }
     }
 
-    /// Puts the bytes of `parts` from `at` on onto the line, as many as a piece takes, and returns where the next ones
-    /// are.
-    fn stage<'p>(&mut self, parts: impl Iterator<Item = &'p [u8]>, at: usize, total: usize) -> usize {
-        let mut piece = [0; PAYLOAD];
-        let (mut skip, mut len) = (at, 0);
-        for part in parts {
-            let bytes = part.get(skip..).unwrap_or_default();
-            skip = skip.saturating_sub(part.len());
-            let room = piece.get_mut(len..).unwrap_or_default();
-            let count = bytes.len().min(room.len());
-            if let (Some(to), Some(from)) = (room.get_mut(..count), bytes.get(..count)) {
-                to.copy_from_slice(from);
-            }
-            len += count;
-        }
-        let piece = piece.get(..len).unwrap_or_default();
-        let next = at + len;
-        let [_, line @ ..] = &mut self.line;
-        self.offered = 1;
-        self.filled = 1 + if self.framed {
-            // The zero precedes the first frame: half a frame, from a device that was reset, may be on the line.
-            self.offered = usize::from(!self.frames.is_beginning());
-            let flags = if at == 0 { FIRST } else { 0 } | if next >= total { LAST } else { 0 };
-            self.frames.encode(flags, piece, line)
-        } else {
-            line.iter_mut().zip(piece).for_each(|(to, from)| *to = *from);
-            len
-        };
-        next
-    }
-
-    /// Waits until what is in the ring was sent, with a drain after each piece, or without frames after each packet:
-    /// recording goes on without loss while shared memory lasts that long. Call [`finish`](Self::finish) next, which
-    /// sends what has come since, and does not drain.
+    /// Sends what is in the ring, waiting for the line, with a drain after each piece (without frames, each packet): so
+    /// recording goes on. [`finish`](Self::finish) then sends the rest, without draining.
     ///
-    /// Writers that are faster than the line do not prolong this for ever: it also ends when they have filled the ring
-    /// once more.
+    /// It also ends when writers faster than the line have filled the ring once more.
     ///
     /// # Errors
     /// The line's, as for [`finish`](Self::finish).
-    pub fn catch_up(&mut self, recorder: &mut Recorder<'_>, producer: &Producer<'_>) -> Result<(), E::Error> {
+    pub fn catch_up(
+        &mut self,
+        recorder: &mut RingRecorder<'_>,
+        producer: &Producer<'_>,
+    ) -> Result<(), E::Error> {
         let start = recorder.buffer().stats().bytes_written;
         loop {
             recorder.drain(producer);
@@ -308,12 +253,12 @@ impl<E: Export> Sender<E> {
         }
     }
 
-    /// Waits until everything in the ring was sent, followed by a packet in which readers find losses.
+    /// Sends everything in the ring and a packet of counters that tells readers of losses, waiting for the line.
     ///
     /// # Errors
-    /// The line's, as for [`poll`](Self::poll): with frames the next call goes on where this one ended. But the last
-    /// packet is sent anew, with what was lost meanwhile: if it was on its way, a receiver counts one as incomplete.
-    pub fn finish(&mut self, recorder: &mut Recorder<'_>) -> Result<(), E::Error> {
+    /// The line's, as for [`poll`](Self::poll): with frames the next call goes on where this one ended, but sends the
+    /// counters anew. If they were on their way, a receiver counts a packet as incomplete.
+    pub fn finish(&mut self, recorder: &mut RingRecorder<'_>) -> Result<(), E::Error> {
         self.send_all(recorder.buffer())?;
         // Includes what was lost while waiting for the line.
         let losses = recorder.losses();
@@ -329,7 +274,7 @@ impl<E: Export> Sender<E> {
         buffer: &mut TraceBuffer<M>,
     ) -> Result<(), E::Error> {
         self.send_all(buffer)?;
-        self.send_counters_of(buffer, Losses::default())
+        self.send_counters_of(buffer, InboxLosses::default())
     }
 
     fn send_all<M: AsRef<[u8]> + AsMut<[u8]>>(
@@ -343,7 +288,7 @@ impl<E: Export> Sender<E> {
     fn send_counters_of<M: AsRef<[u8]> + AsMut<[u8]>>(
         &mut self,
         buffer: &TraceBuffer<M>,
-        losses: Losses,
+        losses: InboxLosses,
     ) -> Result<(), E::Error> {
         let mut counters = BufferStats::from(&buffer.stats().of_trace(buffer.policy()));
         counters.trace_writer_packet_loss =
@@ -364,13 +309,13 @@ impl<E: Export> Sender<E> {
         let mut encoder = Encoder::new(&mut memory);
         let _ = TraceStatsPacket { timestamp: None, stats }.encode(&mut encoder);
         let packet = encoder.finish().unwrap_or_default();
-        let around = Around::new(packet.len(), &TrustedFields::new(0, SequenceId::SERVICE));
-        self.send_whole(&around, once(packet), packet.len())
+        let envelope = Envelope::new(packet.len(), &TrustedFields::new(0, SequenceId::SERVICE));
+        self.send_whole(&envelope, once(packet), packet.len())
     }
 
-    /// Sends everything in a snapshot, followed by a packet in which readers find losses, waiting for the line.
+    /// Sends everything in a snapshot and a packet of its counters, waiting for the line.
     ///
-    /// Call it between packets: before any was sent, or after [`finish`](Self::finish).
+    /// It comes between packets: before any was sent, or after [`finish`](Self::finish).
     ///
     /// # Errors
     /// The line's.
@@ -380,9 +325,9 @@ impl<E: Export> Sender<E> {
     ) -> Result<(), E::Error> {
         let mut reader = snapshot.read();
         while let Some(packet) = reader.next_packet() {
-            match around(packet) {
-                Some(around) => {
-                    self.send_whole(&around, packet.slices(), packet.len())?;
+            match Envelope::of(packet) {
+                Some(envelope) => {
+                    self.send_whole(&envelope, packet.slices(), packet.len())?;
                     self.packets = self.packets.saturating_add(1);
                 }
                 None => {
@@ -397,15 +342,14 @@ impl<E: Export> Sender<E> {
     /// Sends a packet of `len` bytes, waiting for the line.
     fn send_whole<'p>(
         &mut self,
-        around: &'p Around,
+        envelope: &'p Envelope,
         packet: impl Iterator<Item = &'p [u8]> + Clone,
         len: usize,
     ) -> Result<(), E::Error> {
-        let (head, trusted) = (around.head(), around.trusted.as_bytes());
-        let (mut at, total) = (0, head.len() + len + trusted.len());
+        let (mut at, total) = (0, envelope.total(len));
         while at < total {
-            at = self.stage(once(head).chain(packet.clone()).chain(once(trusted)), at, total);
-            while self.offered < self.filled {
+            at = self.line.stage(envelope.around(packet.clone()), at, total);
+            while self.line.left() > 0 {
                 self.offer()?;
             }
         }
@@ -417,8 +361,8 @@ impl<E: Export> Sender<E> {
 impl<E> fmt::Debug for Sender<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sender")
-            .field("framed", &self.framed)
-            .field("bytes_on_line", &self.filled.saturating_sub(self.offered))
+            .field("framed", &self.line.framed)
+            .field("bytes_on_line", &self.line.left())
             .field("is_in_packet", &self.current.is_some())
             .field("packets", &self.packets)
             .field("given_up", &self.given_up)

@@ -5,24 +5,38 @@ use core::cell::Cell;
 use cortex_m::interrupt::Mutex;
 use cortex_m::peripheral::syst::SystClkSource;
 use cortex_m_rt::{entry, exception};
-use semihosting::{fs::File, io, process};
+use semihosting::fs::File;
+use semihosting::io::{self, Write};
+use semihosting::process;
 use static_cell::StaticCell;
 use tracebuf::producer::track_event::{Clock, Extended32, Tracer, TracerConfig, Track, Unit};
-use tracebuf::producer::{Exhaustion, Producer, ProducerStorage};
-use tracebuf_firmware::export::Export;
-use tracebuf_firmware::recorder::{Inbox, Recorder, WRITERS, state_every};
-use tracebuf_firmware::region::Region;
-use tracebuf_firmware::send::Sender;
+use tracebuf::producer::{Exhaustion, Producer};
+use tracebuf_embedded::recorder::{Inbox, RingRecorder, Storage, state_every};
+use tracebuf_embedded::region::Region;
+use tracebuf_embedded::send::Sender;
 
 const TRACE_BYTES: usize = 16 * 1024;
 
 #[unsafe(link_section = ".uninit.TRACE")]
 static TRACE: Region<{ TRACE_BYTES / 8 }> = Region::zeroed();
-static STORAGE: ProducerStorage<{ Inbox::CHUNKS }, WRITERS> = ProducerStorage::new();
+static STORAGE: Storage = Storage::new();
 static INBOX: Inbox = Inbox::new();
 static PRODUCER: StaticCell<Producer<'static>> = StaticCell::new();
 
-/// A timer of 32 bits at 25 MHz that counts down. On hardware: DWT's cycle counter, or a timer of the chip.
+/// Starts recording. If the region is too small for it, the firmware works without.
+fn start() -> Option<(&'static Producer<'static>, RingRecorder<'static>)> {
+    // SAFETY: this runs once per start.
+    let region = unsafe { TRACE.take() };
+    let started = RingRecorder::attach_or_new(region, &STORAGE, &INBOX, |ring, _salvage| {
+        // After a reset. What was recorded before it can be sent from `ring` here, into a file of its own: its times
+        // are not this start's. What is not read here stays, and comes with what this start records.
+        let mut before = ring.read();
+        while before.next_packet().is_some() {}
+    });
+    let (producer, recorder) = started.ok()?;
+    Some((PRODUCER.init(producer), recorder))
+}
+
 struct Timer;
 
 static WIDE: Extended32 = Extended32::new();
@@ -35,8 +49,6 @@ impl Clock for Timer {
 }
 
 static MAIN: Track<'static> = Track::thread(1, 1, "main loop");
-static INTERRUPT: Track<'static> = Track::thread(1, 2, "SysTick");
-static LEVEL: Track<'static> = Track::counter("level", Unit::Count);
 
 type MyTracer = Tracer<'static, Timer, 16, 4>;
 
@@ -47,6 +59,9 @@ fn tracer(producer: &'static Producer<'static>, track: &'static Track<'static>) 
     Some(Tracer::with_tables(producer.writer(0, Exhaustion::Drop)?, Timer, track, CONFIG))
 }
 
+static LEVEL: Track<'static> = Track::counter("level", Unit::Count);
+
+static INTERRUPT: Track<'static> = Track::thread(1, 2, "SysTick");
 static SHARED: Mutex<Cell<Option<&'static Producer<'static>>>> = Mutex::new(Cell::new(None));
 
 #[exception]
@@ -61,33 +76,10 @@ fn SysTick() {
     cortex_m::asm::delay(100);
 }
 
-struct TraceFile(File);
-
-impl Export for TraceFile {
-    type Error = io::Error;
-
-    fn offer(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        io::Write::write(&mut self.0, bytes)
-    }
-}
-
-fn send(recorder: &mut Recorder<'static>, producer: &Producer<'static>) -> io::Result<()> {
+fn send(recorder: &mut RingRecorder<'static>, producer: &Producer<'static>) -> io::Result<()> {
+    let mut file = File::create(c"my-firmware.pftrace")?;
     recorder.scrape(producer);
-    Sender::raw(TraceFile(File::create(c"my-firmware.pftrace")?)).finish(recorder)
-}
-
-/// Starts recording. If the region is too small for it, the firmware works without.
-fn start() -> Option<(&'static Producer<'static>, Recorder<'static>)> {
-    // SAFETY: this runs once per start.
-    let region = unsafe { TRACE.take() };
-    let started = Recorder::attach_or_new(region, &STORAGE, &INBOX, |ring, _salvage| {
-        // After a reset. What was recorded before it can be sent from `ring` here, into a file of its own: its times
-        // are not this start's. What is not read here stays, and comes with what this start records.
-        let mut before = ring.read();
-        while before.next_packet().is_some() {}
-    });
-    let (producer, recorder) = started.ok()?;
-    Some((PRODUCER.init(producer), recorder))
+    Sender::raw(|bytes: &[u8]| file.write(bytes)).finish(recorder)
 }
 
 #[entry]
@@ -109,22 +101,26 @@ fn main() -> ! {
         core.SYST.enable_interrupt();
     }
 
-    for level in 0..100 {
-        let slice = tracer.as_ref().map(|tracer| tracer.track().enter("work"));
-        work();
-        drop(slice);
-        if let Some(tracer) = &tracer {
-            tracer.on(&LEVEL).count(level);
-        }
+    let mut level = 0;
+
+    loop {
         if let Some((producer, recorder)) = &mut recording {
             recorder.drain(producer);
         }
+
+        if let (100, Some(tracer), Some((producer, recorder))) = (level, &tracer, &mut recording) {
+            tracer.flush();
+            process::exit(i32::from(send(recorder, producer).is_err()));
+        }
+
+        let _slice = tracer.as_ref().map(|tracer| tracer.track().enter("work"));
+        if let Some(tracer) = &tracer {
+            tracer.on(&LEVEL).count(level);
+        }
+        level += 1;
+
+        work();
     }
-    if let Some(tracer) = &tracer {
-        tracer.flush();
-    }
-    let sent = recording.as_mut().map(|(producer, recorder)| send(recorder, producer));
-    process::exit(i32::from(!matches!(sent, Some(Ok(())))))
 }
 
 /// The firmware's actual work.

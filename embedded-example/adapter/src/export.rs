@@ -1,25 +1,37 @@
-//! Ways out of the device: a small trait and its implementations.
+//! Lines out of the device: a small trait and its implementations.
 //!
 //! ```
-//! use tracebuf_firmware::export::{Blocking, Export};
+//! use tracebuf_embedded::export::{Blocking, Export};
 //!
 //! let mut uart = [0u8; 8]; // anything that implements embedded_io::Write
 //! assert_eq!(Blocking(&mut uart[..]).offer(b"abc"), Ok(3));
+//!
+//! // Or a function that says how many bytes it has taken.
+//! let mut probe = |bytes: &[u8]| Ok::<_, ()>(bytes.len().min(2));
+//! assert_eq!(probe.offer(b"abc"), Ok(2));
 //! ```
 
 use embedded_hal::spi::SpiDevice;
 use embedded_io::{Write, WriteReady};
 
-/// Takes bytes of a trace on their way out.
+/// Takes bytes of a trace on their way out. A function of this form is one, too.
 pub trait Export {
-    /// What can go wrong on the line.
+    /// The line's error.
     type Error;
 
-    /// Takes as many of the bytes, starting with the first, as it can now, and says how many. 0 means try again later.
+    /// Takes as many of the bytes as it can now, from the first on, and returns how many: 0 means try again later.
     ///
     /// # Errors
-    /// The line's. In that case it took none of the bytes, and they may be offered again.
+    /// The line's. Then it took none of the bytes, and they may be offered again.
     fn offer(&mut self, bytes: &[u8]) -> Result<usize, Self::Error>;
+}
+
+impl<F: FnMut(&[u8]) -> Result<usize, E>, E> Export for F {
+    type Error = E;
+
+    fn offer(&mut self, bytes: &[u8]) -> Result<usize, E> {
+        self(bytes)
+    }
 }
 
 /// A line that is waited for: for an idle task that has nothing better to do.
@@ -76,30 +88,5 @@ impl<D: SpiDevice> Export for Spi<D> {
     fn offer(&mut self, bytes: &[u8]) -> Result<usize, D::Error> {
         self.0.write(bytes)?;
         Ok(bytes.len())
-    }
-}
-
-/// A file on the debugger's host, through semihosting. The core stands still while the host writes.
-#[cfg(all(target_os = "none", feature = "semihosting"))]
-#[derive(Debug)]
-pub struct HostFile(semihosting::fs::File);
-
-#[cfg(all(target_os = "none", feature = "semihosting"))]
-impl HostFile {
-    /// Creates the file; an existing one is emptied.
-    ///
-    /// # Errors
-    /// The host's.
-    pub fn create(path: &core::ffi::CStr) -> semihosting::io::Result<Self> {
-        semihosting::fs::File::create(path).map(Self)
-    }
-}
-
-#[cfg(all(target_os = "none", feature = "semihosting"))]
-impl Export for HostFile {
-    type Error = semihosting::io::Error;
-
-    fn offer(&mut self, bytes: &[u8]) -> Result<usize, Self::Error> {
-        semihosting::io::Write::write(&mut self.0, bytes)
     }
 }

@@ -1,6 +1,24 @@
-//! What the firmware is asked to do: a word that the debugger's host passes, `cargo run --release -- panic`.
+//! The debugger's host, by semihosting: a word that says what to do, files, and the end of a run in QEMU.
 
-/// What to do.
+use core::ffi::CStr;
+use semihosting::fs::File;
+use semihosting::io::{self, Write};
+
+/// Creates a file, or empties an existing one. The core stands still while the host writes.
+///
+/// # Errors
+/// The host's.
+pub fn file(path: &'static CStr) -> io::Result<impl FnMut(&[u8]) -> io::Result<usize>> {
+    let mut file = File::create(path)?;
+    Ok(move |bytes: &[u8]| file.write(bytes))
+}
+
+/// Ends the run in QEMU.
+pub fn end(well: bool) -> ! {
+    semihosting::process::exit(i32::from(!well))
+}
+
+/// What to do: the word after `cargo run --release --`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Mode {

@@ -1,19 +1,15 @@
-//! What writers tell the drain, each in its own time.
+//! The inbox: requests of writers to the drain.
 
-use super::WRITERS;
 use core::cell::RefCell;
 use core::fmt;
 use critical_section::Mutex;
 use heapless::Deque;
 use tracebuf::producer::{ChunkToMove, ChunkToPatch, CommitRequest, CommitSink, PATCHES, Patch, Request};
 
+/// Writers at a time: one for each priority that traces.
+pub const WRITERS: usize = 4;
+
 /// What writers have completed and the drain still has to handle.
-///
-/// ```
-/// use tracebuf_firmware::recorder::Inbox;
-///
-/// static INBOX: Inbox = Inbox::new();
-/// ```
 pub struct Inbox {
     requests: Mutex<RefCell<Requests>>,
     wake: Option<fn()>,
@@ -28,7 +24,7 @@ struct Requests {
     broken: [Option<Chunks>; Inbox::PATCHERS],
     /// The newest flush that was requested.
     flush: Option<u32>,
-    losses: Losses,
+    losses: InboxLosses,
 }
 
 /// A patch as its request, which is assembled and inspected while interrupts are not masked: noting one masks them for
@@ -52,7 +48,7 @@ fn request([a, b, c, d]: Words) -> Option<Request> {
 
 /// What was lost before the ring, so that nothing in the ring reports it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Losses {
+pub struct InboxLosses {
     /// Packets that writers gave up when they had no chunk.
     pub packets: u32,
     /// Patches for which the inbox had no room: their chunks stay incomplete.
@@ -118,22 +114,22 @@ impl Inbox {
         Self::empty(None)
     }
 
-    /// An empty inbox that calls for the drain: `wake` is called whenever something was put into it. That mainly
-    /// happens when half of shared memory waits to be moved, and when a writer is flushed.
+    /// An empty inbox that calls `wake` when something was put into it: mainly when half of shared memory waits to be
+    /// moved, and when a writer is flushed.
     ///
-    /// That is in time if everything that is written above the drain's priority until it runs fits into the other half
-    /// of shared memory, less a chunk for each writer. With four writers that is no chunk in a region of 4 KiB, 4
-    /// chunks in one of 8 KiB and 12 from 16 KiB on; an event that starts the state anew takes about two. With fewer
-    /// than two chunks for each writer the drain must also be called by a timer.
+    /// `wake` pends an interrupt of the lowest priority, in which the drain runs, or gives the semaphore that the
+    /// drain's task takes. It runs within an event or a flush, at any priority that traces: it must be short and
+    /// neither wait, nor drain, nor trace. It is not called again for what lies there already, so a drain that could
+    /// not handle that must come back by itself.
     ///
-    /// It is called within an event or a flush, at any priority that traces, so it must be short and neither wait, nor
-    /// drain, nor trace: it pends an interrupt of the lowest priority, in which the drain runs, or gives the semaphore
-    /// that the drain's task takes. A drain that itself puts something in gets one turn more than it needs. `wake` is
-    /// not called again for what lies there already: a drain that could not handle it must come back by itself.
+    /// The drain comes in time if what is written above its priority until it runs fits into the other half of shared
+    /// memory, less a chunk for each writer. With four writers that is no chunk in a region of 4 KiB, 4 chunks in one
+    /// of 8 KiB and 12 from 16 KiB on; an event that starts the state anew takes about two. With fewer than two chunks
+    /// for each writer a timer must call the drain, too.
     ///
     /// ```
     /// use core::sync::atomic::{AtomicBool, Ordering};
-    /// use tracebuf_firmware::recorder::Inbox;
+    /// use tracebuf_embedded::recorder::Inbox;
     ///
     /// // On a Cortex-M, with the drain in the PendSV handler: Inbox::with_wake(SCB::set_pendsv)
     /// static DRAIN: AtomicBool = AtomicBool::new(false);
@@ -149,7 +145,7 @@ impl Inbox {
             patches: Deque::new(),
             broken: [None; Inbox::PATCHERS],
             flush: None,
-            losses: Losses { packets: 0, patches: 0 },
+            losses: InboxLosses { packets: 0, patches: 0 },
         };
         Inbox { requests: Mutex::new(RefCell::new(requests)), wake }
     }
@@ -179,16 +175,16 @@ impl Inbox {
 
     /// Starts over, for a recorder whose chunks all have room: the content is a previous recorder's. One at a time,
     /// because interrupts are masked meanwhile.
-    pub(super) fn restart(&self) {
+    pub(crate) fn restart(&self) {
         while self.take().is_some() {}
         self.with(|requests| {
             requests.broken = [None; Inbox::PATCHERS];
-            requests.losses = Losses::default();
+            requests.losses = InboxLosses::default();
         });
     }
 
     /// What was lost since the start.
-    pub fn losses(&self) -> Losses {
+    pub fn losses(&self) -> InboxLosses {
         self.with(|requests| requests.losses)
     }
 }

@@ -4,8 +4,7 @@
 //! executor's track has slices `idle`, from when nothing is left to be polled to the next poll. What tasks trace
 //! themselves on their tracks, with the same tracer, nests in their polls.
 //!
-//! `src/bin/embassy.rs` is a program with three tasks: it calls [`trace`] before the executor runs, and [`spawn`] for
-//! each task, with a static track.
+//! A program calls [`trace`] before the executor runs, and [`spawn`] for each task, with a static track.
 //!
 //! Only one executor is traced, the one in thread mode; the hooks of others must not be called. Tasks are spawned at
 //! its own priority. The trace does not show when a task is woken: that happens in interrupts, which have their own

@@ -4,10 +4,10 @@ use embedded_hal_mock::eh1::MockError;
 use embedded_hal_mock::eh1::digital::{Mock, State, Transaction};
 use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
 use tracebuf::proto::TracePackets;
-use tracebuf_firmware::export::Blocking;
-use tracebuf_firmware::send::Sender;
-use tracebuf_firmware::trigger::{High, Low, Trigger, TriggerError};
-use tracebuf_std::trace_stats::TraceReport;
+use tracebuf_analysis::trace_stats::TraceReport;
+use tracebuf_embedded::export::Blocking;
+use tracebuf_embedded::send::Sender;
+use tracebuf_embedded::trigger::{High, Low, Trigger, TriggerError};
 
 type Ring = TraceBuffer<Vec<u8>>;
 

@@ -2,20 +2,17 @@
 
 use std::sync::LazyLock;
 use tracebuf::buffer::{Reader, RingContent};
-use tracebuf::producer::{Exhaustion, Producer, ProducerStorage};
-use tracebuf_firmware::export::Export;
-use tracebuf_firmware::recorder::{Inbox, Recorder, RecorderError};
-use tracebuf_firmware::send::{Progress, Sender};
+use tracebuf::producer::{Exhaustion, Producer};
+use tracebuf_embedded::recorder::{Inbox, RingRecorder, RingRecorderError, Storage};
+use tracebuf_embedded::send::{Progress, Sender};
 
-mod dumps;
-
-type Started<'a> = (Producer<'a>, Recorder<'a>);
+pub(crate) type Started<'a> = (Producer<'a>, RingRecorder<'a>);
 
 /// A start: RAM that start-up code clears is new, the region is not. What was found is returned.
-fn start(region: &mut [u64]) -> (Result<Started<'_>, RecorderError>, Option<Vec<String>>) {
-    let (storage, inbox) = (Box::leak(Box::new(ProducerStorage::new())), Box::leak(Box::new(Inbox::new())));
+pub(crate) fn start(region: &mut [u64]) -> (Result<Started<'_>, RingRecorderError>, Option<Vec<String>>) {
+    let (storage, inbox) = (Box::leak(Box::new(Storage::new())), Box::leak(Box::new(Inbox::new())));
     let mut found = None;
-    let started = Recorder::attach_or_new(region, storage, inbox, |ring, salvage| {
+    let started = RingRecorder::attach_or_new(region, storage, inbox, |ring, salvage| {
         assert!(!salvage.to_string().is_empty());
         found = Some(strings(ring.read()));
     });
@@ -23,7 +20,7 @@ fn start(region: &mut [u64]) -> (Result<Started<'_>, RecorderError>, Option<Vec<
 }
 
 /// The strings of all packets, with their producer.
-fn strings(mut reader: Reader<'_>) -> Vec<String> {
+pub(crate) fn strings(mut reader: Reader<'_>) -> Vec<String> {
     let mut found = Vec::new();
     while let Some(packet) = reader.next_packet() {
         let bytes: Vec<u8> = packet.slices().flatten().copied().collect();
@@ -36,7 +33,7 @@ fn strings(mut reader: Reader<'_>) -> Vec<String> {
 }
 
 /// Two writers say so many things, which lie in the ring, or in shared memory, or in both.
-fn record((producer, mut recorder): Started<'_>, count: usize) {
+pub(crate) fn record((producer, mut recorder): Started<'_>, count: usize) {
     let mut writers = [(); 2].map(|()| producer.writer(0, Exhaustion::Drop).unwrap());
     for n in 0..count {
         for (w, writer) in writers.iter_mut().enumerate() {
@@ -50,12 +47,12 @@ fn record((producer, mut recorder): Started<'_>, count: usize) {
     std::mem::forget(writers);
 }
 
-fn of_writer(found: &[String], start: usize, writer: usize) -> Vec<usize> {
+pub(crate) fn of_writer(found: &[String], start: usize, writer: usize) -> Vec<usize> {
     let prefix = format!("{start} {writer}:");
     found.iter().filter_map(|text| text.strip_prefix(&prefix)?.parse().ok()).collect()
 }
 
-fn random() -> impl FnMut() -> u64 {
+pub(crate) fn random() -> impl FnMut() -> u64 {
     static SEED: LazyLock<u64> =
         LazyLock::new(|| std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(42));
     let mut state = *SEED;
@@ -149,8 +146,8 @@ fn what_the_start_before_has_left_can_still_be_read_when_the_recorder_is_made_ho
         for reads in [true, false] {
             let mut region = vec![0; 2048];
             for number in 1..50 {
-                let leaked = (Box::leak(Box::new(ProducerStorage::new())), Box::leak(Box::new(Inbox::new())));
-                let started = Recorder::attach_or_new(&mut region, leaked.0, leaked.1, |_, _| ());
+                let leaked = (Box::leak(Box::new(Storage::new())), Box::leak(Box::new(Inbox::new())));
+                let started = RingRecorder::attach_or_new(&mut region, leaked.0, leaked.1, |_, _| ());
                 let (producer, mut recorder) = started.unwrap();
                 // Without reading, to see that in every start what the one before has left is found.
                 let found = match reads {
@@ -179,19 +176,6 @@ fn what_the_start_before_has_left_can_still_be_read_when_the_recorder_is_made_ho
     }
 }
 
-/// A line that takes so many bytes and then no more.
-struct Line(usize);
-
-impl Export for Line {
-    type Error = ();
-
-    fn offer(&mut self, bytes: &[u8]) -> Result<usize, ()> {
-        let count = bytes.len().min(self.0);
-        self.0 -= count;
-        Ok(count)
-    }
-}
-
 #[test]
 fn a_reset_while_the_trace_is_sent_costs_the_packet_on_the_line_only() {
     for room in 0..600 {
@@ -201,7 +185,13 @@ fn a_reset_while_the_trace_is_sent_costs_the_packet_on_the_line_only() {
         (0..30).for_each(|n| writer.packet().bytes(1, format!("0:{n}").as_bytes()));
         writer.flush();
         recorder.drain(&producer);
-        let mut sender = Sender::framed(Line(room));
+        // A line that takes so many bytes and then no more.
+        let mut left = room;
+        let mut sender = Sender::framed(|bytes: &[u8]| {
+            let count = bytes.len().min(left);
+            left -= count;
+            Ok::<_, ()>(count)
+        });
         while sender.poll(recorder.buffer()) == Ok(Progress::Sent) {}
         let sent = sender.packets() as usize;
         // A reset: no destructor runs.

@@ -12,7 +12,7 @@
 //! reset would seem to continue with the second frame of the next start, if the first was lost.
 //!
 //! ```
-//! use tracebuf_firmware::frame::{FIRST, FRAME, Frames, LAST};
+//! use tracebuf_embedded::frame::{FIRST, FRAME, Frames, LAST};
 //!
 //! let (mut frames, mut line) = (Frames::new(), [0; FRAME]);
 //! let len = frames.encode(FIRST | LAST, b"packet", &mut line);

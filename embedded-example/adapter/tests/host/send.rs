@@ -1,14 +1,14 @@
-//! The ways out, on the host: what goes in comes out, and nothing waits that should not.
+//! The sender: what goes in comes out, and nothing waits that should not.
 
+use crate::export::Uart;
 use embedded_hal_mock::eh1::spi::{Mock, Transaction};
-use embedded_io::{ErrorType, Write, WriteReady};
 use std::convert::Infallible;
 use tracebuf::buffer::{Chunk, ChunkFlags, ChunkHeader, Config, FillPolicy, Patch, TraceBuffer};
 use tracebuf::proto::TracePackets;
-use tracebuf_firmware::export::{Blocking, Export, NonBlocking, Spi};
-use tracebuf_firmware::frame::{FIRST, FRAME, LAST};
-use tracebuf_firmware::send::{Progress, Sender};
-use tracebuf_std::receive::Receiver;
+use tracebuf_analysis::receive::Receiver;
+use tracebuf_embedded::export::{Blocking, Export, NonBlocking, Spi};
+use tracebuf_embedded::frame::{FIRST, FRAME, LAST};
+use tracebuf_embedded::send::{Progress, Sender};
 
 fn buffer(size: usize) -> TraceBuffer<Vec<u8>> {
     TraceBuffer::new(vec![0; size], Config::new(FillPolicy::RingBuffer).sequences(4)).unwrap()
@@ -19,37 +19,6 @@ fn commit(buffer: &mut TraceBuffer<Vec<u8>>, chunk_id: u32, len: u8) {
     let header = ChunkHeader { producer_id: 1, writer_id: 1, chunk_id, fragments: 1, ..Default::default() };
     let payload = [&[len + 2, 0x0A, len][..], &vec![b'x'; usize::from(len)]].concat();
     buffer.copy_chunk_untrusted(&Chunk { header, payload: &payload });
-}
-
-/// A UART with room for a few bytes between two looks at it.
-#[derive(Default)]
-struct Uart {
-    room: usize,
-    sent: Vec<u8>,
-}
-
-impl ErrorType for Uart {
-    type Error = Infallible;
-}
-
-impl WriteReady for Uart {
-    fn write_ready(&mut self) -> Result<bool, Infallible> {
-        Ok(self.room > 0)
-    }
-}
-
-impl Write for Uart {
-    fn write(&mut self, bytes: &[u8]) -> Result<usize, Infallible> {
-        assert!(self.room > 0, "this would block");
-        let count = bytes.len().min(self.room);
-        self.sent.extend(&bytes[..count]);
-        self.room -= count;
-        Ok(count)
-    }
-
-    fn flush(&mut self) -> Result<(), Infallible> {
-        Ok(())
-    }
 }
 
 /// The frames on a line: flags, number, piece.
@@ -246,12 +215,6 @@ fn a_device_on_spi_gets_a_transaction_for_each_frame() {
     device.done();
 }
 
-#[test]
-fn an_offer_says_how_much_was_taken() {
-    let mut line = NonBlocking(Uart { room: 4, sent: Vec::new() });
-    assert_eq!((line.offer(b"abcdef"), line.offer(b"ef")), (Ok(4), Ok(0)));
-}
-
 /// A line that breaks when it has taken so many bytes.
 struct Breaks {
     room: usize,
@@ -378,47 +341,4 @@ fn an_abandoned_sender_has_nothing_left_to_send() {
     sender.exporter().0.room = 10_000;
     assert_eq!(sender.poll(&mut buffer), Ok(Progress::Idle));
     assert_eq!((sender.exporter().0.sent.len(), sender.given_up(), others), (7, 1, 2));
-}
-
-/// A UART that fails after so many bytes, and then works again.
-struct Fails {
-    good: usize,
-    sent: Vec<u8>,
-}
-
-impl ErrorType for Fails {
-    type Error = embedded_io::ErrorKind;
-}
-
-impl WriteReady for Fails {
-    fn write_ready(&mut self) -> Result<bool, Self::Error> {
-        Ok(true)
-    }
-}
-
-impl Write for Fails {
-    fn write(&mut self, bytes: &[u8]) -> Result<usize, Self::Error> {
-        if self.good == 0 {
-            self.good = 100;
-            return Err(embedded_io::ErrorKind::Other);
-        }
-        let count = bytes.len().min(self.good).min(2);
-        self.sent.extend(&bytes[..count]);
-        self.good -= count;
-        Ok(count)
-    }
-
-    fn flush(&mut self) -> Result<(), Self::Error> {
-        Ok(())
-    }
-}
-
-#[test]
-fn an_error_after_some_bytes_does_not_send_them_twice() {
-    let mut line = NonBlocking(Fails { good: 4, sent: Vec::new() });
-    assert_eq!(line.offer(b"abcdef"), Ok(4));
-    line.0.good = 0;
-    assert_eq!(line.offer(b"ef"), Err(embedded_io::ErrorKind::Other));
-    assert_eq!(line.offer(b"ef"), Ok(2));
-    assert_eq!(line.0.sent, b"abcdef");
 }

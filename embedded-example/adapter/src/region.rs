@@ -4,7 +4,7 @@
 //! is found there. After power-on its content is arbitrary.
 //!
 //! ```
-//! use tracebuf_firmware::region::Region;
+//! use tracebuf_embedded::region::Region;
 //!
 //! // On a target, under #[unsafe(link_section = ".uninit.TRACE")]:
 //! static TRACE: Region<{ 8 * 1024 / 8 }> = Region::zeroed();
@@ -54,6 +54,15 @@ impl<const WORDS: usize> fmt::Debug for Region<WORDS> {
 /// Words as bytes, for a ring or a snapshot.
 pub fn bytes(part: &mut [u64]) -> &mut [u8] {
     // SAFETY: every 8 bytes of initialised memory are eight `u8`, whatever they hold.
+    #[allow(unsafe_code)]
+    unsafe {
+        part.align_to_mut().1
+    }
+}
+
+/// Words of half the size, for shared memory.
+pub(crate) fn words(part: &mut [u64]) -> &mut [u32] {
+    // SAFETY: every 8 bytes of initialised memory are two `u32`, whatever they hold.
     #[allow(unsafe_code)]
     unsafe {
         part.align_to_mut().1

@@ -1,11 +1,11 @@
 //! The recorder: writers in front, shared memory between, the ring behind, all in one region.
 //!
 //! Writers run at any priority and never wait. What they complete is noted in the [`Inbox`]; the drain, at the
-//! lowest priority, moves it into the ring. In a program without tasks the drain is part of the main loop, as
-//! here, or the PendSV handler; under an RTOS it is the task of the lowest priority. [`Inbox::with_wake`] pends the
-//! one, or wakes the other.
+//! lowest priority, moves it into the ring. In a program without tasks the drain is part of the main loop, or the
+//! PendSV handler; under an RTOS it is the task of the lowest priority. [`Inbox::with_wake`] pends the one, or wakes
+//! the other.
 
-use crate::region::bytes;
+use crate::region::{bytes, words};
 use core::fmt;
 use tracebuf::buffer::{Config, FillPolicy, RegionError, RingContent, Salvage, TraceBuffer};
 use tracebuf::producer::{
@@ -13,12 +13,11 @@ use tracebuf::producer::{
 };
 use tracebuf::service::{ProducerEndpoint, ProducerIdentity, StartMark};
 
-mod inbox;
+pub use crate::inbox::{Inbox, InboxLosses, WRITERS};
 
-pub use inbox::{Inbox, Losses};
+/// Memory of the producer beside its region.
+pub type Storage = ProducerStorage<{ Inbox::CHUNKS }, WRITERS>;
 
-/// Writers at a time: one for each priority that traces.
-pub const WRITERS: usize = 4;
 /// Sequences that the ring knows: this start's writers, and earlier ones whose chunks are still there.
 const SEQUENCES: usize = 2 * WRITERS;
 /// How the ring is laid out.
@@ -39,7 +38,7 @@ const LEAST_RING: u32 = 2 * IN_RING as u32;
 /// The drain and the ring.
 ///
 /// There are at most [`WRITERS`] writers at a time, four: `Producer::writer` gives no more than these.
-pub struct Recorder<'a> {
+pub struct RingRecorder<'a> {
     endpoint: ProducerEndpoint<'a, WRITERS>,
     inbox: &'a Inbox,
     buffers: [TraceBuffer<&'a mut [u8]>; 1],
@@ -47,14 +46,14 @@ pub struct Recorder<'a> {
 
 /// Why a region cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RecorderError {
+pub enum RingRecorderError {
     /// Its part for shared memory, a quarter.
     SharedMemory(MemoryError),
     /// Its part for the ring.
     Ring(RegionError),
 }
 
-impl fmt::Display for RecorderError {
+impl fmt::Display for RingRecorderError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::SharedMemory(error) => write!(f, "a quarter of the region is no shared memory: {error}"),
@@ -63,21 +62,21 @@ impl fmt::Display for RecorderError {
     }
 }
 
-impl core::error::Error for RecorderError {}
+impl core::error::Error for RingRecorderError {}
 
-impl<'a> Recorder<'a> {
+impl<'a> RingRecorder<'a> {
     /// Lays a region out, whatever is in it: a [mark](StartMark), shared memory (a quarter, up to 4 KiB), the ring.
     ///
     /// # Errors
-    /// [`RecorderError`] below 1176 bytes. That is where chunks fit; about 4 KiB are needed for events of a ring that
-    /// was lapped to be decoded, as names and clock have to be in it too.
+    /// [`RingRecorderError`] below 1176 bytes, where chunks do not fit. Events of a ring that was lapped can be decoded
+    /// from about 4 KiB on, as names and clock have to be in it, too.
     pub fn new(
         region: &'a mut [u64],
-        storage: &'a ProducerStorage<{ Inbox::CHUNKS }, WRITERS>,
+        storage: &'a Storage,
         inbox: &'a Inbox,
-    ) -> Result<(Producer<'a>, Self), RecorderError> {
+    ) -> Result<(Producer<'a>, Self), RingRecorderError> {
         let parts = Parts::of(region)?;
-        let ring = TraceBuffer::new(bytes(parts.ring), CONFIG).map_err(RecorderError::Ring)?;
+        let ring = TraceBuffer::new(bytes(parts.ring), CONFIG).map_err(RingRecorderError::Ring)?;
         Self::start(parts.mark, 1, parts.shared, ring, storage, inbox)
     }
 
@@ -94,16 +93,16 @@ impl<'a> Recorder<'a> {
     /// has left can be read later, too.
     ///
     /// # Errors
-    /// As [`Recorder::new`].
+    /// As [`RingRecorder::new`].
     pub fn attach_or_new(
         region: &'a mut [u64],
-        storage: &'a ProducerStorage<{ Inbox::CHUNKS }, WRITERS>,
+        storage: &'a Storage,
         inbox: &'a Inbox,
         before: impl FnOnce(&mut TraceBuffer<&'a mut [u8]>, Salvage),
-    ) -> Result<(Producer<'a>, Self), RecorderError> {
+    ) -> Result<(Producer<'a>, Self), RingRecorderError> {
         let parts = Parts::of(region)?;
         let (mut ring, found) =
-            TraceBuffer::attach_or_new(bytes(parts.ring), CONFIG).map_err(RecorderError::Ring)?;
+            TraceBuffer::attach_or_new(bytes(parts.ring), CONFIG).map_err(RingRecorderError::Ring)?;
         let mut number = 1;
         if let Some(salvage) = found {
             let (memory, _) = shared_memory(parts.shared)?;
@@ -120,7 +119,7 @@ impl<'a> Recorder<'a> {
             let last = last.or_else(of_writers).unwrap_or(0);
             number = last.checked_add(1).unwrap_or(1);
             if !make_room(&mut ring, last, number) {
-                ring = TraceBuffer::new(ring.into_memory(), CONFIG).map_err(RecorderError::Ring)?;
+                ring = TraceBuffer::new(ring.into_memory(), CONFIG).map_err(RingRecorderError::Ring)?;
             }
         }
         Self::start(parts.mark, number, parts.shared, ring, storage, inbox)
@@ -131,18 +130,19 @@ impl<'a> Recorder<'a> {
         number: u16,
         shared: &'a mut [u64],
         ring: TraceBuffer<&'a mut [u8]>,
-        storage: &'a ProducerStorage<{ Inbox::CHUNKS }, WRITERS>,
+        storage: &'a Storage,
         inbox: &'a Inbox,
-    ) -> Result<(Producer<'a>, Self), RecorderError> {
+    ) -> Result<(Producer<'a>, Self), RingRecorderError> {
         // Shared memory starts out as zeros. What was there is in the ring, so that a crash from here on loses
         // nothing; and the number changes when nothing is left that could be taken for this start's.
         shared.fill(0);
         let (memory, layout) = shared_memory(shared)?;
         *mark = StartMark::new(number, &memory).to_word();
         inbox.restart();
-        let producer = Producer::new(memory, layout, storage, inbox).map_err(RecorderError::SharedMemory)?;
+        let producer =
+            Producer::new(memory, layout, storage, inbox).map_err(RingRecorderError::SharedMemory)?;
         let endpoint = endpoint(memory, number);
-        Ok((producer, Recorder { endpoint, inbox, buffers: [ring] }))
+        Ok((producer, RingRecorder { endpoint, inbox, buffers: [ring] }))
     }
 
     /// Moves what the writers of `producer` have completed into the ring, and acknowledges their flushes.
@@ -174,7 +174,7 @@ impl<'a> Recorder<'a> {
 
     /// What was lost before the ring. [`Sender::finish`](crate::send::Sender::finish) sends it with the ring's
     /// counters.
-    pub fn losses(&self) -> Losses {
+    pub fn losses(&self) -> InboxLosses {
         self.inbox.losses()
     }
 
@@ -186,10 +186,10 @@ impl<'a> Recorder<'a> {
 }
 
 /// What has become of what writers have completed; interrupts are masked for a look at the inbox.
-impl fmt::Debug for Recorder<'_> {
+impl fmt::Debug for RingRecorder<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [ring] = &self.buffers;
-        f.debug_struct("Recorder")
+        f.debug_struct("RingRecorder")
             .field("start", &self.endpoint.identity().producer_id)
             .field("inbox", &self.inbox)
             .field("endpoint", &self.endpoint.stats())
@@ -206,7 +206,7 @@ impl fmt::Debug for Recorder<'_> {
 ///
 /// ```
 /// use tracebuf::producer::track_event::TracerConfig;
-/// use tracebuf_firmware::recorder::state_every;
+/// use tracebuf_embedded::recorder::state_every;
 ///
 /// const CONFIG: TracerConfig = TracerConfig::new(25_000_000).state_every(state_every(8 * 1024));
 /// ```
@@ -228,11 +228,11 @@ const fn shared_size(bytes: usize) -> usize {
 }
 
 /// Shared memory of such a size.
-fn shared_memory(part: &mut [u64]) -> Result<(SharedMemory<'_>, Layout), RecorderError> {
+fn shared_memory(part: &mut [u64]) -> Result<(SharedMemory<'_>, Layout), RingRecorderError> {
     let (layout, page) =
         if size_of_val(part) < 2 * PAGE { (Layout::One, SMALL_PAGE) } else { (Layout::Four, PAGE) };
     let memory = SharedMemory::new(atomic_words(words(part)), page as u32);
-    memory.map(|memory| (memory, layout)).map_err(RecorderError::SharedMemory)
+    memory.map(|memory| (memory, layout)).map_err(RingRecorderError::SharedMemory)
 }
 
 /// The number of the start that has recorded there, according to a word; 1 to 65,535.
@@ -287,24 +287,15 @@ struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    fn of(region: &'a mut [u64]) -> Result<Self, RecorderError> {
+    fn of(region: &'a mut [u64]) -> Result<Self, RingRecorderError> {
         let shared = shared_size(size_of_val(region) / 4) / size_of::<u64>();
         let needed = CONFIG.region_size(LEAST_RING) as usize;
-        let too_small = RecorderError::Ring(RegionError::TooSmall { needed });
+        let too_small = RingRecorderError::Ring(RegionError::TooSmall { needed });
         let (mark, rest) = region.split_first_mut().ok_or(too_small)?;
         let (shared, ring) = rest.split_at_mut_checked(shared).ok_or(too_small)?;
         if size_of_val(ring) < needed {
             return Err(too_small);
         }
         Ok(Parts { mark, shared, ring })
-    }
-}
-
-/// A region's part as words for shared memory.
-fn words(part: &mut [u64]) -> &mut [u32] {
-    // SAFETY: every 8 bytes of initialised memory are two `u32`, whatever they hold.
-    #[allow(unsafe_code)]
-    unsafe {
-        part.align_to_mut().1
     }
 }

@@ -3,16 +3,16 @@
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use tracebuf::producer::{
-    ChunkState, ChunkToPatch, CommitRequest, CommitSink, Exhaustion, Message, Page, Patch, Producer,
-    ProducerStorage, Request, TraceWriter,
+    ChunkState, ChunkToPatch, CommitRequest, CommitSink, Exhaustion, Message, Page, Patch, Producer, Request,
+    TraceWriter,
 };
-use tracebuf_firmware::export::{Blocking, Export};
-use tracebuf_firmware::frame::Frames;
-use tracebuf_firmware::recorder::{Inbox, Recorder, WRITERS, state_every};
-use tracebuf_firmware::region::Region;
-use tracebuf_firmware::send::Sender;
-use tracebuf_std::receive::Receiver;
-use tracebuf_std::trace_stats::TraceReport;
+use tracebuf_analysis::receive::Receiver;
+use tracebuf_analysis::trace_stats::TraceReport;
+use tracebuf_embedded::export::Blocking;
+use tracebuf_embedded::frame::Frames;
+use tracebuf_embedded::recorder::{Inbox, RingRecorder, Storage, WRITERS, state_every};
+use tracebuf_embedded::region::Region;
+use tracebuf_embedded::send::Sender;
 
 /// Bytes of a chunk of shared memory, and of one in the ring.
 const CHUNK: u64 = 120;
@@ -21,8 +21,8 @@ const IN_RING: u64 = 136;
 #[test]
 fn states_start_anew_each_quarter_of_the_ring_and_each_half_of_a_small_one() {
     for size in (1176..128 * 1024).step_by(8) {
-        let (storage, inbox, mut region) = (ProducerStorage::new(), Inbox::new(), vec![0; size / 8]);
-        let (_, mut recorder) = Recorder::new(&mut region, &storage, &inbox).unwrap();
+        let (storage, inbox, mut region) = (Storage::new(), Inbox::new(), vec![0; size / 8]);
+        let (_, mut recorder) = RingRecorder::new(&mut region, &storage, &inbox).unwrap();
         let ring = recorder.buffer().stats().buffer_size;
         let part = if ring < 28 * IN_RING { ring / 2 } else { ring / 4 };
         let chunks = u64::from(state_every(size)) / CHUNK;
@@ -54,8 +54,8 @@ fn free(producer: &Producer<'_>) -> usize {
 fn chunks_are_free_after_the_drain_however_many_patches_there_were() {
     // One level for each patch of a chunk; of ten levels there are more than the inbox has room for.
     for levels in [1, 2, 4, 10] {
-        let (storage, inbox, mut region) = (ProducerStorage::new(), Inbox::new(), vec![0; 64 * 1024 / 8]);
-        let (producer, mut recorder) = Recorder::new(&mut region, &storage, &inbox).unwrap();
+        let (storage, inbox, mut region) = (Storage::new(), Inbox::new(), vec![0; 64 * 1024 / 8]);
+        let (producer, mut recorder) = RingRecorder::new(&mut region, &storage, &inbox).unwrap();
         let all = free(&producer);
         assert_eq!(all, Inbox::CHUNKS);
         let mut writer = producer.writer(0, Exhaustion::Drop).unwrap();
@@ -84,7 +84,7 @@ fn chunks_are_free_after_the_drain_however_many_patches_there_were() {
 }
 
 /// Counters of losses at the end of a trace, by name.
-fn losses(recorder: &mut Recorder<'_>) -> Vec<(&'static str, u64)> {
+fn losses(recorder: &mut RingRecorder<'_>) -> Vec<(&'static str, u64)> {
     let mut sender = Sender::raw(Blocking(Vec::new()));
     sender.finish(recorder).unwrap();
     counted(&sender.exporter().0)
@@ -96,8 +96,8 @@ fn counted(file: &[u8]) -> Vec<(&'static str, u64)> {
 
 #[test]
 fn packets_given_up_without_a_chunk_are_in_the_statistics() {
-    let (storage, inbox, mut region) = (ProducerStorage::new(), Inbox::new(), vec![0; 64 * 1024 / 8]);
-    let (producer, mut recorder) = Recorder::new(&mut region, &storage, &inbox).unwrap();
+    let (storage, inbox, mut region) = (Storage::new(), Inbox::new(), vec![0; 64 * 1024 / 8]);
+    let (producer, mut recorder) = RingRecorder::new(&mut region, &storage, &inbox).unwrap();
     let mut writer = producer.writer(0, Exhaustion::Drop).unwrap();
     // The drain does not get its turn.
     for n in 0..1_000 {
@@ -112,8 +112,8 @@ fn packets_given_up_without_a_chunk_are_in_the_statistics() {
 
 #[test]
 fn a_packet_overwritten_when_it_was_read_and_not_sent_is_in_the_statistics() {
-    let (storage, inbox, mut region) = (ProducerStorage::new(), Inbox::new(), vec![0; 8 * 1024 / 8]);
-    let (producer, mut recorder) = Recorder::new(&mut region, &storage, &inbox).unwrap();
+    let (storage, inbox, mut region) = (Storage::new(), Inbox::new(), vec![0; 8 * 1024 / 8]);
+    let (producer, mut recorder) = RingRecorder::new(&mut region, &storage, &inbox).unwrap();
     let [mut silent, mut other] = [(); 2].map(|()| producer.writer(0, Exhaustion::Drop).unwrap());
     // Two frames. This writer has no later packet that could tell.
     silent.packet().string(1, &"eleven byte".repeat(8));
@@ -182,8 +182,8 @@ fn a_chunk_of_which_a_patch_was_lost_is_never_said_to_be_complete() {
 
 #[test]
 fn patches_that_are_lost_are_in_the_statistics() {
-    let (storage, inbox, mut region) = (ProducerStorage::new(), Inbox::new(), vec![0; 64 * 1024 / 8]);
-    let (producer, mut recorder) = Recorder::new(&mut region, &storage, &inbox).unwrap();
+    let (storage, inbox, mut region) = (Storage::new(), Inbox::new(), vec![0; 64 * 1024 / 8]);
+    let (producer, mut recorder) = RingRecorder::new(&mut region, &storage, &inbox).unwrap();
     let mut writer = producer.writer(0, Exhaustion::Drop).unwrap();
     while inbox.losses().patches == 0 {
         let dropped = writer.stats().dropped;
@@ -198,8 +198,8 @@ fn patches_that_are_lost_are_in_the_statistics() {
 
 #[test]
 fn a_flush_is_acknowledged_when_the_drain_has_done_what_came_before_it() {
-    let (storage, inbox, mut region) = (ProducerStorage::new(), Inbox::new(), vec![0; 8 * 1024 / 8]);
-    let (producer, mut recorder) = Recorder::new(&mut region, &storage, &inbox).unwrap();
+    let (storage, inbox, mut region) = (Storage::new(), Inbox::new(), vec![0; 8 * 1024 / 8]);
+    let (producer, mut recorder) = RingRecorder::new(&mut region, &storage, &inbox).unwrap();
     let mut writer = producer.writer(0, Exhaustion::Drop).unwrap();
     for round in 0..3 {
         writer.packet().varint(8, round);
@@ -220,8 +220,8 @@ static WAKING: Inbox = Inbox::with_wake(|| {
 
 #[test]
 fn the_drain_is_called_for_when_the_request_is_there() {
-    let (storage, mut region) = (ProducerStorage::new(), vec![0; 8 * 1024 / 8]);
-    let (producer, _recorder) = Recorder::new(&mut region, &storage, &WAKING).unwrap();
+    let (storage, mut region) = (Storage::new(), vec![0; 8 * 1024 / 8]);
+    let (producer, _recorder) = RingRecorder::new(&mut region, &storage, &WAKING).unwrap();
     let mut writer = producer.writer(0, Exhaustion::Drop).unwrap();
     writer.packet().varint(8, 1);
     assert_eq!(WOKEN.load(Relaxed), 0);
@@ -234,8 +234,8 @@ fn the_drain_is_called_for_when_the_request_is_there() {
 fn a_drain_that_only_comes_when_it_is_called_for_comes_in_time() {
     static CALLED: AtomicU32 = AtomicU32::new(0);
     let inbox = Inbox::with_wake(|| CALLED.store(1, Relaxed));
-    let (storage, mut region) = (ProducerStorage::new(), vec![0; 8 * 1024 / 8]);
-    let (producer, mut recorder) = Recorder::new(&mut region, &storage, &inbox).unwrap();
+    let (storage, mut region) = (Storage::new(), vec![0; 8 * 1024 / 8]);
+    let (producer, mut recorder) = RingRecorder::new(&mut region, &storage, &inbox).unwrap();
     let mut writer = producer.writer(0, Exhaustion::Drop).unwrap();
     let mut drains = 0;
     for n in 0..10_000 {
@@ -255,8 +255,8 @@ fn four_writers_need_four_kib_for_a_drain_that_only_comes_when_it_is_called_for(
     // The first never goes on in a second chunk; the others do, and their writer holds two chunks then.
     let dropped = |bytes: usize, size: usize| -> u64 {
         let inbox = Inbox::with_wake(|| CALLED.store(1, Relaxed));
-        let (storage, mut region) = (ProducerStorage::new(), vec![0; size / 8]);
-        let (producer, mut recorder) = Recorder::new(&mut region, &storage, &inbox).unwrap();
+        let (storage, mut region) = (Storage::new(), vec![0; size / 8]);
+        let (producer, mut recorder) = RingRecorder::new(&mut region, &storage, &inbox).unwrap();
         let mut writers = [(); WRITERS].map(|()| producer.writer(0, Exhaustion::Drop).unwrap());
         let mut chance = 1u32;
         for n in 0..2_000 {
@@ -272,7 +272,7 @@ fn four_writers_need_four_kib_for_a_drain_that_only_comes_when_it_is_called_for(
         writers.iter().map(|writer| writer.stats().dropped).sum()
     };
     for bytes in [0, 10, 40] {
-        // As the README says.
+        // As the documentation of the inbox says.
         let counts: Vec<u64> = (4096..=8192).step_by(256).map(|size| dropped(bytes, size)).collect();
         assert!(counts.iter().all(|count| *count == 0), "packets of some {bytes} bytes: {counts:?}");
         assert!(dropped(bytes, 3064) > 0, "packets of some {bytes} bytes");
@@ -281,8 +281,8 @@ fn four_writers_need_four_kib_for_a_drain_that_only_comes_when_it_is_called_for(
 
 #[test]
 fn a_writer_that_would_wait_drops_packets_as_nobody_drains_meanwhile() {
-    let (storage, inbox, mut region) = (ProducerStorage::new(), Inbox::new(), vec![0; 8 * 1024 / 8]);
-    let (producer, _recorder) = Recorder::new(&mut region, &storage, &inbox).unwrap();
+    let (storage, inbox, mut region) = (Storage::new(), Inbox::new(), vec![0; 8 * 1024 / 8]);
+    let (producer, _recorder) = RingRecorder::new(&mut region, &storage, &inbox).unwrap();
     let mut writer = producer.writer(0, Exhaustion::Stall).unwrap();
     for n in 0..1_000 {
         writer.packet().varint(8, n);
@@ -290,35 +290,24 @@ fn a_writer_that_would_wait_drops_packets_as_nobody_drains_meanwhile() {
     assert!(writer.stats().dropped > 0);
 }
 
-/// A line; something happens whenever it takes bytes.
-struct Meanwhile<F>(F);
-
-impl<F: FnMut()> Export for Meanwhile<F> {
-    type Error = Infallible;
-
-    fn offer(&mut self, bytes: &[u8]) -> Result<usize, Infallible> {
-        (self.0)();
-        Ok(bytes.len())
-    }
-}
-
 #[test]
 fn recording_goes_on_while_the_ring_is_sent_and_writers_faster_than_the_line_do_not_keep_it() {
     for (every, packets) in [(2, 1), (1, 10)] {
-        let (storage, inbox, mut region) = (ProducerStorage::new(), Inbox::new(), vec![0; 64 * 1024 / 8]);
-        let (producer, mut recorder) = Recorder::new(&mut region, &storage, &inbox).unwrap();
+        let (storage, inbox, mut region) = (Storage::new(), Inbox::new(), vec![0; 64 * 1024 / 8]);
+        let (producer, mut recorder) = RingRecorder::new(&mut region, &storage, &inbox).unwrap();
         let mut writer = producer.writer(0, Exhaustion::Drop).unwrap();
         for n in 0..5_000 {
             writer.packet().varint(8, n);
             recorder.drain(&producer);
         }
         let mut offers = 0;
-        let line = Meanwhile(|| {
+        let line = |bytes: &[u8]| {
             offers += 1;
             for n in 0..if offers % every == 0 { packets } else { 0 } {
                 writer.packet().varint(8, n);
             }
-        });
+            Ok::<_, Infallible>(bytes.len())
+        };
         let mut sender = Sender::raw(line);
         sender.catch_up(&mut recorder, &producer).unwrap();
         assert!(packets > 1 || sender.packets() > 9_000, "shared memory has no room for so many");
@@ -330,16 +319,16 @@ fn recording_goes_on_while_the_ring_is_sent_and_writers_faster_than_the_line_do_
 fn what_is_printed_for_debugging_says_how_far_things_are_and_not_what_is_in_memory() {
     static REGION: Region<512> = Region::zeroed();
     assert_eq!(format!("{REGION:?}"), "Region { words: 512, .. }");
-    let (storage, inbox, mut region) = (ProducerStorage::new(), Inbox::new(), vec![0; 8 * 1024 / 8]);
-    let (producer, mut recorder) = Recorder::new(&mut region, &storage, &inbox).unwrap();
+    let (storage, inbox, mut region) = (Storage::new(), Inbox::new(), vec![0; 8 * 1024 / 8]);
+    let (producer, mut recorder) = RingRecorder::new(&mut region, &storage, &inbox).unwrap();
     let mut writer = producer.writer(0, Exhaustion::Drop).unwrap();
     writer.packet().bytes(1, &[b'x'; 100]);
     let flush = writer.flush();
     let waiting = format!(
-        "Inbox {{ moves: 1, patches: 0, flush: Some({flush}), losses: Losses {{ packets: 0, patches: 0 }}, wakes: false }}"
+        "Inbox {{ moves: 1, patches: 0, flush: Some({flush}), losses: InboxLosses {{ packets: 0, patches: 0 }}, wakes: false }}"
     );
     assert_eq!(format!("{inbox:?}"), waiting);
-    assert!(format!("{recorder:?}").starts_with(&format!("Recorder {{ start: 1, inbox: {waiting}")));
+    assert!(format!("{recorder:?}").starts_with(&format!("RingRecorder {{ start: 1, inbox: {waiting}")));
     recorder.drain(&producer);
     let drained = format!("{recorder:?}");
     for said in ["moves: 0", "flush: None", "chunks_moved: 1", "chunks_written: 1"] {
@@ -354,10 +343,10 @@ fn what_is_printed_for_debugging_says_how_far_things_are_and_not_what_is_in_memo
 
 #[test]
 fn what_a_recorder_before_has_left_in_the_inbox_keeps_no_chunk_of_the_next_one() {
-    let (storage, inbox) = (ProducerStorage::new(), Inbox::new());
+    let (storage, inbox) = (Storage::new(), Inbox::new());
     for round in 0..3 {
         let mut region = vec![0; 64 * 1024 / 8];
-        let (producer, mut recorder) = Recorder::new(&mut region, &storage, &inbox).unwrap();
+        let (producer, mut recorder) = RingRecorder::new(&mut region, &storage, &inbox).unwrap();
         let losses = recorder.losses();
         let all = free(&producer);
         let mut writer = producer.writer(0, Exhaustion::Drop).unwrap();

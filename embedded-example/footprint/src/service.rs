@@ -107,6 +107,7 @@ fn flushes(input: &mut Input<'_>) {
         flushes.answer(input.u64(), input.bool().then(|| input.u32()));
         flushes.carried_out(input.u32());
     }
+    flushes.answer_all();
     black_box((flushes.asked(), flushes.answered(), flushes.is_idle()));
     black_box((flushes.has_answered(input.u64()), flushes.is_carried_out(input.u32())));
     debug(flushes);

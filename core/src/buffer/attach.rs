@@ -18,6 +18,8 @@ use super::config::Config;
 use super::error::{AttachError, RegionError};
 use super::read_only::ReadOnlyTraceBuffer;
 use super::region::{Layout, RingEnd, State};
+use super::ring::fence;
+use super::sequence_state::SequenceState;
 use super::trace_buffer::TraceBuffer;
 
 /// Whether patches, and the rest of scraped chunks, may still come to what is found.
@@ -145,6 +147,7 @@ impl State<'_> {
         // Memory that ends between two chunks of the ring looks whole.
         let missing = self.header.used.get().min(self.header.ring_size()).saturating_sub(ring_size);
         let mut salvage = Salvage { bytes_unreadable: missing.into(), ..Salvage::default() };
+        self.upgrade();
         self.forget_marks();
         let used = self.find_used(ring_size);
         self.header.used.set(used);
@@ -157,5 +160,15 @@ impl State<'_> {
         }
         self.balance_counters();
         salvage
+    }
+
+    /// Makes a region of an older version one of this version.
+    fn upgrade(&mut self) {
+        if self.header.is_old() {
+            self.table.iter_mut().for_each(SequenceState::upgrade);
+            fence();
+            self.header.set_upgraded();
+            fence();
+        }
     }
 }

@@ -142,7 +142,7 @@ impl ChunkSeqReader {
         if !cause.is_empty() {
             let entry = state.sequence_mut(self.slot)?;
             entry.lose(cause);
-            entry.malformed.saturating_add(u32::from(cause == DataLoss::CHUNK_CORRUPTED));
+            entry.malformed.saturating_add(u16::from(cause == DataLoss::CHUNK_CORRUPTED));
             if broken {
                 entry.open_broken();
             }

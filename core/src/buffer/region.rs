@@ -8,6 +8,9 @@
 //! | the rest | the ring of chunks |
 //!
 //! Offsets count from the ring's start, so the region may be copied or mapped anywhere.
+//!
+//! Version 2 of the layout gave the causes of loss a field of their own in a sequence's entry. A region of version 1
+//! can be looked at as it is; attaching makes it one of version 2.
 
 mod grow;
 mod header;

@@ -9,8 +9,8 @@ use core::fmt;
 
 /// A sequence in the table: who writes it, and what it lost.
 ///
-/// The packet counters count each packet once, where it begins. All counters stick at `u32::MAX`, and restart from 0
-/// when a full table has forgotten the sequence.
+/// The packet counters count each packet once, where it begins. They stick at `u32::MAX`, `chunks_malformed` at
+/// 65,535, and restart from 0 when a full table has forgotten the sequence.
 ///
 /// In a ring that was given all packets of a [`TraceWriter`](crate::producer::TraceWriter), finished and sent, and was
 /// read to its end, the [packets](crate::producer::WriterStats::packets) of that writer are those that were read, those

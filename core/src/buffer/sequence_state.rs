@@ -1,7 +1,6 @@
 //! `SequenceState`: all that is kept about one `{ProducerID, WriterID}`.
 
 use super::chunk::ChunkHeader;
-use super::data_loss::DataLoss;
 use super::tb_chunk::{Flags, NONE};
 use super::words::{Le16, Le32};
 use static_assertions::{const_assert, const_assert_eq};
@@ -10,16 +9,13 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 mod losses;
 
 bitflags::bitflags! {
-    /// Losses and states of a sequence in 16 bits. Bits 1 to 7 are the pending causes of [`DataLoss`].
+    /// States of a sequence, and losses that a later commit may still take back.
     #[derive(Clone, Copy, PartialEq, Eq)]
     pub(super) struct Status: u16 {
         /// This place of the table is taken.
         const IN_USE = 1;
-        /// Causes that the next packet will carry.
-        const PENDING = 0xFE;
-        /// Those that a first chunk must report itself when it comes back: the gap of a forgotten sequence may come
-        /// with any chunk.
-        const PENDING_THERE = Self::PENDING.bits() & !DataLoss::READ_GAP.bits();
+        /// The pending causes in a region of version 1; without meaning since.
+        const PENDING_IN_VERSION_1 = 0xFE;
         /// Some chunk was erased: `erased_id` and what belongs to it are real.
         const HAS_ERASED = 0x100;
         /// The chunk erased last held unread data, which a commit may still bring again.
@@ -87,7 +83,9 @@ pub(super) struct SequenceState {
     pub(super) stalled: Le16,
     pub(super) evicted: Le32,
     pub(super) broken: Le32,
-    pub(super) malformed: Le32,
+    pub(super) malformed: Le16,
+    /// Causes that the next packet will carry, as in [`DataLoss`].
+    pending: Le16,
 }
 const_assert_eq!(size_of::<SequenceState>(), 48);
 const_assert_eq!(align_of::<SequenceState>(), 4);
@@ -133,7 +131,8 @@ impl SequenceState {
             stalled: Le16::new(0),
             evicted: Le32::new(0),
             broken: Le32::new(0),
-            malformed: Le32::new(0),
+            malformed: Le16::new(0),
+            pending: Le16::new(0),
         };
         let forgotten = if forgotten { Status::FORGOTTEN } else { Status::empty() };
         self.set_status(kept | Status::IN_USE | forgotten);

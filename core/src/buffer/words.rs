@@ -22,6 +22,10 @@ impl Le16 {
     pub(super) fn set(&mut self, value: u16) {
         self.0 = value.to_le();
     }
+    /// Adds; sticks at the largest value instead of starting again from 0.
+    pub(super) fn saturating_add(&mut self, more: u16) {
+        self.set(self.get().saturating_add(more));
+    }
 }
 
 /// A 32-bit word.

@@ -18,7 +18,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, transmute_ref};
 const MAGIC: u32 = u32::from_le_bytes(MAGIC_BYTES);
 pub(in crate::buffer) const MAGIC_BYTES: [u8; 4] = *b"TBUF";
 /// Counts up whenever the layout changes.
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
+/// The oldest version that can be attached to. What of a sequence's entry is otherwise there, `upgrade` changes.
+const OLDEST_VERSION: u16 = 1;
 const HEADER: usize = 256;
 
 bitflags::bitflags! {
@@ -64,7 +66,7 @@ pub(in crate::buffer) struct Header {
     /// Read sessions begun; never 0 after the first.
     pub(in crate::buffer) generation: Le16,
     /// Checksum of what stays as it was made, or as `attach_or_new` asked for: everything up to `chunk_header_size`,
-    /// and the fixed part of `mode`.
+    /// and the fixed part of `mode`. The version counts as the oldest, so that one store can change it.
     check: Le32,
     /// Bytes that the write cursor has moved in all.
     pub(in crate::buffer) position: Le64,
@@ -140,10 +142,22 @@ impl Header {
         self.magic.set(MAGIC);
     }
 
+    /// Whether the entries of the table are as in an older version.
+    pub(in crate::buffer) fn is_old(&self) -> bool {
+        self.version.get() < VERSION
+    }
+
+    /// Says that they no longer are.
+    pub(in crate::buffer) fn set_upgraded(&mut self) {
+        self.version.set(VERSION);
+    }
+
     fn checksum(&self) -> u32 {
+        const_assert_eq!(offset_of!(Header, version), 4);
         const_assert_eq!(offset_of!(Header, mode), 24);
         let words: &[Le32; HEADER / 4] = transmute_ref!(self);
         let [_, a, b, c, d, e, ..] = *words;
+        let a = Le32::new(a.get() & !0xFFFF | u32::from(OLDEST_VERSION));
         let fixed = [Le32::new(MAGIC), a, b, c, d, e, Le32::new((self.mode() & Mode::FIXED).bits())];
         Crc::new().with(fixed.as_bytes()).value()
     }
@@ -155,7 +169,7 @@ impl Layout {
         if header.magic.get() != MAGIC {
             return Err(AttachError::NoRegion);
         }
-        if header.version.get() != VERSION {
+        if !(OLDEST_VERSION..=VERSION).contains(&header.version.get()) {
             return Err(AttachError::UnknownVersion { found: header.version.get() });
         }
         let (sequences, ring_size) = (header.sequences.get(), header.ring_size.get());

@@ -12,11 +12,11 @@ const ERASED_BROKEN: u16 = 0x8000;
 impl SequenceState {
     #[inline]
     pub(in crate::buffer) fn pending(&self) -> DataLoss {
-        DataLoss::from_bits_retain((self.status() & Status::PENDING).bits())
+        DataLoss::from_bits_retain(self.pending.get()) & DataLoss::KEPT
     }
     #[cfg_attr(target_os = "none", inline(never))]
     pub(in crate::buffer) fn lose(&mut self, cause: DataLoss) {
-        self.insert(Status::from_bits_retain(cause.bits()) & Status::PENDING);
+        self.pending.set((self.pending() | cause & DataLoss::KEPT).bits());
     }
     /// A chunk is about to be consumed for the first time: what its predecessors left open is now certain.
     #[inline]
@@ -29,6 +29,8 @@ impl SequenceState {
             self.erased_packets.set(0);
             if self.has(Status::TENTATIVE) {
                 self.lose(self.tentative());
+                // Certain before it is no longer tentative.
+                fence();
                 self.remove(Status::TENTATIVE);
             }
         }
@@ -47,14 +49,26 @@ impl SequenceState {
     #[cfg_attr(target_os = "none", inline(never))]
     pub(in crate::buffer) fn leave_open(&mut self, open: Status) {
         self.insert(open);
-        self.malformed.saturating_add(u32::from(open.contains(Status::TENTATIVE_CORRUPTION)));
+        self.malformed.saturating_add(u16::from(open.contains(Status::TENTATIVE_CORRUPTION)));
     }
     /// Hands out the pending causes.
     #[inline]
     pub(in crate::buffer) fn take_pending(&mut self) -> DataLoss {
         let loss = self.pending();
-        self.remove(Status::PENDING);
+        self.pending.set(0);
         loss.marked()
+    }
+    /// Makes an entry of a region of version 1 one of this version: there, the pending causes were in the status, and
+    /// `malformed` had 32 bits. The old causes stay where they are, so that doing it again after a crash changes
+    /// nothing.
+    pub(in crate::buffer) fn upgrade(&mut self) {
+        let (causes, high) = ((self.status() & Status::PENDING_IN_VERSION_1).bits(), self.pending.get());
+        if high != causes {
+            if high != 0 {
+                self.malformed.set(u16::MAX);
+            }
+            self.pending.set(causes);
+        }
     }
 
     // What was erased last.
@@ -153,7 +167,9 @@ impl SequenceState {
         let ended = self.status().end();
         self.take_back();
         let mut before = 1;
-        if self.status() & (Status::ERASED_FIRST | Status::PENDING_THERE) == Status::ERASED_FIRST {
+        // The gap of a forgotten sequence may come with any chunk.
+        let must_report = !(self.pending() - DataLoss::READ_GAP).is_empty();
+        if self.has(Status::ERASED_FIRST) && !must_report {
             before = Self::BEFORE_RETURNED;
             self.remove(Status::HAS_ERASED | Status::ERASED_FIRST);
         }
@@ -167,7 +183,7 @@ impl SequenceState {
     pub(in crate::buffer) fn miss_older(&mut self) {
         let missing = (Status::ERASED_FIRST | Status::TENTATIVE_OVERWRITE) - self.status();
         if missing.bits() | self.erased_read.get() == 0 {
-            self.insert(Status::from_bits_retain(DataLoss::OVERWRITE.bits()));
+            self.lose(DataLoss::OVERWRITE);
         }
     }
     /// Removes `ERASED_FIRST`: after a crash, it may be about a chunk erased before this one.

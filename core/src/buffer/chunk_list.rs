@@ -83,15 +83,6 @@ impl State<'_> {
         Some(Place::TooFar)
     }
 
-    /// The id of the newest chunk of a sequence, there or erased.
-    pub(super) fn newest_chunk(&self, slot: u16) -> Option<u32> {
-        let entry = self.sequence(slot)?;
-        match entry.is_empty() {
-            true => entry.has(Status::HAS_ERASED).then(|| entry.erased_id()),
-            false => self.ring.chunk_id(entry.last()),
-        }
-    }
-
     /// Where a sequence's first chunk is, unless it is beyond the one with this id: the chunk that a walk up to there
     /// takes next.
     #[cfg_attr(not(target_os = "none"), inline)]

@@ -48,6 +48,7 @@
 //! | chunks whose producer or program has ended | `closing` |
 //! | regions that are found again, and copied into more memory | `attach`, `region::grow` |
 //! | exporters that are slower than the writers | `lease` |
+//! | what a producer's endpoint asks about its writers' sequences | `continuity` |
 //! | the ring as it lies in memory | `inspect` |
 //! | whether all of it agrees, for tests | `check` |
 //!
@@ -76,6 +77,8 @@ mod chunk_seq_reader;
 mod closing;
 mod commit;
 mod config;
+#[cfg(feature = "producer")]
+mod continuity;
 mod crc;
 mod data_loss;
 mod error;

@@ -72,7 +72,7 @@ pub(super) struct SequenceState {
     /// How many bytes of it had been read.
     pub(super) erased_read: Le16,
     /// How many of its packets were counted as evicted; see `losses::ERASED_BROKEN`.
-    erased_packets: Le16,
+    pub(super) erased_packets: Le16,
     status: Le16,
     /// The next sequence with the same hash.
     pub(super) hash_next: Le16,
@@ -136,14 +136,6 @@ impl SequenceState {
         };
         let forgotten = if forgotten { Status::FORGOTTEN } else { Status::empty() };
         self.set_status(kept | Status::IN_USE | forgotten);
-    }
-
-    /// Notes that something was lost before its first chunk, unless a chunk has been erased: then it was not the first.
-    #[cfg_attr(not(target_has_atomic = "32"), allow(dead_code))]
-    pub(super) fn begin_late(&mut self) {
-        if !self.has(Status::HAS_ERASED) {
-            self.insert(Status::FORGOTTEN);
-        }
     }
 
     /// Zeroed memory is an empty index: heads are stored plus one.

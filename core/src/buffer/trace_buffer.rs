@@ -9,7 +9,6 @@ use super::read_only::ReadOnlyTraceBuffer;
 use super::reader::Reader;
 use super::region::{Layout, State};
 use super::sequence_info::SequenceInfo;
-use super::sequence_table::lookup;
 use super::source::{Bytes, Shared, Source};
 use super::stats::BufferStats;
 
@@ -256,46 +255,6 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
         if let Some(mut state) = self.state() {
             state.end_producer(producer_id);
         }
-    }
-
-    /// Whether the buffer knows a chunk's sequence.
-    #[cfg_attr(not(target_has_atomic = "32"), allow(dead_code))]
-    pub(crate) fn knows(&self, header: &ChunkHeader) -> bool {
-        let table = self.layout.table(self.memory.as_ref());
-        table.is_some_and(|(table, _)| lookup(table, header.producer_id, header.writer_id).is_some())
-    }
-
-    /// Notes that something of a chunk's sequence, which begins with that chunk, never came here: unless it is the very
-    /// first, it reports the loss.
-    #[cfg_attr(not(target_has_atomic = "32"), allow(dead_code))]
-    pub(crate) fn begin_late(&mut self, header: &ChunkHeader) {
-        let Some(mut state) = self.state() else { return };
-        let slot = lookup(state.table, header.producer_id, header.writer_id);
-        if let Some(entry) = slot.and_then(|slot| state.sequence_mut(slot)) {
-            entry.begin_late();
-        }
-    }
-
-    /// Whether a chunk was overwritten before all of it was read, and would be taken again.
-    // Unused on targets that have no producer, for want of compare-and-swap.
-    #[cfg_attr(not(target_has_atomic = "32"), allow(dead_code))]
-    pub(crate) fn has_lost(&self, header: &ChunkHeader) -> bool {
-        let Some((table, _)) = self.layout.table(self.memory.as_ref()) else { return false };
-        let slot = lookup(table, header.producer_id, header.writer_id);
-        slot.and_then(|slot| table.get(usize::from(slot))).is_some_and(|entry| entry.may_come_back(header))
-    }
-
-    /// The id of the newest known chunk of a chunk's sequence, which a writer goes on with. That writer may be of another
-    /// process than the one before: a sequence without chunks takes over the user and process in `header`.
-    #[cfg_attr(not(target_has_atomic = "32"), allow(dead_code))]
-    pub(crate) fn go_on_from(&mut self, header: &ChunkHeader) -> Option<u32> {
-        let mut state = self.state()?;
-        let slot = lookup(state.table, header.producer_id, header.writer_id)?;
-        if let Some(entry) = state.sequence_mut(slot).filter(|entry| entry.is_empty()) {
-            entry.uid.set(header.uid);
-            entry.pid.set(header.pid as u32);
-        }
-        state.newest_chunk(slot)
     }
 
     /// Drops what is left of a producer from which nothing more will come, and frees its sequences' places in the

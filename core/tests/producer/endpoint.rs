@@ -347,3 +347,12 @@ fn of_any_number_of_patches_all_are_written_or_none() {
     patched[..18].copy_from_slice(&[0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 7, 7]);
     assert!(packet.windows(80).any(|bytes| bytes == patched) && packet.len() == 105);
 }
+
+#[test]
+fn what_an_endpoint_has_counted_is_printed() {
+    let endpoint = format!("{:?}", EndpointStats { chunks_missing: 7, ..EndpointStats::default() });
+    for text in ["moved: 0", "scraped: 0", "scraped_before: 0", "discarded: 0", "missing: 7"] {
+        assert!(endpoint.contains(&format!("chunks_{text}")), "{text} in {endpoint}");
+    }
+    assert!(endpoint.ends_with("patches_discarded: 0 }"), "{endpoint}");
+}

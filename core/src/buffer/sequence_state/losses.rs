@@ -1,7 +1,6 @@
 //! What a sequence has lost, and what the chunk erased last has left to be settled.
 
 use super::{SequenceState, Status};
-use crate::buffer::chunk::ChunkHeader;
 use crate::buffer::data_loss::DataLoss;
 use crate::buffer::ring::fence;
 use crate::buffer::tb_chunk::Flags;
@@ -136,14 +135,6 @@ impl SequenceState {
         if !self.has(Status::HAS_ERASED) {
             self.remove(Status::TENTATIVE_OVERWRITE);
         }
-    }
-    /// Whether this was the chunk erased last, and unread data went with it, which a commit would bring again. A commit
-    /// that is as unfinished as before would bring its packets again, but not what may come after them.
-    pub(in crate::buffer) fn may_come_back(&self, header: &ChunkHeader) -> bool {
-        self.has(Status::TENTATIVE_OVERWRITE)
-            && self.has(Status::HAS_ERASED)
-            && self.erased_id() == header.chunk_id
-            && (header.complete || self.erased_packets.get() != 0)
     }
     /// Takes back what counted as lost with the chunk erased last: it was committed again.
     pub(in crate::buffer) fn take_back(&mut self) {

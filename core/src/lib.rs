@@ -81,10 +81,9 @@ portable_atomic::cfg_no_atomic_cas! {
 extern crate std;
 
 /// On microcontrollers flash is dearer than time: there the short cuts of the hot paths are left out, and functions
-/// that are called from several places are not inlined (`cfg_attr(target_os = "none", inline(never))`). With
-/// `RUSTFLAGS="--cfg tracebuf_small"`, tests do the same on the host; ids of
-/// writers are shifted there all the same, as they are for Perfetto's.
-pub(crate) const SMALL: bool = cfg!(any(target_os = "none", tracebuf_small));
+/// that are called from several places are not inlined. In attributes it is the `cfg` of that name, `tracebuf_small`,
+/// which `build.rs` sets; with `RUSTFLAGS="--cfg tracebuf_small"`, tests do the same on the host.
+pub(crate) const SMALL: bool = cfg!(tracebuf_small);
 
 mod debug;
 mod prefetch;

@@ -67,8 +67,8 @@ impl State<'_> {
     }
 
     /// Marks a chunk whose payload, from `from` on, or whose header will change.
-    #[cfg_attr(not(target_os = "none"), inline(never))]
-    #[cfg_attr(target_os = "none", inline(always))]
+    #[cfg_attr(not(tracebuf_small), inline(never))]
+    #[cfg_attr(tracebuf_small, inline(always))]
     pub(super) fn begin_change(&mut self, chunk: &Stored, from: u16, kind: Kind) -> Option<()> {
         let mut next = chunk.links.next;
         if self.header.checksum_size() > 0 {

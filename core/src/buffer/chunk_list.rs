@@ -33,8 +33,8 @@ pub(super) enum Place {
 impl State<'_> {
     /// Finds the place of a chunk id in a sequence: O(1) for the newest, for ids outside the list and for
     /// those already consumed; else a walk from the newest of at most [`WALK_LIMIT`] chunks.
-    #[cfg_attr(not(target_os = "none"), inline)]
-    #[cfg_attr(target_os = "none", inline(never))]
+    #[cfg_attr(not(tracebuf_small), inline)]
+    #[cfg_attr(tracebuf_small, inline(never))]
     pub(super) fn place(&self, slot: u16, chunk_id: u32) -> Option<Place> {
         let entry = self.sequence(slot)?;
         if !entry.is_newer(chunk_id) {
@@ -59,8 +59,8 @@ impl State<'_> {
     }
 
     /// Like [`place`](Self::place), for an age below the newest chunk's.
-    #[cfg_attr(not(target_os = "none"), inline(never))]
-    #[cfg_attr(target_os = "none", inline(always))]
+    #[cfg_attr(not(tracebuf_small), inline(never))]
+    #[cfg_attr(tracebuf_small, inline(always))]
     fn place_among(&self, slot: u16, age: u32) -> Option<Place> {
         let entry = self.sequence(slot)?;
         let oldest = self.ring.front(entry.first())?.header;
@@ -85,8 +85,8 @@ impl State<'_> {
 
     /// Where a sequence's first chunk is, unless it is beyond the one with this id: the chunk that a walk up to there
     /// takes next.
-    #[cfg_attr(not(target_os = "none"), inline)]
-    #[cfg_attr(target_os = "none", inline(never))]
+    #[cfg_attr(not(tracebuf_small), inline)]
+    #[cfg_attr(tracebuf_small, inline(never))]
     pub(super) fn first_up_to(&self, slot: u16, chunk_id: u32) -> Intact<Option<u32>> {
         let entry = self.sequence(slot)?;
         let first = entry.first();
@@ -98,8 +98,8 @@ impl State<'_> {
     }
 
     /// Links a chunk of the ring into its sequence and returns the links it must carry.
-    #[cfg_attr(not(target_os = "none"), inline)]
-    #[cfg_attr(target_os = "none", inline(always))]
+    #[cfg_attr(not(tracebuf_small), inline)]
+    #[cfg_attr(tracebuf_small, inline(always))]
     pub(super) fn link(&mut self, slot: u16, offset: u32, place: Place) -> Option<Links> {
         let entry = self.sequence(slot)?;
         let (first, last) = (entry.first(), entry.last());
@@ -136,8 +136,8 @@ impl State<'_> {
     /// later commit may still settle.
     ///
     /// All is noted down before the chunk goes: if the chunk is still found, attaching takes the note back.
-    #[cfg_attr(not(target_os = "none"), inline)]
-    #[cfg_attr(target_os = "none", inline(never))]
+    #[cfg_attr(not(tracebuf_small), inline)]
+    #[cfg_attr(tracebuf_small, inline(never))]
     pub(super) fn erase_first(&mut self, chunk: &Stored, open: Status) -> Option<()> {
         let entry = self.sequence_mut(chunk.slot.get())?;
         fence();

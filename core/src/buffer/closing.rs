@@ -11,7 +11,7 @@ use super::tb_chunk::{Flags, PAYLOAD, Stored};
 
 impl State<'_> {
     /// Counts a chunk that does not end with its last declared fragment.
-    #[cfg_attr(target_os = "none", inline(never))]
+    #[cfg_attr(tracebuf_small, inline(never))]
     pub(super) fn count_end(&mut self, flags: Flags) {
         let counters = &mut self.header.counters;
         counters.abi_violations.add(u32::from(flags.contains(Flags::TRUNCATED)));

@@ -48,7 +48,7 @@ impl StoredHistogram {
         self.buckets.get_mut(index)
     }
 
-    #[cfg_attr(target_os = "none", inline(never))]
+    #[cfg_attr(tracebuf_small, inline(never))]
     pub(super) fn add(&mut self, payload: u16) {
         if let Some(bucket) = self.bucket(payload) {
             bucket.count.add(1);
@@ -56,7 +56,7 @@ impl StoredHistogram {
         }
     }
 
-    #[cfg_attr(target_os = "none", inline(never))]
+    #[cfg_attr(tracebuf_small, inline(never))]
     pub(super) fn remove(&mut self, payload: u16) {
         if let Some(bucket) = self.bucket(payload) {
             bucket.count.sub(1);

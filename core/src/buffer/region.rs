@@ -23,7 +23,7 @@ use super::sequence_state::SequenceState;
 use super::stats::BufferStats;
 use super::words::Le32;
 use core::ops::Range;
-#[cfg(target_os = "none")]
+#[cfg(tracebuf_small)]
 use core::sync::atomic;
 use zerocopy::FromBytes;
 
@@ -45,13 +45,13 @@ impl Config {
 }
 
 /// Zeroes memory.
-#[cfg(not(target_os = "none"))]
+#[cfg(not(tracebuf_small))]
 fn clear(bytes: &mut [u8]) {
     bytes.fill(0);
 }
 
 /// Zeroes memory word by word, so that the compiler does not make it a call of `memset`: that is 200 bytes of code.
-#[cfg(target_os = "none")]
+#[cfg(tracebuf_small)]
 fn clear(bytes: &mut [u8]) {
     for word in <[Le32]>::mut_from_bytes(bytes).unwrap_or_default() {
         word.set(0);
@@ -135,8 +135,8 @@ impl Layout {
     }
 
     /// The parts of the region. `None` if the memory is not what it was when it was handed over.
-    #[cfg_attr(not(target_os = "none"), inline)]
-    #[cfg_attr(target_os = "none", inline(never))]
+    #[cfg_attr(not(tracebuf_small), inline)]
+    #[cfg_attr(tracebuf_small, inline(never))]
     pub(super) fn state<'a>(&self, memory: &'a mut [u8]) -> Option<State<'a>> {
         let (header, rest) = Header::mut_from_prefix(memory.get_mut(self.start..)?).ok()?;
         let (table, rest) =

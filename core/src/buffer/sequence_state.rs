@@ -94,7 +94,7 @@ const_assert_eq!(align_of::<SequenceState>(), 4);
 pub(super) const NO_SLOT: u16 = u16::MAX;
 
 /// A link between empty sequences: odd, where offsets of chunks are multiples of 4.
-#[cfg_attr(target_os = "none", inline(never))]
+#[cfg_attr(tracebuf_small, inline(never))]
 pub(super) fn link_to_slot(slot: u16) -> u32 {
     if slot == NO_SLOT { NONE } else { (u32::from(slot) << 2) | 1 }
 }
@@ -112,7 +112,7 @@ impl SequenceState {
     const BEFORE_RETURNED: u32 = 1 << 16;
 
     /// Starts a new sequence here; what belongs to the index stays.
-    #[cfg_attr(target_os = "none", inline(always))]
+    #[cfg_attr(tracebuf_small, inline(always))]
     pub(super) fn start(&mut self, header: &ChunkHeader, forgotten: bool) {
         let kept = self.status() & Status::FORGETFUL;
         *self = Self {
@@ -176,13 +176,13 @@ impl SequenceState {
     pub(super) fn is_empty(&self) -> bool {
         self.first.get() & 1 != 0
     }
-    #[cfg_attr(not(target_os = "none"), inline)]
-    #[cfg_attr(target_os = "none", inline(never))]
+    #[cfg_attr(not(tracebuf_small), inline)]
+    #[cfg_attr(tracebuf_small, inline(never))]
     pub(super) fn first(&self) -> u32 {
         self.first.get()
     }
-    #[cfg_attr(not(target_os = "none"), inline)]
-    #[cfg_attr(target_os = "none", inline(never))]
+    #[cfg_attr(not(tracebuf_small), inline)]
+    #[cfg_attr(tracebuf_small, inline(never))]
     pub(super) fn last(&self) -> u32 {
         self.last.get()
     }

@@ -19,8 +19,8 @@ fn home(producer_id: u16, writer_id: u16, places: usize) -> usize {
 }
 
 /// The slot of a sequence: by the index, or, where code must be small, by a look at each place of the table.
-#[cfg_attr(not(target_os = "none"), inline)]
-#[cfg_attr(target_os = "none", inline(never))]
+#[cfg_attr(not(tracebuf_small), inline)]
+#[cfg_attr(tracebuf_small, inline(never))]
 pub(super) fn lookup(table: &[SequenceState], producer_id: u16, writer_id: u16) -> Option<u16> {
     if SMALL {
         let is_it = |entry: &SequenceState| {
@@ -83,7 +83,7 @@ impl State<'_> {
     }
 
     /// Adds a sequence, which is empty for now. `None` when every place of the table has chunks.
-    #[cfg_attr(target_os = "none", inline(never))]
+    #[cfg_attr(tracebuf_small, inline(never))]
     pub(super) fn open_sequence(&mut self, header: &ChunkHeader) -> Option<u16> {
         let home = home(header.producer_id, header.writer_id, self.table.len());
         let used = self.header.slots.get();
@@ -121,7 +121,7 @@ impl State<'_> {
     }
 
     /// Notes that something about a sequence will be unknown when it comes next. Returns where its hash leads.
-    #[cfg_attr(target_os = "none", inline(never))]
+    #[cfg_attr(tracebuf_small, inline(never))]
     pub(super) fn note_unknown(&mut self, producer_id: u16, writer_id: u16) -> Option<usize> {
         let home = home(producer_id, writer_id, self.table.len());
         self.table.get_mut(home)?.insert(Status::FORGETFUL);
@@ -183,7 +183,7 @@ pub(super) fn add_to_index(table: &mut [SequenceState], slot: u16) {
 
 impl State<'_> {
     /// Links a sequence that has just lost its last chunk as the latest of the empty ones.
-    #[cfg_attr(target_os = "none", inline(never))]
+    #[cfg_attr(tracebuf_small, inline(never))]
     pub(super) fn push_empty(&mut self, slot: u16) {
         let link = link_to_slot(slot);
         self.join_empty(link_to_slot(self.header.latest_empty.get()), link);
@@ -198,7 +198,7 @@ impl State<'_> {
     }
 
     /// Makes two sequences neighbours among the empty ones; [`NONE`] stands before the first and after the last.
-    #[cfg_attr(target_os = "none", inline(never))]
+    #[cfg_attr(tracebuf_small, inline(never))]
     fn join_empty(&mut self, longer: u32, shorter: u32) {
         match self.sequence_mut(slot_of_link(longer)) {
             Some(entry) => entry.set_last(shorter),

@@ -65,12 +65,12 @@ impl Le64 {
     pub(super) fn set(&mut self, value: u64) {
         self.0 = value.to_le();
     }
-    #[cfg_attr(not(target_os = "none"), inline)]
-    #[cfg_attr(target_os = "none", inline(never))]
+    #[cfg_attr(not(tracebuf_small), inline)]
+    #[cfg_attr(tracebuf_small, inline(never))]
     pub(super) fn add(&mut self, more: u32) {
         self.set(self.get().wrapping_add(u64::from(more)));
     }
-    #[cfg_attr(target_os = "none", inline(never))]
+    #[cfg_attr(tracebuf_small, inline(never))]
     pub(super) fn sub(&mut self, less: u32) {
         self.set(self.get().saturating_sub(u64::from(less)));
     }

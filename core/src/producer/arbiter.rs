@@ -76,7 +76,7 @@ pub struct Producer<'a> {
 /// No chunk: a chunk is identified by its page, times 16, plus its place in the page.
 pub(crate) const NONE: u32 = u32::MAX;
 /// Chunks in one request; larger batches are sent in parts. They lie on the stack.
-const BATCH: usize = if size_of::<usize>() < 8 { 4 } else { 16 };
+const BATCH: usize = if SMALL { 4 } else { 16 };
 
 /// Nobody sends.
 const IDLE: u32 = 0;
@@ -220,7 +220,7 @@ impl<'a> Producer<'a> {
     }
 
     /// Header and payload of a chunk of one of the producer's writers.
-    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    #[cfg_attr(tracebuf_small, inline(never))]
     pub(crate) fn words(&self, chunk: u32) -> &'a [AtomicU32] {
         self.memory.chunk(chunk >> 4, chunk & 15, &self.division)
     }
@@ -283,7 +283,7 @@ impl<'a> Producer<'a> {
     }
 
     /// Sends until nobody asks for it any more.
-    #[cfg(any(target_os = "none", tracebuf_small))]
+    #[cfg(tracebuf_small)]
     fn send_while_asked(&self) {
         // From `AGAIN` to `SENDING`, and from there to `IDLE`, unless somebody has asked meanwhile.
         while self.sending.fetch_sub(1, Ordering::AcqRel) == AGAIN {
@@ -293,7 +293,7 @@ impl<'a> Producer<'a> {
 
     /// Sends until nobody asks for it any more, or only for room when this one has done its share: it would go on for as
     /// long as others write, and whoever needs room sends itself. What will not be asked for again is done in any case.
-    #[cfg(not(any(target_os = "none", tracebuf_small)))]
+    #[cfg(not(tracebuf_small))]
     fn send_while_asked(&self) {
         let begun = self.taken.load(Ordering::Relaxed);
         loop {
@@ -338,7 +338,7 @@ impl<'a> Producer<'a> {
         }
     }
 
-    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    #[cfg_attr(tracebuf_small, inline(never))]
     fn request(&self, chunks_to_move: &[ChunkToMove], chunks_to_patch: &[ChunkToPatch<'_>], flush: u32) {
         self.sink.commit(&CommitRequest { chunks_to_move, chunks_to_patch, flush });
     }
@@ -378,7 +378,7 @@ impl<'a> Producer<'a> {
         (oldest, count)
     }
 
-    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    #[cfg_attr(tracebuf_small, inline(never))]
     fn link(&self, chunk: u32) -> Option<&AtomicU32> {
         // `NONE` has no link: its place is far beyond the end.
         self.links.get(((chunk >> 4) * self.division.chunks + (chunk & 15)) as usize)

@@ -386,7 +386,7 @@ impl<'a> TraceWriter<'a> {
     }
 
     /// Lets a packet be seen, in the last of the chunks it lies in.
-    #[cfg_attr(target_pointer_width = "64", inline)]
+    #[cfg_attr(not(tracebuf_small), inline)]
     fn count_packet(&mut self) {
         if self.cursor.room() < Self::MIN_ROOM || !self.cursor.count_fragment(Self::MAX_FRAGMENTS) {
             self.complete_current();

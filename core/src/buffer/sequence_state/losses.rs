@@ -13,7 +13,7 @@ impl SequenceState {
     pub(in crate::buffer) fn pending(&self) -> DataLoss {
         DataLoss::from_bits_retain(self.pending.get()) & DataLoss::KEPT
     }
-    #[cfg_attr(target_os = "none", inline(never))]
+    #[cfg_attr(tracebuf_small, inline(never))]
     pub(in crate::buffer) fn lose(&mut self, cause: DataLoss) {
         self.pending.set((self.pending() | cause & DataLoss::KEPT).bits());
     }
@@ -45,7 +45,7 @@ impl SequenceState {
         loss
     }
     /// Notes what the chunk erased last leaves to be settled by a later commit, or reported with a later chunk.
-    #[cfg_attr(target_os = "none", inline(never))]
+    #[cfg_attr(tracebuf_small, inline(never))]
     pub(in crate::buffer) fn leave_open(&mut self, open: Status) {
         self.insert(open);
         self.malformed.saturating_add(u16::from(open.contains(Status::TENTATIVE_CORRUPTION)));
@@ -101,7 +101,7 @@ impl SequenceState {
         self.set_status(self.after_erasing() | Status::TENTATIVE_OVERWRITE);
     }
     /// Counts packets that went with the chunk being erased.
-    #[cfg_attr(target_os = "none", inline(never))]
+    #[cfg_attr(tracebuf_small, inline(never))]
     pub(in crate::buffer) fn count_evicted(&mut self, packets: u16) {
         self.evicted.saturating_add(u32::from(packets));
         let erased = self.erased_packets.get();
@@ -153,7 +153,7 @@ impl SequenceState {
     /// Notes that the chunk erased last is in the ring again: the one before it, wholly read, takes its place; if there
     /// is none, it is again as if nothing had been erased. Not if it has a loss to report: an older one would report
     /// that instead. Returns how it ended, among bits that are not end marks.
-    #[cfg_attr(target_os = "none", inline(always))]
+    #[cfg_attr(tracebuf_small, inline(always))]
     pub(in crate::buffer) fn readmit(&mut self) -> Flags {
         let ended = self.status().end();
         self.take_back();

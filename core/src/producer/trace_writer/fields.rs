@@ -2,17 +2,17 @@
 
 use super::{Level, TraceWriter};
 use crate::producer::arbiter::NONE;
-#[cfg(target_pointer_width = "64")]
+#[cfg(not(tracebuf_small))]
 use crate::producer::cursor::short_varint;
-#[cfg(not(target_pointer_width = "64"))]
+#[cfg(tracebuf_small)]
 use crate::producer::cursor::word_of;
 use crate::producer::cursor::{fill_size, redundant_varint};
 use crate::proto::{WireType, tag};
 
 impl TraceWriter<'_> {
     /// Appends the `len` low bytes (at most 4) of `value`; the others are zero.
-    #[cfg_attr(target_pointer_width = "64", inline)]
-    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    #[cfg_attr(not(tracebuf_small), inline)]
+    #[cfg_attr(tracebuf_small, inline(never))]
     pub(crate) fn put(&mut self, mut value: u32, mut len: usize) {
         let room = self.cursor.room();
         if room < len {
@@ -28,7 +28,7 @@ impl TraceWriter<'_> {
     }
 
     /// Appends bytes, over as many chunks as it takes.
-    #[cfg(target_pointer_width = "64")]
+    #[cfg(not(tracebuf_small))]
     pub(crate) fn put_bytes(&mut self, bytes: &[u8]) {
         if bytes.len() >= super::short_sizes::LONG {
             // Before there is more to move.
@@ -41,7 +41,7 @@ impl TraceWriter<'_> {
     }
 
     /// The same in less code.
-    #[cfg(not(target_pointer_width = "64"))]
+    #[cfg(tracebuf_small)]
     pub(crate) fn put_bytes(&mut self, bytes: &[u8]) {
         for four in bytes.chunks(4) {
             self.put(word_of(four), four.len());
@@ -49,7 +49,7 @@ impl TraceWriter<'_> {
     }
 
     /// A varint, three of its bytes at a time.
-    #[cfg(target_pointer_width = "64")]
+    #[cfg(not(tracebuf_small))]
     pub(crate) fn varint(&mut self, mut value: u64) {
         while value >= 1 << 21 {
             // Each of the three says that there are more.
@@ -61,7 +61,7 @@ impl TraceWriter<'_> {
     }
 
     /// A varint, byte by byte.
-    #[cfg(not(target_pointer_width = "64"))]
+    #[cfg(tracebuf_small)]
     #[inline(never)]
     pub(crate) fn varint(&mut self, mut value: u64) {
         while value >= 0x80 {
@@ -94,7 +94,7 @@ impl TraceWriter<'_> {
     }
 
     /// A tag and a varint, both at once if they are short, as nearly all are.
-    #[cfg(target_pointer_width = "64")]
+    #[cfg(not(tracebuf_small))]
     #[inline(always)]
     fn tag_and_varint(&mut self, field: u32, wire_type: WireType, value: u64) {
         if (1..1 << 11).contains(&field) && value < 1 << 14 {
@@ -107,7 +107,7 @@ impl TraceWriter<'_> {
     }
 
     /// The same in less code.
-    #[cfg(not(target_pointer_width = "64"))]
+    #[cfg(tracebuf_small)]
     #[inline(always)]
     fn tag_and_varint(&mut self, field: u32, wire_type: WireType, value: u64) {
         if wire_type == WireType::Varint && (1..16).contains(&field) && value < 0x80 {

@@ -125,8 +125,8 @@ impl<'a> Event<'_, '_, 'a> {
     /// # }
     /// ```
     ///
-    /// ui.perfetto.dev shows it beside the annotations. On 64-bit targets it is interned, as one of the tracer's names,
-    /// and costs 3 bytes; on others it is written out in each event.
+    /// ui.perfetto.dev shows it beside the annotations. It is interned, as one of the tracer's names, and costs 3 bytes;
+    /// on microcontrollers it is written out in each event.
     pub fn source_location(&mut self, file: &'a str, line: u32) -> &mut Self {
         match Kind::source(line).and_then(|kind| self.names.intern(kind, file)) {
             Some(iid) => self.message.varint(track_event::SOURCE_LOCATION_IID, u64::from(iid)),

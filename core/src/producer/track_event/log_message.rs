@@ -52,7 +52,7 @@ impl<'a, D: fmt::Display> LogMessage<'a, D> {
     /// Where in the source the line comes from: a file's path, and a line from 1. ui.perfetto.dev shows it as the
     /// line's tag.
     ///
-    /// It is interned, as one of the tracer's names; on targets that are not 64-bit, and where there is no room for
+    /// It is interned, as one of the tracer's names; on microcontrollers, and where there is no room for
     /// more names, it is left out.
     pub fn source_location(self, file: &'a str, line: u32) -> Self {
         LogMessage { source: Some((file, line)), ..self }

@@ -1,5 +1,6 @@
 //! Names that are written once and then referred to by number.
 
+use crate::SMALL;
 use crate::producer::TraceWriter;
 use crate::proto::fields::{interned_data, interned_string, source_location, trace_packet};
 use heapless::Vec;
@@ -59,7 +60,7 @@ pub(super) struct Names<'a, const N: usize> {
     list: Vec<(Kind, &'a str), N>,
 }
 
-const HINTS: usize = if size_of::<usize>() < 8 { 8 } else { 32 };
+const HINTS: usize = if SMALL { 8 } else { 32 };
 
 impl<'a, const N: usize> Names<'a, N> {
     pub(super) const fn new() -> Self {
@@ -74,7 +75,7 @@ impl<'a, const N: usize> Names<'a, N> {
     }
 
     /// The number of a known name, from 1.
-    #[cfg_attr(target_pointer_width = "64", inline)]
+    #[cfg_attr(not(tracebuf_small), inline)]
     pub(super) fn find(&mut self, kind: Kind, name: &'a str) -> Option<u32> {
         let is = |&(k, n): &(Kind, &str)| k == kind && n.as_ptr() == name.as_ptr() && n.len() == name.len();
         // Names of a program lie close to each other: the low bits tell them apart.
@@ -97,7 +98,7 @@ impl<'a, const N: usize> Names<'a, N> {
     }
 
     /// Whether there are names that were not yet written.
-    #[cfg(target_pointer_width = "64")]
+    #[cfg(not(tracebuf_small))]
     #[inline]
     pub(super) fn has_unwritten(&self) -> bool {
         self.written < self.list.len()

@@ -4,6 +4,7 @@ use super::clock::{Clock, Scale};
 use super::event::{Event, EventType};
 use super::names::{Kind, Names};
 use super::track::{Track, TrackId};
+use crate::SMALL;
 use crate::producer::{Message, TraceWriter};
 use crate::proto::fields::{sequence_flags, trace_packet, track_event, track_event_defaults};
 use core::cell::{Cell, RefCell};
@@ -151,8 +152,8 @@ impl<'a, C: Clock, const N: usize, const T: usize> Tracer<'a, C, N, T> {
     }
 
     /// Like [`Inner::plain`]. False: it is lost.
-    #[cfg_attr(target_pointer_width = "64", inline)]
-    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    #[cfg_attr(not(tracebuf_small), inline)]
+    #[cfg_attr(tracebuf_small, inline(never))]
     fn plain(&self, track: Option<&Track<'_>>, kind: EventType, name: Option<&'a str>) -> bool {
         self.write(|inner| inner.plain(track, kind, name))
     }
@@ -189,14 +190,14 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
         match (iid, SmallEvent::new(kind, delta)) {
             (Some(iid), Some(event)) if track.is_none() && event.write(iid, &mut self.writer) => {}
             // Elsewhere it would be more code than time is worth.
-            #[cfg(target_pointer_width = "64")]
+            #[cfg(not(tracebuf_small))]
             (Some(iid), Some(event)) if track.is_some_and(|track| self.writes_on(&event, track, iid)) => {}
             _ => drop(self.open(delta, track, kind, name)),
         }
     }
 
     /// Writes an event about which all else is known, or counts it as lost. False: neither.
-    #[cfg(target_pointer_width = "64")]
+    #[cfg(not(tracebuf_small))]
     #[inline]
     fn writes_on(&mut self, event: &SmallEvent, track: &Track<'_>, iid: u32) -> bool {
         if !self.knows(track) {
@@ -243,7 +244,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
     }
 
     /// The time since the last event, in a state that holds. `None`: the state could not be written.
-    #[cfg_attr(target_pointer_width = "64", inline(always))]
+    #[cfg_attr(not(tracebuf_small), inline(always))]
     fn time(&mut self) -> Option<u32> {
         let ticks = self.clock.now();
         let (generation, chunks) = self.writer.producer().progress();
@@ -327,7 +328,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
     }
 
     /// Whether the current state has described a track.
-    #[cfg_attr(target_pointer_width = "64", inline)]
+    #[cfg_attr(not(tracebuf_small), inline)]
     fn knows(&self, track: &Track<'_>) -> bool {
         // Those that come and go have come last.
         self.described.iter().rev().any(|known| *known == track.id())
@@ -342,8 +343,8 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
         kind: EventType,
         name: Option<&'a str>,
     ) -> Option<OpenEvent<'_, 'a, C, N, T>> {
-        // On small targets the call is less code than another look.
-        let is_known = cfg!(target_pointer_width = "64") && track.is_none_or(|track| self.knows(track));
+        // On microcontrollers the call is less code than another look.
+        let is_known = !SMALL && track.is_none_or(|track| self.knows(track));
         if !is_known {
             let next_packet = self.writer.packets();
             if !self.is_told(track) {
@@ -357,7 +358,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
                 delta = 0;
             }
         }
-        #[cfg(target_pointer_width = "64")]
+        #[cfg(not(tracebuf_small))]
         if self.opens_at_once(delta, track, kind, name) {
             return Some(OpenEvent(self));
         }
@@ -380,7 +381,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
     }
 
     /// Begins an event whose track is described, if its name is known and it fits the chunk.
-    #[cfg(target_pointer_width = "64")]
+    #[cfg(not(tracebuf_small))]
     #[inline]
     fn opens_at_once(
         &mut self,
@@ -402,9 +403,9 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
 struct OpenEvent<'i, 'a, C, const N: usize, const T: usize>(&'i mut Inner<'a, C, N, T>);
 
 impl<C, const N: usize, const T: usize> Drop for OpenEvent<'_, '_, C, N, T> {
-    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    #[cfg_attr(tracebuf_small, inline(never))]
     fn drop(&mut self) {
-        #[cfg(target_pointer_width = "64")]
+        #[cfg(not(tracebuf_small))]
         if !self.0.names.has_unwritten() && self.0.writer.end_at_once() {
             return;
         }

@@ -1,12 +1,12 @@
 //! Lines of source files, where these are interned.
 //!
-//! On small targets they are not: each program that traces would have 46 bytes of code for it, and few use it. There, a
+//! On microcontrollers they are not: each program that traces would have 46 bytes of code for it, and few use it. There, a
 //! line is nothing and takes no code.
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Line(#[cfg(target_pointer_width = "64")] u32);
+pub(super) struct Line(#[cfg(not(tracebuf_small))] u32);
 
-#[cfg(target_pointer_width = "64")]
+#[cfg(not(tracebuf_small))]
 impl Line {
     pub(super) const NONE: Line = Line(0);
 
@@ -19,7 +19,7 @@ impl Line {
     }
 }
 
-#[cfg(not(target_pointer_width = "64"))]
+#[cfg(tracebuf_small)]
 impl Line {
     pub(super) const NONE: Line = Line();
 

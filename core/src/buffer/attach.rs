@@ -17,7 +17,7 @@ pub use salvage::Salvage;
 use super::config::Config;
 use super::error::{AttachError, RegionError};
 use super::read_only::ReadOnlyTraceBuffer;
-use super::region::{Layout, RingEnd, State};
+use super::region::{RegionLayout, RingEnd, State};
 use super::ring::fence;
 use super::sequence_state::SequenceState;
 use super::trace_buffer::TraceBuffer;
@@ -70,7 +70,7 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn attach(mut memory: M) -> Result<(Self, Salvage), AttachError> {
-        let layout = Layout::find(memory.as_ref(), RingEnd::Required)?;
+        let layout = RegionLayout::find(memory.as_ref(), RingEnd::Required)?;
         let salvage = salvage(&layout, memory.as_mut(), Program::GoesOn)?;
         Ok((Self::from_parts(memory, layout), salvage))
     }
@@ -93,8 +93,8 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     /// # Errors
     /// [`RegionError`] if there is no room for a new region.
     pub fn attach_or_new(mut memory: M, config: Config) -> Result<(Self, Option<Salvage>), RegionError> {
-        let found = Layout::find(memory.as_ref(), RingEnd::Required).ok().filter(|found| {
-            Layout::fit(memory.as_ref(), &config).is_ok_and(|wanted| wanted == *found)
+        let found = RegionLayout::find(memory.as_ref(), RingEnd::Required).ok().filter(|found| {
+            RegionLayout::fit(memory.as_ref(), &config).is_ok_and(|wanted| wanted == *found)
                 && found.has_checksums(memory.as_ref()) == config.crc
         });
         if let Some(layout) = found
@@ -130,13 +130,13 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> ReadOnlyTraceBuffer<M> {
     }
 
     fn attach_to(mut memory: M, program: Program) -> Result<(Self, Salvage), AttachError> {
-        let layout = Layout::find(memory.as_ref(), RingEnd::MayBeMissing)?;
+        let layout = RegionLayout::find(memory.as_ref(), RingEnd::MayBeMissing)?;
         let salvage = salvage(&layout, memory.as_mut(), program)?;
         Ok((Self::from_parts(memory, layout), salvage))
     }
 }
 
-fn salvage(layout: &Layout, memory: &mut [u8], program: Program) -> Result<Salvage, AttachError> {
+fn salvage(layout: &RegionLayout, memory: &mut [u8], program: Program) -> Result<Salvage, AttachError> {
     let mut state = layout.state(memory).ok_or(AttachError::NoRegion)?;
     Ok(state.salvage(layout.ring_size(), program))
 }

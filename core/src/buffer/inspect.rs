@@ -2,7 +2,7 @@
 
 use super::chunk::ChunkFlags;
 use super::error::AttachError;
-use super::region::{Layout, MAGIC_BYTES, Mode, RingEnd};
+use super::region::{MAGIC_BYTES, Mode, RegionLayout, RingEnd};
 use super::sequence_state::SequenceState;
 use super::tb_chunk::{Flags, Item, PAYLOAD, TBChunk};
 use super::trace_buffer::TraceBuffer;
@@ -187,7 +187,7 @@ impl<'b> RingView<'b> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn place(memory: &[u8]) -> Result<Range<usize>, AttachError> {
-        Layout::ring_range(memory)
+        RegionLayout::ring_range(memory)
     }
 
     /// A view of a region in memory as it was found, without changing it; the memory may end before the ring does.
@@ -198,10 +198,10 @@ impl<'b> RingView<'b> {
     /// # Errors
     /// [`AttachError`] if there is no region, or one that this version cannot read.
     pub fn find(memory: &'b [u8]) -> Result<Self, AttachError> {
-        Ok(Self::of(&Layout::find(memory, RingEnd::MayBeMissing)?, memory))
+        Ok(Self::of(&RegionLayout::find(memory, RingEnd::MayBeMissing)?, memory))
     }
 
-    fn of(layout: &Layout, memory: &'b [u8]) -> Self {
+    fn of(layout: &RegionLayout, memory: &'b [u8]) -> Self {
         let (table, _) = layout.table(memory).unwrap_or_default();
         let ring = layout.ring(memory).unwrap_or_default().as_bytes();
         let Some(header) = layout.header(memory) else {

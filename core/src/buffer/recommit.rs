@@ -1,6 +1,6 @@
 //! Re-commits: a chunk that is in the ring is committed again, as after every scrape.
 
-use super::change::Kind;
+use super::change::ChangeKind;
 use super::chunk::{Commit, Refusal};
 use super::commit::{Offer, Origin};
 use super::frag_iterator::{Tokens, count_frags, tokenise};
@@ -42,7 +42,7 @@ impl State<'_> {
             }));
         }
         let room = stored.room().saturating_sub(self.header.checksum_size());
-        self.begin_change(&stored, old, Kind::Growth)?;
+        self.begin_change(&stored, old, ChangeKind::Growth)?;
         let (tokens, cut_off) = match source.private() {
             Some(bytes) => (tokenise(bytes, old, frags, offer.declared, offer.flags), false),
             None => {

@@ -61,7 +61,7 @@ fn clear(bytes: &mut [u8]) {
 
 /// Where the parts are; kept outside the region, because anything in it may have been scribbled over.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Layout {
+pub(super) struct RegionLayout {
     /// Bytes skipped to reach 8-byte alignment.
     start: usize,
     sequences: u16,
@@ -77,7 +77,7 @@ pub(super) enum RingEnd {
     MayBeMissing,
 }
 
-impl Layout {
+impl RegionLayout {
     pub(super) fn fit(memory: &[u8], config: &Config) -> Result<Self, RegionError> {
         if config.sequences < 4 {
             return Err(RegionError::TooFewSequences);

@@ -2,7 +2,7 @@
 
 use super::data_loss::DataLoss;
 use super::histogram::Histogram;
-use super::region::Layout;
+use super::region::RegionLayout;
 use super::sequence_state::Status;
 use crate::debug::debug_fields;
 use core::fmt;
@@ -55,7 +55,7 @@ pub struct SequenceInfo {
 }
 
 impl SequenceInfo {
-    pub(super) fn all<'a>(layout: &Layout, memory: &'a [u8]) -> impl Iterator<Item = Self> + use<'a> {
+    pub(super) fn all<'a>(layout: &RegionLayout, memory: &'a [u8]) -> impl Iterator<Item = Self> + use<'a> {
         let (table, histograms) = layout.table(memory).unwrap_or_default();
         let entries = table.iter().enumerate().filter(|(_, entry)| entry.has(Status::IN_USE));
         entries.map(move |(slot, entry)| Self {

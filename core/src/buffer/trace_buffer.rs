@@ -7,7 +7,7 @@ use super::overwrite::{OverwriteObserver, Unobserved};
 use super::patch::Patch;
 use super::read_only::ReadOnlyTraceBuffer;
 use super::reader::Reader;
-use super::region::{Layout, State};
+use super::region::{RegionLayout, State};
 use super::sequence_info::SequenceInfo;
 use super::source::{Bytes, Shared, Source};
 use super::stats::BufferStats;
@@ -52,7 +52,7 @@ use super::stats::BufferStats;
 /// ```
 pub struct TraceBuffer<M> {
     memory: M,
-    layout: Layout,
+    layout: RegionLayout,
 }
 
 static_assertions::const_assert!(size_of::<TraceBuffer<&mut [u8]>>() <= 64);
@@ -68,11 +68,11 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     /// [`RegionError`] if there is no room for the header, the table and 64 bytes, or if the table is to hold fewer
     /// than 4 sequences.
     pub fn new(mut memory: M, config: Config) -> Result<Self, RegionError> {
-        let layout = Layout::format(memory.as_mut(), &config)?;
+        let layout = RegionLayout::format(memory.as_mut(), &config)?;
         Ok(Self { memory, layout })
     }
 
-    pub(super) fn from_parts(memory: M, layout: Layout) -> Self {
+    pub(super) fn from_parts(memory: M, layout: RegionLayout) -> Self {
         Self { memory, layout }
     }
 
@@ -156,7 +156,7 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
         self.commit(header, Shared { size, fill }, observer)
     }
 
-    pub(super) fn layout(&self) -> &Layout {
+    pub(super) fn layout(&self) -> &RegionLayout {
         &self.layout
     }
 

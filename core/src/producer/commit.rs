@@ -1,6 +1,6 @@
 //! What a producer says to its service, and how it gets there.
 
-use super::patch_list::Patch;
+use super::patch_list::ChunkPatch;
 
 /// A complete chunk that the service may take.
 ///
@@ -44,7 +44,7 @@ pub struct ChunkToPatch<'r> {
     pub chunk_id: u32,
     /// What to write, all in this chunk. Until it is sent it lies outside shared memory: if the program crashes before
     /// that, the packet is lost.
-    pub patches: &'r [Patch],
+    pub patches: &'r [ChunkPatch],
     /// Whether more patches of this chunk will follow: it stays incomplete until then.
     pub has_more: bool,
 }

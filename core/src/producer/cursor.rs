@@ -1,6 +1,6 @@
 //! Writing bytes into a chunk through whole 32-bit words.
 
-use super::chunk_header::ChunkHeader;
+use super::chunk_header::SmbChunkHeader;
 use super::sync::{AtomicU32, Ordering};
 use crate::SMALL;
 
@@ -112,7 +112,7 @@ impl<'a> Cursor<'a> {
 
     /// At the start of a chunk's payload.
     pub(crate) const fn new(words: &'a [AtomicU32]) -> Self {
-        Cursor { words, pos: ChunkHeader::SIZE }
+        Cursor { words, pos: SmbChunkHeader::SIZE }
     }
 
     #[inline]
@@ -264,7 +264,7 @@ impl<'a> Cursor<'a> {
     #[inline]
     pub(crate) fn count_fragment(&self, most: u16) -> bool {
         let count = load(self.words, 1);
-        if count >> 16 & u32::from(ChunkHeader::MAX_FRAGMENTS) >= u32::from(most) {
+        if count >> 16 & u32::from(SmbChunkHeader::MAX_FRAGMENTS) >= u32::from(most) {
             return false;
         }
         if let Some(w) = self.words.get(1) {

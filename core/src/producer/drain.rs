@@ -1,6 +1,6 @@
 //! The service's side: taking complete chunks, and copying them.
 
-use super::chunk_header::ChunkHeader;
+use super::chunk_header::SmbChunkHeader;
 use super::page::{ChunkPlace, ChunkState};
 use super::smb::SharedMemory;
 use super::sync::{AtomicU32, Ordering};
@@ -53,7 +53,7 @@ pub struct Consumer<'a> {
 /// ```
 pub struct ReadChunk<'c> {
     place: ChunkPlace<'c>,
-    header: ChunkHeader,
+    header: SmbChunkHeader,
 }
 
 impl<'a> Consumer<'a> {
@@ -110,7 +110,7 @@ impl<'a> Consumer<'a> {
 
 impl ReadChunk<'_> {
     /// The header, as it was when the chunk was taken.
-    pub fn header(&self) -> ChunkHeader {
+    pub fn header(&self) -> SmbChunkHeader {
         self.header
     }
 

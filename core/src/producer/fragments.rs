@@ -1,6 +1,6 @@
 //! Chunks and their fragments, for inspection.
 
-use super::chunk_header::ChunkHeader;
+use super::chunk_header::SmbChunkHeader;
 use super::drain::copy_out;
 use super::page::{ChunkState, Layout, Page};
 use super::sync::AtomicU32;
@@ -23,7 +23,7 @@ use crate::proto::varint::{self, ABORTED_SIZE};
 #[derive(Clone, Copy)]
 pub struct ChunkView<'a> {
     words: &'a [AtomicU32],
-    header: ChunkHeader,
+    header: SmbChunkHeader,
     state: ChunkState,
     index: u32,
     offset: u32,
@@ -117,7 +117,7 @@ impl<'a> ChunkView<'a> {
     }
 
     /// The header when the page was looked at.
-    pub fn header(&self) -> ChunkHeader {
+    pub fn header(&self) -> SmbChunkHeader {
         self.header
     }
 
@@ -225,7 +225,7 @@ mod tests {
         let memory = SharedMemory::new(atomic_words(&mut memory), 256).unwrap();
         let division = Division::new(Layout::Four, 256);
         let header =
-            ChunkHeader { writer_id: 3, chunk_id: 9, fragments: 1, flags: HeaderFlags::CONTINUES_ON_NEXT };
+            SmbChunkHeader { writer_id: 3, chunk_id: 9, fragments: 1, flags: HeaderFlags::CONTINUES_ON_NEXT };
         for _ in 0..2 {
             division.acquire(memory.bitmap(1).unwrap());
         }
@@ -237,7 +237,7 @@ mod tests {
             assert_eq!((chunk.index(), chunk.offset(), chunk.payload_len()), (index, 8 + index * 60, 52));
             let taken = if index < 2 { ChunkState::BeingWritten } else { ChunkState::Free };
             assert_eq!(chunk.state(), taken);
-            assert_eq!(chunk.header(), if index == 1 { header } else { ChunkHeader::default() });
+            assert_eq!(chunk.header(), if index == 1 { header } else { SmbChunkHeader::default() });
             assert_eq!(chunk.fragments().count(), usize::from(index == 1));
         }
         memory.chunk(1, 1, &division)[2].store(0x0807_0201_u32.to_le(), Ordering::Relaxed);

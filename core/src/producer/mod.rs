@@ -6,12 +6,12 @@
 //!
 //! | Perfetto | here | file |
 //! |---|---|---|
-//! | `SharedMemoryABI` | [`SharedMemory`], [`Page`], [`ChunkHeader`] | `smb`, `page`, `chunk_header` |
+//! | `SharedMemoryABI` | [`SharedMemory`], [`Page`], [`SmbChunkHeader`] | `smb`, `page`, `chunk_header` |
 //! | `SharedMemoryArbiterImpl` | [`Producer`], in its [`ProducerStorage`] | `arbiter`, `flush`, `storage` |
 //! | `TraceWriterImpl` | [`TraceWriter`] | `trace_writer` |
-//! | `TracePacketHandle`, `protozero::Message` | [`Packet`], [`Message`] | `packet` |
+//! | `TracePacketHandle`, `protozero::Message` | [`PacketHandle`], [`MessageHandle`] | `packet` |
 //! | `ScatteredStreamWriter` | a place in a chunk | `cursor` |
-//! | `PatchList` | what is to be patched, [`Patch`] | `patch_list` |
+//! | `PatchList` | what is to be patched, [`ChunkPatch`] | `patch_list` |
 //! | `CommitDataRequest` | [`CommitRequest`], [`Request`], and [`CommitSink`], the way they take | `commit`, `request` |
 //! | the service taking chunks, `ScrapeSharedMemoryBuffers` | [`Consumer`] | `drain`, `scrape` |
 //!
@@ -40,14 +40,14 @@ pub mod track_event;
 mod words;
 
 pub use arbiter::Producer;
-pub use chunk_header::{ChunkHeader, HeaderFlags};
+pub use chunk_header::{HeaderFlags, SmbChunkHeader};
 pub use commit::{ChunkToMove, ChunkToPatch, CommitRequest, CommitSink};
 pub(crate) use drain::Payload;
 pub use drain::{Consumer, ReadChunk};
 pub use fragments::{ChunkView, Fragment, FragmentKind, Fragments};
-pub use packet::{Message, Packet};
+pub use packet::{MessageHandle, PacketHandle};
 pub use page::{Bitmap, ChunkState, Layout, Page};
-pub use patch_list::{PATCHES, Patch};
+pub use patch_list::{ChunkPatch, PATCHES};
 pub use request::Request;
 pub use scrape::ScrapedChunk;
 pub use smb::{MemoryError, SharedMemory};
@@ -61,8 +61,8 @@ crate::debug::opaque_debug! {
     "ChunkView": [] ChunkView<'_>,
     "Consumer": [] Consumer<'_>,
     "Fragments": [] Fragments<'_>,
-    "Message": [] Message<'_, '_>,
-    "Packet": [] Packet<'_, '_>,
+    "MessageHandle": [] MessageHandle<'_, '_>,
+    "PacketHandle": [] PacketHandle<'_, '_>,
     "Page": [] Page<'_>,
     "Producer": [] Producer<'_>,
     "ProducerStorage": [const CHUNKS: usize, const WRITERS: usize] ProducerStorage<CHUNKS, WRITERS>,

@@ -1,6 +1,6 @@
 //! Pages, how they are divided into chunks, and the chunks' states.
 
-use super::chunk_header::{ChunkHeader, HeaderFlags};
+use super::chunk_header::{HeaderFlags, SmbChunkHeader};
 use super::sync::{AtomicU32, Ordering};
 
 /// How a page is divided into chunks; the number is the one in the page's bitmap.
@@ -291,7 +291,7 @@ pub(crate) fn add_flags(words: &[AtomicU32], flags: HeaderFlags) {
 }
 
 /// Stores a chunk's header, the second word last: when a fragment starts, those before it are all there.
-pub(crate) fn set_header(words: &[AtomicU32], header: ChunkHeader) {
+pub(crate) fn set_header(words: &[AtomicU32], header: SmbChunkHeader) {
     let [id, packets, ..] = words else { return };
     let [first, second] = header.to_words();
     id.store(first.to_le(), Ordering::Relaxed);
@@ -305,11 +305,11 @@ impl ChunkPlace<'_> {
     }
 
     /// The header now; the payload of the fragments it counts was written before, except that of the last.
-    pub(crate) fn header(&self) -> ChunkHeader {
-        let [id, packets, ..] = self.words else { return ChunkHeader::default() };
+    pub(crate) fn header(&self) -> SmbChunkHeader {
+        let [id, packets, ..] = self.words else { return SmbChunkHeader::default() };
         // The second word first, with acquire: an id older than the count would be another chunk's.
         let packets = u32::from_le(packets.load(Ordering::Acquire));
-        ChunkHeader::from_words([u32::from_le(id.load(Ordering::Relaxed)), packets])
+        SmbChunkHeader::from_words([u32::from_le(id.load(Ordering::Relaxed)), packets])
     }
 
     /// Zeroes the header, the writer's id first: if that is cut short, what is left of the header belongs to nobody.

@@ -2,7 +2,7 @@
 
 mod spans;
 
-use super::chunk_header::ChunkHeader;
+use super::chunk_header::SmbChunkHeader;
 use super::drain::{Consumer, Payload};
 use super::page::{ChunkPlace, ChunkState, Page};
 use crate::wrapping::is_after;
@@ -34,7 +34,7 @@ use spans::{Span, begin_with_oldest, of_writer, seen};
 /// ```
 pub struct ScrapedChunk<'c> {
     place: ChunkPlace<'c>,
-    header: ChunkHeader,
+    header: SmbChunkHeader,
     page: u32,
     complete: bool,
 }
@@ -95,7 +95,7 @@ impl Consumer<'_> {
             // All of a writer's chunks that lie in order, and one run of those that lie in two: a writer begins at the
             // memory's start again when it has come to the end.
             for chunk in self.visible() {
-                let ChunkHeader { writer_id, chunk_id, .. } = chunk.header;
+                let SmbChunkHeader { writer_id, chunk_id, .. } = chunk.header;
                 if let Some(span) = of_writer(spans, writer_id)
                     && span.next == chunk_id
                     && span.has(chunk_id)
@@ -131,7 +131,7 @@ impl Consumer<'_> {
             }
         }
         for chunk in self.visible() {
-            let ChunkHeader { writer_id, chunk_id, .. } = chunk.header;
+            let SmbChunkHeader { writer_id, chunk_id, .. } = chunk.header;
             if of_writer(spans, writer_id).is_some_and(|span| span.has(chunk_id)) {
                 copy(&chunk);
             }
@@ -142,7 +142,7 @@ impl Consumer<'_> {
     fn oldest(&self, span: &Span) -> Vec<ScrapedChunk<'_>, AT_ONCE> {
         let mut oldest: Vec<ScrapedChunk<'_>, AT_ONCE> = Vec::new();
         for mut chunk in self.visible() {
-            let ChunkHeader { writer_id, chunk_id, .. } = chunk.header;
+            let SmbChunkHeader { writer_id, chunk_id, .. } = chunk.header;
             if writer_id != span.writer_id || !span.has(chunk_id) {
                 continue;
             }
@@ -188,7 +188,7 @@ fn visible<'c>(index: u32, page: Page<'c>) -> impl Iterator<Item = ScrapedChunk<
 
 impl ScrapedChunk<'_> {
     /// The header now.
-    pub fn header(&self) -> ChunkHeader {
+    pub fn header(&self) -> SmbChunkHeader {
         self.header
     }
 
@@ -239,7 +239,7 @@ mod tests {
     }
 
     fn renumber(memory: SharedMemory<'_>, division: &Division, page: u32, chunk_id: u32) {
-        let header = ChunkHeader { writer_id: 3, chunk_id, fragments: 2, flags: HeaderFlags::empty() };
+        let header = SmbChunkHeader { writer_id: 3, chunk_id, fragments: 2, flags: HeaderFlags::empty() };
         set_header(memory.chunk(page, 0, division), header);
     }
 

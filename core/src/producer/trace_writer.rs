@@ -1,7 +1,7 @@
 //! `TraceWriter`: packets one after the other, from chunk to chunk.
 
 use super::arbiter::{NONE, Producer};
-use super::chunk_header::{ChunkHeader, HeaderFlags};
+use super::chunk_header::{HeaderFlags, SmbChunkHeader};
 use super::cursor::Cursor;
 use super::storage::WriterSlot;
 use super::sync::Ordering;
@@ -153,7 +153,7 @@ struct Level {
 
 impl Level {
     fn in_payload(&self) -> u16 {
-        self.offset.wrapping_sub(ChunkHeader::SIZE as u16)
+        self.offset.wrapping_sub(SmbChunkHeader::SIZE as u16)
     }
 }
 
@@ -195,7 +195,7 @@ impl<'a> TraceWriter<'a> {
     /// A packet is not begun with less room than this in the chunk.
     const MIN_ROOM: usize = 12;
     /// Nor beyond this many fragments.
-    const MAX_FRAGMENTS: u16 = ChunkHeader::MAX_FRAGMENTS - 1;
+    const MAX_FRAGMENTS: u16 = SmbChunkHeader::MAX_FRAGMENTS - 1;
 
     fn new(
         producer: &'a Producer<'a>,

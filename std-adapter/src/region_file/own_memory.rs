@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use memmap2::{MmapOptions, MmapRaw};
 use rustix::param::page_size;
-use tracebuf::producer::{AtomicU32, ChunkHeader, Page};
+use tracebuf::producer::{AtomicU32, Page, SmbChunkHeader};
 
 use super::writers::{ENTRIES, Entry, changes};
 use super::{BUFFER, OWN, OWN_PAGE, PAGE, PROCESS, PRODUCER, TABLE, USER, WRITERS_AT, WantedMemory};
@@ -106,7 +106,7 @@ impl OwnMemory {
             let [id, packets, ..] = words else { return None };
             let writer = || {
                 let packets = u32::from_le(packets.load(Ordering::Acquire));
-                ChunkHeader::from_words([0, packets]).writer_id
+                SmbChunkHeader::from_words([0, packets]).writer_id
             };
             let is_its = writer() == writer_id;
             let id = u32::from_le(id.load(Ordering::Acquire));

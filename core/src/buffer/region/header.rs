@@ -1,6 +1,6 @@
 //! The header of a region: what it says about the rest, and the state of the whole buffer.
 
-use super::{Layout, SMALLEST_RING};
+use super::{RegionLayout, SMALLEST_RING};
 use crate::buffer::config::{Config, FillPolicy};
 use crate::buffer::crc::{CRC_SIZE, Crc};
 use crate::buffer::error::AttachError;
@@ -122,7 +122,7 @@ impl Header {
     }
 
     /// Says what lies where in the rest of the region, and last that there is one.
-    pub(super) fn describe(&mut self, layout: &Layout, config: &Config) {
+    pub(super) fn describe(&mut self, layout: &RegionLayout, config: &Config) {
         self.version.set(VERSION);
         self.header_size.set(HEADER as u16);
         self.ring_offset.set(layout.ring_offset as u32);
@@ -163,7 +163,7 @@ impl Header {
     }
 }
 
-impl Layout {
+impl RegionLayout {
     /// The layout of a region that begins with this header, if what the header says can be true.
     pub(super) fn said_by(header: &Header) -> Result<Self, AttachError> {
         if header.magic.get() != MAGIC {

@@ -113,12 +113,12 @@ fn a_size_field_is_filled_at_any_offset_and_writing_goes_on() {
 
 #[test]
 fn fragments_are_counted_in_the_header_up_to_the_most_it_may_say() {
-    let header = ChunkHeader { chunk_id: 7, writer_id: 2, fragments: 1021, ..ChunkHeader::default() };
+    let header = SmbChunkHeader { chunk_id: 7, writer_id: 2, fragments: 1021, ..SmbChunkHeader::default() };
     let mut memory = header.to_words().map(u32::to_le);
     let cursor = Cursor::new(atomic_words(&mut memory));
     assert!(cursor.count_fragment(1022) && !cursor.count_fragment(1022));
     let words = [0, 1].map(|index| load(cursor.words, index));
-    assert_eq!(ChunkHeader::from_words(words), ChunkHeader { fragments: 1022, ..header });
+    assert_eq!(SmbChunkHeader::from_words(words), SmbChunkHeader { fragments: 1022, ..header });
 }
 
 #[test]

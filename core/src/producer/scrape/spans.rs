@@ -1,7 +1,7 @@
 //! What a scrape still has to show of each writer.
 
 use super::ScrapedChunk;
-use crate::producer::chunk_header::ChunkHeader;
+use crate::producer::chunk_header::SmbChunkHeader;
 use crate::producer::sorted;
 use crate::steps::step;
 use crate::wrapping::is_after;
@@ -33,7 +33,7 @@ pub(super) fn seen<'c, const WRITERS: usize>(
 ) -> Vec<Span, WRITERS> {
     let mut spans: Vec<Span, WRITERS> = Vec::new();
     for chunk in visible {
-        let ChunkHeader { writer_id, chunk_id, .. } = chunk.header;
+        let SmbChunkHeader { writer_id, chunk_id, .. } = chunk.header;
         match place_of(&spans, writer_id) {
             Ok(place) => {
                 if let Some(span) = spans.get_mut(place).filter(|span| is_after(chunk_id, span.newest)) {
@@ -55,7 +55,7 @@ pub(super) fn seen<'c, const WRITERS: usize>(
 /// after that is it certain which is the oldest.
 pub(super) fn begin_with_oldest<'c>(spans: &mut [Span], visible: impl Iterator<Item = ScrapedChunk<'c>>) {
     for chunk in visible {
-        let ChunkHeader { writer_id, chunk_id, .. } = chunk.header;
+        let SmbChunkHeader { writer_id, chunk_id, .. } = chunk.header;
         if let Some(span) = of_writer(spans, writer_id).filter(|span| is_after(span.next, chunk_id)) {
             span.next = chunk_id;
         }
@@ -70,7 +70,7 @@ impl Span {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use crate::producer::ChunkHeader;
+    use crate::producer::SmbChunkHeader;
     use crate::producer::chunk_header::HeaderFlags;
     use crate::producer::drain::Consumer;
     use crate::producer::page::{Division, Layout, set_header};
@@ -89,8 +89,12 @@ mod tests {
             division.acquire(memory.bitmap(page).unwrap());
             // One of each writer, and as many more of the last, each before the one that it follows.
             let writer_id = WRITERS.min(page as u16 + 1);
-            let header =
-                ChunkHeader { writer_id, chunk_id: pages - page, fragments: 2, flags: HeaderFlags::empty() };
+            let header = SmbChunkHeader {
+                writer_id,
+                chunk_id: pages - page,
+                fragments: 2,
+                flags: HeaderFlags::empty(),
+            };
             set_header(memory.chunk(page, 0, &division), header);
         }
         let mut consumer = Consumer::new(memory);

@@ -1,7 +1,7 @@
 //! The details of an event.
 
-use super::names::{Kind, Names};
-use crate::producer::Message;
+use super::names::{NameKind, Names};
+use crate::producer::MessageHandle;
 use crate::proto::fields::{debug_annotation, source_location, track_event, track_event_type};
 use core::fmt;
 
@@ -28,7 +28,7 @@ pub(super) enum EventType {
 /// # }
 /// ```
 pub struct Event<'e, 'w, 'a> {
-    pub(super) message: &'e mut Message<'w, 'a>,
+    pub(super) message: &'e mut MessageHandle<'w, 'a>,
     pub(super) names: &'e mut dyn Intern<'a>,
     /// Whether it ends a slice. With a name or a category, trace_processor would take it for the end of a slice that
     /// has the same and leave any other open. So it has neither, as with Perfetto's SDK.
@@ -59,11 +59,11 @@ impl<'a, F> Details<'a> for F where
 
 /// [`Names`] of any size.
 pub(super) trait Intern<'a> {
-    fn intern(&mut self, kind: Kind, name: &'a str) -> Option<u32>;
+    fn intern(&mut self, kind: NameKind, name: &'a str) -> Option<u32>;
 }
 
 impl<'a, const N: usize> Intern<'a> for Names<'a, N> {
-    fn intern(&mut self, kind: Kind, name: &'a str) -> Option<u32> {
+    fn intern(&mut self, kind: NameKind, name: &'a str) -> Option<u32> {
         Names::intern(self, kind, name)
     }
 }
@@ -109,7 +109,7 @@ impl<'a> Event<'_, '_, 'a> {
         if self.is_end {
             return self;
         }
-        match self.names.intern(Kind::CATEGORY, name) {
+        match self.names.intern(NameKind::CATEGORY, name) {
             Some(iid) => self.message.varint(track_event::CATEGORY_IIDS, u64::from(iid)),
             None => self.message.string(track_event::CATEGORIES, name),
         }
@@ -128,7 +128,7 @@ impl<'a> Event<'_, '_, 'a> {
     /// ui.perfetto.dev shows it beside the annotations. It is interned, as one of the tracer's names, and costs 3 bytes;
     /// on microcontrollers it is written out in each event.
     pub fn source_location(&mut self, file: &'a str, line: u32) -> &mut Self {
-        match Kind::source(line).and_then(|kind| self.names.intern(kind, file)) {
+        match NameKind::source(line).and_then(|kind| self.names.intern(kind, file)) {
             Some(iid) => self.message.varint(track_event::SOURCE_LOCATION_IID, u64::from(iid)),
             None => {
                 let mut location = self.message.message(track_event::SOURCE_LOCATION);
@@ -174,7 +174,7 @@ impl<'a> Event<'_, '_, 'a> {
     /// If formatting fails, the text up to there stays. If it traces on the same tracer, those events are skipped
     /// ([`TracerStats`](super::TracerStats)).
     pub fn arg_fmt(&mut self, key: &'a str, text: fmt::Arguments<'_>) -> &mut Self {
-        let iid = self.names.intern(Kind::ANNOTATION, key);
+        let iid = self.names.intern(NameKind::ANNOTATION, key);
         self.annotation(iid, key).formatted(debug_annotation::STRING_VALUE, text);
         self
     }
@@ -196,7 +196,7 @@ impl<'a> Event<'_, '_, 'a> {
     }
 
     /// An annotation without its value, whose key has this number if it has any.
-    fn annotation(&mut self, iid: Option<u32>, key: &'a str) -> Message<'_, 'a> {
+    fn annotation(&mut self, iid: Option<u32>, key: &'a str) -> MessageHandle<'_, 'a> {
         let mut annotation = self.message.message(track_event::DEBUG_ANNOTATIONS);
         match iid {
             Some(iid) => annotation.varint(debug_annotation::NAME_IID, u64::from(iid)),
@@ -206,7 +206,7 @@ impl<'a> Event<'_, '_, 'a> {
     }
 
     fn annotate(&mut self, key: &'a str, value: Value<'_>) {
-        let iid = self.names.intern(Kind::ANNOTATION, key);
+        let iid = self.names.intern(NameKind::ANNOTATION, key);
         if iid.is_some_and(|iid| short_annotation::write(iid, value, self.message.here())) {
             return;
         }

@@ -2,10 +2,10 @@
 
 use super::clock::{Clock, Scale};
 use super::event::{Event, EventType};
-use super::names::{Kind, Names};
+use super::names::{NameKind, Names};
 use super::track::{Track, TrackId};
 use crate::SMALL;
-use crate::producer::{Message, TraceWriter};
+use crate::producer::{MessageHandle, TraceWriter};
 use crate::proto::fields::{sequence_flags, trace_packet, track_event, track_event_defaults};
 use core::cell::{Cell, RefCell};
 use heapless::Vec;
@@ -18,7 +18,7 @@ mod small_event;
 mod state_packet;
 
 pub use config::{TracerConfig, TracerStats};
-pub use on_track::{OnTrack, SliceGuard};
+pub use on_track::{OnTrack, TracerSliceGuard};
 use small_event::SmallEvent;
 use state_packet::{STATE, VALUE};
 
@@ -186,7 +186,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
     #[inline]
     fn plain(&mut self, track: Option<&Track<'_>>, kind: EventType, name: Option<&'a str>) {
         let Some(delta) = self.time() else { return };
-        let iid = name.map_or(Some(0), |name| self.names.find(Kind::EVENT, name));
+        let iid = name.map_or(Some(0), |name| self.names.find(NameKind::EVENT, name));
         match (iid, SmallEvent::new(kind, delta)) {
             (Some(iid), Some(event)) if track.is_none() && event.write(iid, &mut self.writer) => {}
             // Elsewhere it would be more code than time is worth.
@@ -217,14 +217,14 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
     fn plain_in(&mut self, kind: EventType, name: &'a str, category: &'a str) {
         let Some(delta) = self.time() else { return };
         if let (Some(name), Some(category)) =
-            (self.names.find(Kind::EVENT, name), self.names.find(Kind::CATEGORY, category))
+            (self.names.find(NameKind::EVENT, name), self.names.find(NameKind::CATEGORY, category))
             && let Some(event) = SmallEvent::new(kind, delta)
             && event.write_in(name, category, &mut self.writer)
         {
             return;
         }
         let Some(open) = self.open(delta, None, kind, Some(name)) else { return };
-        let (message, names) = (&mut Message::lent(&mut open.0.writer, 1), &mut open.0.names);
+        let (message, names) = (&mut MessageHandle::lent(&mut open.0.writer, 1), &mut open.0.names);
         Event { message, names, is_end: false }.category(category);
     }
 
@@ -372,7 +372,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
             track.write_id(track_event::TRACK_UUID, writer);
         }
         if let Some(name) = name {
-            match self.names.intern(Kind::EVENT, name) {
+            match self.names.intern(NameKind::EVENT, name) {
                 Some(iid) => writer.number(track_event::NAME_IID, u64::from(iid)),
                 None => writer.bytes(track_event::NAME, name.as_bytes()),
             }
@@ -390,7 +390,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
         kind: EventType,
         name: Option<&'a str>,
     ) -> bool {
-        let iid = name.map_or(Some(0), |name| self.names.find(Kind::EVENT, name));
+        let iid = name.map_or(Some(0), |name| self.names.find(NameKind::EVENT, name));
         match (iid, SmallEvent::new(kind, delta), track) {
             (Some(iid), Some(event), None) => event.open(iid, &mut self.writer),
             (Some(iid), Some(event), Some(track)) => event.open_on(track, iid, &mut self.writer),

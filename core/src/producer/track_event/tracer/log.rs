@@ -1,9 +1,9 @@
 //! Lines of a log: instants that ui.perfetto.dev also lists.
 
 use super::{Inner, Tracer};
-use crate::producer::Message;
+use crate::producer::MessageHandle;
 use crate::producer::track_event::event::EventType;
-use crate::producer::track_event::names::Kind;
+use crate::producer::track_event::names::NameKind;
 use crate::producer::track_event::{Clock, Details, Event, LogMessage, LogPriority};
 use crate::proto::fields::{
     interned_data, log_message, log_message_body, sequence_flags, trace_packet, track_event,
@@ -47,7 +47,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Tracer<'a, C, N, T> {
                 && let Some(open) = inner.open(delta, None, EventType::Instant, name)
             {
                 let Inner { writer, names, .. } = &mut *open.0;
-                let mut event = Event { message: &mut Message::lent(writer, 1), names, is_end: false };
+                let mut event = Event { message: &mut MessageHandle::lent(writer, 1), names, is_end: false };
                 event.log(priority, source, body);
                 details(&mut event);
             }
@@ -80,7 +80,7 @@ impl<C, const N: usize, const T: usize> Inner<'_, C, N, T> {
 impl<'a> Event<'_, '_, 'a> {
     /// A line of a log, whose text has this number.
     fn log(&mut self, priority: LogPriority, source: Option<(&'a str, u32)>, body: u64) {
-        let source = source.and_then(|(file, line)| self.names.intern(Kind::source(line)?, file));
+        let source = source.and_then(|(file, line)| self.names.intern(NameKind::source(line)?, file));
         let mut message = self.message.message(track_event::LOG_MESSAGE);
         if let Some(iid) = source {
             message.varint(log_message::SOURCE_LOCATION_IID, iid.into());

@@ -4,7 +4,7 @@ use super::Tracer;
 use crate::producer::track_event::event::EventType;
 use crate::producer::track_event::names::Names;
 use crate::producer::track_event::{Clock, Details, Event, Track};
-use crate::producer::{Message, TraceWriter};
+use crate::producer::{MessageHandle, TraceWriter};
 use crate::proto::fields::track_event;
 
 /// A tracer's events on one track.
@@ -55,12 +55,12 @@ impl<C, const N: usize, const T: usize> Copy for OnTrack<'_, '_, C, N, T> {}
 /// before the next guard begins or ends a slice, with that time. (After an [`end`](OnTrack::end) that is lost, or one
 /// whose begin is lost, slices end with those around them.)
 #[must_use = "the slice ends when this is dropped"]
-pub struct SliceGuard<'t, 'a, C: Clock, const NAMES: usize = 64, const TRACKS: usize = 8> {
+pub struct TracerSliceGuard<'t, 'a, C: Clock, const NAMES: usize = 64, const TRACKS: usize = 8> {
     on: OnTrack<'t, 'a, C, NAMES, TRACKS>,
     has_begun: bool,
 }
 
-impl<'a, C: Clock, const N: usize, const T: usize> SliceGuard<'_, 'a, C, N, T> {
+impl<'a, C: Clock, const N: usize, const T: usize> TracerSliceGuard<'_, 'a, C, N, T> {
     /// Ends the slice with details that were not known when it began.
     ///
     /// ```
@@ -106,7 +106,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> SliceGuard<'_, 'a, C, N, T> {
     }
 }
 
-impl<C: Clock, const N: usize, const T: usize> Drop for SliceGuard<'_, '_, C, N, T> {
+impl<C: Clock, const N: usize, const T: usize> Drop for TracerSliceGuard<'_, '_, C, N, T> {
     #[inline]
     fn drop(&mut self) {
         if self.has_begun {
@@ -151,18 +151,18 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
 
     /// A slice that ends with the guard.
     #[inline]
-    pub fn enter(&self, name: &'a str) -> SliceGuard<'t, 'a, C, N, T> {
+    pub fn enter(&self, name: &'a str) -> TracerSliceGuard<'t, 'a, C, N, T> {
         self.begin_by(|on| on.write_begin(name))
     }
 
     /// A slice of a category, that ends with the guard.
     #[inline]
-    pub fn enter_in(&self, name: &'a str, category: &'a str) -> SliceGuard<'t, 'a, C, N, T> {
+    pub fn enter_in(&self, name: &'a str, category: &'a str) -> TracerSliceGuard<'t, 'a, C, N, T> {
         self.begin_by(|on| on.plain_in(EventType::SliceBegin, name, category))
     }
 
     /// A slice with details, that ends with the guard.
-    pub fn enter_with(&self, name: &'a str, details: impl Details<'a>) -> SliceGuard<'t, 'a, C, N, T> {
+    pub fn enter_with(&self, name: &'a str, details: impl Details<'a>) -> TracerSliceGuard<'t, 'a, C, N, T> {
         self.begin_by(|on| {
             // When the details panic, the slice has begun and must end, unless the begin is lost.
             let at_panic = AtPanic(on, |on, is_written| {
@@ -176,7 +176,7 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
         })
     }
 
-    /// A guard for the slice begun last on this track, from which another one was [detached](SliceGuard::detach).
+    /// A guard for the slice begun last on this track, from which another one was [detached](TracerSliceGuard::detach).
     ///
     /// ```
     /// # use tracebuf::producer::track_event::*;
@@ -189,8 +189,8 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
     /// # }
     /// ```
     #[inline]
-    pub fn attach(&self) -> SliceGuard<'t, 'a, C, N, T> {
-        SliceGuard { on: *self, has_begun: true }
+    pub fn attach(&self) -> TracerSliceGuard<'t, 'a, C, N, T> {
+        TracerSliceGuard { on: *self, has_begun: true }
     }
 
     /// Begins a slice that [`OnTrack::end`] or [`OnTrack::end_with`] ends.
@@ -258,13 +258,13 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
     /// A counter's value from now on, as a fraction; the track is a counter.
     pub fn measure(&self, value: f64) {
         self.full(EventType::Counter, None, |writer, _| {
-            Message::lent(writer, 1).double(track_event::DOUBLE_COUNTER_VALUE, value);
+            MessageHandle::lent(writer, 1).double(track_event::DOUBLE_COUNTER_VALUE, value);
         });
     }
 
     #[inline(always)]
-    fn begin_by(&self, begin: impl FnOnce(&Self) -> bool) -> SliceGuard<'t, 'a, C, N, T> {
-        SliceGuard { on: *self, has_begun: self.is_made_up_for() && begin(self) }
+    fn begin_by(&self, begin: impl FnOnce(&Self) -> bool) -> TracerSliceGuard<'t, 'a, C, N, T> {
+        TracerSliceGuard { on: *self, has_begun: self.is_made_up_for() && begin(self) }
     }
 
     #[inline(always)]
@@ -311,7 +311,7 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
         let name = Some(name).filter(|name| !name.is_empty());
         let is_end = kind == EventType::SliceEnd;
         self.full(kind, name, |writer, names| {
-            details(&mut Event { message: &mut Message::lent(writer, 1), names, is_end });
+            details(&mut Event { message: &mut MessageHandle::lent(writer, 1), names, is_end });
         })
     }
 

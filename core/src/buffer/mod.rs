@@ -23,9 +23,8 @@
 //! |---|---|
 //! | `TBChunk`, its header and the ring's items | `tb_chunk` |
 //! | `SequenceState`, and the table of them | `sequence_state`, `sequence_table` |
-//! | the ordered list of a sequence's chunks | `chunk_list` |
+//! | the ordered list of a sequence's chunks, `ChunkSeqIterator` | `chunk_list` |
 //! | `FragIterator`, tokenising | `frag_iterator` |
-//! | `ChunkSeqIterator` | `chunk_seq_iterator` |
 //! | `ChunkSeqReader`, the walk in sequence order | `chunk_seq_reader` |
 //! | `ReassembleFragmentedPacket` | `reassembly` |
 //! | `CopyChunkUntrusted`, re-commits | `commit`, `recommit` |
@@ -41,7 +40,6 @@
 //! | the buffer as its owner sees it | `trace_buffer`, `config`, `error` |
 //! | what is committed, what comes out, what is lost | `chunk`, `packet`, `data_loss` |
 //! | what is counted, in all and of a sequence | `stats`, `sequence_info`, `histogram` |
-//! | a full table's place for a new sequence | `newcomer` |
 //! | memory: the region's parts, the ring, their words, checksums | `region`, `ring`, `words`, `crc` |
 //! | the bytes of a chunk on offer, private or shared | `source` |
 //! | stored chunks that change while a crash may come | `change`, `repair` |
@@ -72,7 +70,6 @@ mod change;
 mod check;
 mod chunk;
 mod chunk_list;
-mod chunk_seq_iterator;
 mod chunk_seq_reader;
 mod closing;
 mod commit;
@@ -86,7 +83,6 @@ mod frag_iterator;
 mod histogram;
 mod inspect;
 mod lease;
-mod newcomer;
 mod overwrite;
 mod packet;
 mod patch;

@@ -1,10 +1,11 @@
 //! The bounded table of sequences: finding, making and forgetting them.
 //!
 //! An index of hash chains lies in the table itself, one head in each place; microcontrollers do without. Sequences
-//! without chunks are linked from the longest empty to the latest; a full table forgets at the long end.
+//! without chunks are linked from the longest empty to the latest; a full table forgets at the long end. When all have
+//! chunks, a newcomer can be given the place of the one that was silent longest.
 
 use super::chunk::ChunkHeader;
-use super::region::State;
+use super::region::{Mode, State};
 use super::sequence_state::{NO_SLOT, SequenceState, Status, link_to_slot, slot_of_link};
 use super::tb_chunk::NONE;
 use crate::SMALL;
@@ -108,6 +109,36 @@ impl State<'_> {
         }
         self.push_empty(slot);
         Some(slot)
+    }
+
+    /// Makes the sequence that was silent longest give up its place, if a chunk's sequence has no place and none is
+    /// free.
+    #[inline]
+    pub(super) fn make_place(&mut self, header: &ChunkHeader) -> Option<()> {
+        let full = usize::from(self.header.slots.get()) >= self.table.len()
+            && self.header.longest_empty.get() == NO_SLOT;
+        if full
+            && !self.header.mode().contains(Mode::DISCARD)
+            && lookup(self.table, header.producer_id, header.writer_id).is_none()
+        {
+            self.evict_all(self.stalest()?)?;
+        }
+        Some(())
+    }
+
+    /// The sequence whose latest chunk is older than those of all others, by where they lie.
+    fn stalest(&self) -> Option<u16> {
+        let (write, used) = (self.header.write.get(), self.header.used.get());
+        // How far ahead of the place where the next chunk goes, which is less than the used part: no sum of two offsets
+        // is made, because that of two in a ring of more than 2 GiB does not fit.
+        let ahead = |at: u32| at.wrapping_sub(write).wrapping_add(if at < write { used } else { 0 });
+        let latest = |slot: u16| {
+            self.sequence(slot).filter(|entry| !entry.is_empty()).map(|entry| ahead(entry.last()))
+        };
+        (0..self.header.slots.get())
+            .filter_map(|slot| Some((latest(slot)?, slot)))
+            .min()
+            .map(|(_, slot)| slot)
     }
 
     fn forget(&mut self, slot: u16) -> Option<()> {

@@ -1,11 +1,12 @@
 //! `Producer`: who has which chunk, and when complete chunks are sent.
 
+use super::atomics::{AtomicU32, Ordering, const_fn};
 use super::commit::{ChunkToMove, ChunkToPatch, CommitRequest, CommitSink};
 use super::cursor;
-use super::page::{ChunkState, Division, Layout, change_state};
+use super::layout::{Division, Layout};
+use super::page::{ChunkState, change_state};
 use super::smb::{MemoryError, SharedMemory};
 use super::storage::{ProducerStorage, WriterSlot};
-use super::sync::{AtomicU32, Ordering, const_fn};
 use crate::SMALL;
 use heapless::Vec;
 

@@ -1,5 +1,6 @@
 //! The header of a chunk in shared memory.
 
+use super::atomics::{AtomicU32, Ordering};
 use bitflags::bitflags;
 
 bitflags! {
@@ -66,6 +67,21 @@ impl SmbChunkHeader {
         let packets = (self.fragments & Self::MAX_FRAGMENTS) as u32 | (self.flags.bits() as u32) << 10;
         [self.chunk_id, self.writer_id as u32 | packets << 16]
     }
+}
+
+/// Sets flags in a chunk's header, with the chunk's owner as the only writer.
+pub(crate) fn add_flags(words: &[AtomicU32], flags: HeaderFlags) {
+    let [_, packets, ..] = words else { return };
+    let flags = u32::from(flags.bits()) << 26;
+    packets.store(packets.load(Ordering::Relaxed) | flags.to_le(), Ordering::Release);
+}
+
+/// Stores a chunk's header, the second word last: when a fragment starts, those before it are all there.
+pub(crate) fn set_header(words: &[AtomicU32], header: SmbChunkHeader) {
+    let [id, packets, ..] = words else { return };
+    let [first, second] = header.to_words();
+    id.store(first.to_le(), Ordering::Relaxed);
+    packets.store(second.to_le(), Ordering::Release);
 }
 
 #[cfg(all(test, not(loom)))]

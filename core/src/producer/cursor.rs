@@ -1,7 +1,7 @@
 //! Writing bytes into a chunk through whole 32-bit words.
 
+use super::atomics::{AtomicU32, Ordering};
 use super::chunk_header::SmbChunkHeader;
-use super::sync::{AtomicU32, Ordering};
 use crate::SMALL;
 
 /// Where a writer stands in its chunk. Nothing is written past the chunk's end.

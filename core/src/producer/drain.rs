@@ -1,9 +1,9 @@
 //! The service's side: taking complete chunks, and copying them.
 
+use super::atomics::{AtomicU32, Ordering};
 use super::chunk_header::SmbChunkHeader;
 use super::page::{ChunkPlace, ChunkState};
 use super::smb::SharedMemory;
-use super::sync::{AtomicU32, Ordering};
 use core::sync::atomic::compiler_fence;
 
 /// The service's side of a shared memory buffer: takes complete chunks, frees them, and scrapes.
@@ -185,7 +185,7 @@ pub(super) fn copy_out(words: &[AtomicU32], offset: usize, to: &mut [u8]) {
 #[cfg(all(test, not(loom)))]
 pub(super) mod tests {
     use super::*;
-    use crate::producer::words::{atomic_words, atomic_words_in};
+    use crate::producer::atomics::{atomic_words, atomic_words_in};
     use crate::producer::{CommitRequest, CommitSink, Exhaustion, Layout, Producer, ProducerStorage};
 
     pub(in crate::producer) struct Silent;
@@ -234,7 +234,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_chunk_that_was_read_is_free_and_both_words_of_its_header_are_zero() {
-        use crate::producer::page::Division;
+        use crate::producer::layout::Division;
 
         let mut memory = [0u32; 2 * 16];
         let memory = SharedMemory::new(atomic_words(&mut memory), 128).unwrap();

@@ -1,9 +1,10 @@
 //! Chunks and their fragments, for inspection.
 
+use super::atomics::AtomicU32;
 use super::chunk_header::SmbChunkHeader;
 use super::drain::copy_out;
-use super::page::{ChunkState, Layout, Page};
-use super::sync::AtomicU32;
+use super::layout::Layout;
+use super::page::{ChunkState, Page};
 use crate::proto::varint::{self, ABORTED_SIZE};
 
 /// A chunk in any state, for inspection: nothing is taken and nothing changes.
@@ -173,11 +174,12 @@ impl Iterator for Fragments<'_> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::producer::atomics::Ordering;
+    use crate::producer::atomics::{atomic_words, atomic_words_in};
     use crate::producer::chunk_header::HeaderFlags;
-    use crate::producer::page::{Division, set_header};
+    use crate::producer::chunk_header::set_header;
+    use crate::producer::layout::Division;
     use crate::producer::smb::SharedMemory;
-    use crate::producer::sync::Ordering;
-    use crate::producer::words::{atomic_words, atomic_words_in};
     use std::vec::Vec;
 
     /// What each fragment of a payload is: where it begins, its size field, its content.

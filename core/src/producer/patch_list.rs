@@ -1,6 +1,6 @@
 //! Size fields in chunks that were given away.
 
-use super::sync::{AtomicU32, Ordering, const_fn};
+use super::atomics::{AtomicU32, Ordering, const_fn};
 
 /// Whether writers fill size fields in chunks that they gave away, for which there is the feature `patches`. Without
 /// it, none of their requests has [`chunks_to_patch`](super::CommitRequest::chunks_to_patch), and a service needs no

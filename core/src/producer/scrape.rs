@@ -2,6 +2,8 @@
 
 mod spans;
 
+pub(crate) use spans::insert_at;
+
 use super::chunk_header::SmbChunkHeader;
 use super::drain::{Consumer, Payload};
 use super::page::{ChunkPlace, ChunkState, Page};
@@ -222,10 +224,11 @@ impl ScrapedChunk<'_> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::producer::atomics::atomic_words;
     use crate::producer::chunk_header::HeaderFlags;
-    use crate::producer::page::{Division, Layout, set_header};
+    use crate::producer::chunk_header::set_header;
+    use crate::producer::layout::{Division, Layout};
     use crate::producer::smb::SharedMemory;
-    use crate::producer::words::atomic_words;
 
     /// A chunk in each page, of writer 3, being written; with these ids.
     fn pages<'m>(memory: &'m mut [u32], ids: &[u32]) -> (SharedMemory<'m>, Division) {

@@ -1,10 +1,11 @@
 //! `TraceWriter`: packets one after the other, from chunk to chunk.
 
 use super::arbiter::{NONE, Producer};
+use super::atomics::Ordering;
 use super::chunk_header::{HeaderFlags, SmbChunkHeader};
 use super::cursor::Cursor;
 use super::storage::WriterSlot;
-use super::sync::Ordering;
+use fields::Level;
 use heapless::Vec;
 use short_sizes::ShortSizes;
 
@@ -139,22 +140,6 @@ struct Counts {
     dropped: usize,
     over_limit: usize,
     chunks: usize,
-}
-
-/// An open message, and where its size goes.
-#[derive(Clone, Copy)]
-struct Level {
-    chunk_id: u32,
-    /// Bytes from the start of the chunk.
-    offset: u16,
-    /// The packet's size where the message's content begins.
-    start: u32,
-}
-
-impl Level {
-    fn in_payload(&self) -> u16 {
-        self.offset.wrapping_sub(SmbChunkHeader::SIZE as u16)
-    }
 }
 
 /// It is the first of the sequence.
@@ -295,30 +280,6 @@ impl<'a> TraceWriter<'a> {
             self.cursor.put(0x0081_02D0 | u32::from(self.news & FULL) << 23, 4);
         }
         true
-    }
-
-    /// Writes a packet of `len` bytes (at most 127), the first of which is its size, for a writer that has nothing else
-    /// to say: the first bytes of `packet`, which has three more. No packet is open. False: it does not fit the chunk.
-    #[inline(always)]
-    pub(crate) fn put_small<const N: usize>(&mut self, packet: [u32; N], len: usize) -> bool {
-        let fits = self.cursor.room() >= len;
-        if fits {
-            self.cursor.put_words(packet, len);
-            self.counts.packets = self.counts.packets.wrapping_add(1);
-            self.count_packet();
-        }
-        fits
-    }
-
-    /// Writes the first `len` bytes of `words`, which has three more, into the open packet. False: they do not fit the
-    /// chunk.
-    #[inline(always)]
-    pub(crate) fn put_at_once<const N: usize>(&mut self, words: [u32; N], len: usize) -> bool {
-        let fits = self.cursor.room() >= len || self.lengthen_sizes() && self.cursor.room() >= len;
-        if fits {
-            self.cursor.put_words(words, len);
-        }
-        fits
     }
 
     /// Packets begun, in the machine's words.

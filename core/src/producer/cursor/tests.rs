@@ -1,7 +1,7 @@
 //! Bytes at all offsets of words.
 
 use super::*;
-use crate::producer::words::atomic_words;
+use crate::producer::atomics::atomic_words;
 use std::{vec, vec::Vec};
 
 fn put_bytes(cursor: &mut Cursor<'_>, bytes: &[u8]) {

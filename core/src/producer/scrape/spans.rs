@@ -2,7 +2,6 @@
 
 use super::ScrapedChunk;
 use crate::producer::chunk_header::SmbChunkHeader;
-use crate::producer::sorted;
 use crate::steps::step;
 use crate::wrapping::is_after;
 use heapless::Vec;
@@ -21,6 +20,18 @@ fn place_of(spans: &[Span], writer_id: u16) -> Result<usize, usize> {
         step();
         span.writer_id.cmp(&writer_id)
     })
+}
+
+/// Inserts an item of a sorted list at its place, which is not beyond the list's end. `None` if there is no room. Does not use
+/// `Vec::insert`, which can panic.
+pub(crate) fn insert_at<T, const N: usize>(list: &mut Vec<T, N>, place: usize, item: T) -> Option<&mut T> {
+    list.push(item).ok()?;
+    let behind = list.get_mut(place..)?;
+    let (last, others) = behind.split_last_mut()?;
+    for other in others {
+        core::mem::swap(other, last);
+    }
+    behind.first_mut()
 }
 
 pub(super) fn of_writer(spans: &mut [Span], writer_id: u16) -> Option<&mut Span> {
@@ -42,7 +53,7 @@ pub(super) fn seen<'c, const WRITERS: usize>(
             }
             Err(place) => {
                 let span = Span { writer_id, next: chunk_id, newest: chunk_id };
-                let _ = sorted::insert(&mut spans, place, span);
+                let _ = insert_at(&mut spans, place, span);
             }
         }
     }
@@ -71,11 +82,12 @@ impl Span {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use crate::producer::SmbChunkHeader;
+    use crate::producer::atomics::atomic_words;
     use crate::producer::chunk_header::HeaderFlags;
+    use crate::producer::chunk_header::set_header;
     use crate::producer::drain::Consumer;
-    use crate::producer::page::{Division, Layout, set_header};
+    use crate::producer::layout::{Division, Layout};
     use crate::producer::smb::SharedMemory;
-    use crate::producer::words::atomic_words;
     use crate::steps::steps_of;
 
     #[test]

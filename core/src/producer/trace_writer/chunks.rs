@@ -5,9 +5,8 @@ use super::{FULL, LOST, TraceWriter};
 use crate::SMALL;
 use crate::producer::PATCHES;
 use crate::producer::arbiter::NONE;
-use crate::producer::chunk_header::{HeaderFlags, SmbChunkHeader};
+use crate::producer::chunk_header::{HeaderFlags, SmbChunkHeader, add_flags, set_header};
 use crate::producer::cursor::Cursor;
-use crate::producer::page::{add_flags, set_header};
 use crate::proto::varint::ABORTED_SIZE;
 
 impl TraceWriter<'_> {

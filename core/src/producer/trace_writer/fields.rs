@@ -1,7 +1,8 @@
 //! Fields and messages of the open packet, over as many chunks as it takes.
 
-use super::{Level, TraceWriter};
+use super::TraceWriter;
 use crate::producer::arbiter::NONE;
+use crate::producer::chunk_header::SmbChunkHeader;
 #[cfg(not(tracebuf_small))]
 use crate::producer::cursor::short_varint;
 #[cfg(tracebuf_small)]
@@ -9,7 +10,47 @@ use crate::producer::cursor::word_of;
 use crate::producer::cursor::{fill_size, redundant_varint};
 use crate::proto::{WireType, tag};
 
+/// An open message, and where its size goes.
+#[derive(Clone, Copy)]
+pub(super) struct Level {
+    pub(super) chunk_id: u32,
+    /// Bytes from the start of the chunk.
+    pub(super) offset: u16,
+    /// The packet's size where the message's content begins.
+    pub(super) start: u32,
+}
+
+impl Level {
+    pub(super) fn in_payload(&self) -> u16 {
+        self.offset.wrapping_sub(SmbChunkHeader::SIZE as u16)
+    }
+}
+
 impl TraceWriter<'_> {
+    /// Writes a packet of `len` bytes (at most 127), the first of which is its size, for a writer that has nothing else
+    /// to say: the first bytes of `packet`, which has three more. No packet is open. False: it does not fit the chunk.
+    #[inline(always)]
+    pub(crate) fn put_small<const N: usize>(&mut self, packet: [u32; N], len: usize) -> bool {
+        let fits = self.cursor.room() >= len;
+        if fits {
+            self.cursor.put_words(packet, len);
+            self.counts.packets = self.counts.packets.wrapping_add(1);
+            self.count_packet();
+        }
+        fits
+    }
+
+    /// Writes the first `len` bytes of `words`, which has three more, into the open packet. False: they do not fit the
+    /// chunk.
+    #[inline(always)]
+    pub(crate) fn put_at_once<const N: usize>(&mut self, words: [u32; N], len: usize) -> bool {
+        let fits = self.cursor.room() >= len || self.lengthen_sizes() && self.cursor.room() >= len;
+        if fits {
+            self.cursor.put_words(words, len);
+        }
+        fits
+    }
+
     /// Appends the `len` low bytes (at most 4) of `value`; the others are zero.
     #[cfg_attr(not(tracebuf_small), inline)]
     #[cfg_attr(tracebuf_small, inline(never))]

@@ -12,7 +12,7 @@ use super::TraceWriter;
 pub(super) struct ShortSizes<'a>(Words<'a>);
 
 #[cfg(not(tracebuf_small))]
-type Words<'a> = &'a [crate::producer::sync::AtomicU32];
+type Words<'a> = &'a [crate::producer::atomics::AtomicU32];
 /// There are never any.
 #[cfg(tracebuf_small)]
 type Words<'a> = core::marker::PhantomData<&'a ()>;
@@ -57,8 +57,11 @@ impl TraceWriter<'_> {
             self.base = 0_u32.wrapping_sub(fragment as u32 + 1);
             let offset = (fragment + size_at) as u16;
             // No other is open.
-            let _ =
-                self.levels.push(super::Level { chunk_id: self.chunk_id(), offset, start: size_at as u32 });
+            let _ = self.levels.push(super::fields::Level {
+                chunk_id: self.chunk_id(),
+                offset,
+                start: size_at as u32,
+            });
         }
         fits
     }

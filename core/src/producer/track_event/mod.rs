@@ -54,15 +54,13 @@
 
 mod clock;
 mod event;
-mod log_message;
 mod names;
 mod tracer;
 mod track;
 
 pub use clock::{Clock, Extended32};
 pub use event::{Details, Event, Value};
-pub use log_message::{LogMessage, LogPriority};
-pub use tracer::{OnTrack, Tracer, TracerConfig, TracerSliceGuard, TracerStats};
+pub use tracer::{LogMessage, LogPriority, OnTrack, Tracer, TracerConfig, TracerSliceGuard, TracerStats};
 pub use track::{Track, Unit};
 
 crate::debug::opaque_debug! {

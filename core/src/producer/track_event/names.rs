@@ -4,9 +4,6 @@ use crate::SMALL;
 use crate::producer::TraceWriter;
 use crate::proto::fields::{interned_data, interned_string, source_location, trace_packet};
 use heapless::Vec;
-use line::Line;
-
-mod line;
 
 /// What a name is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -58,6 +55,37 @@ pub(super) struct Names<'a, const N: usize> {
     /// How many of them have been written out.
     written: usize,
     list: Vec<(NameKind, &'a str), N>,
+}
+
+/// A line of a source file, where these are interned. On microcontrollers they are not: each program that traces would
+/// have 46 bytes of code for it, and few use it. There, a line is nothing and takes no code.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Line(#[cfg(not(tracebuf_small))] u32);
+
+#[cfg(not(tracebuf_small))]
+impl Line {
+    const NONE: Line = Line(0);
+
+    const fn of(line: u32) -> Option<Line> {
+        Some(Line(line))
+    }
+
+    const fn number(self) -> u32 {
+        self.0
+    }
+}
+
+#[cfg(tracebuf_small)]
+impl Line {
+    const NONE: Line = Line();
+
+    const fn of(_: u32) -> Option<Line> {
+        None
+    }
+
+    const fn number(self) -> u32 {
+        0
+    }
 }
 
 const HINTS: usize = if SMALL { 8 } else { 32 };

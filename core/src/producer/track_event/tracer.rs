@@ -6,21 +6,20 @@ use super::names::{NameKind, Names};
 use super::track::{Track, TrackId};
 use crate::SMALL;
 use crate::producer::{MessageHandle, TraceWriter};
-use crate::proto::fields::{sequence_flags, trace_packet, track_event, track_event_defaults};
+use crate::proto::fields::{sequence_flags, trace_packet, track_event};
 use core::cell::{Cell, RefCell};
 use heapless::Vec;
 
 mod config;
 mod log;
 mod on_track;
-mod owed_ends;
 mod small_event;
-mod state_packet;
+mod state;
 
 pub use config::{TracerConfig, TracerStats};
+pub use log::{LogMessage, LogPriority};
 pub use on_track::{OnTrack, TracerSliceGuard};
 use small_event::SmallEvent;
-use state_packet::{STATE, VALUE};
 
 /// Writes the events of one thread, or one interrupt priority. It is used through shared references because of nested
 /// calls and guards.
@@ -69,14 +68,6 @@ struct Inner<'a, C, const NAMES: usize, const TRACKS: usize> {
     described: Vec<TrackId, TRACKS>,
     clock: C,
 }
-
-/// The most bytes that an event without details has, if its name is known.
-const SHORT_EVENT: usize = 40;
-
-/// An old chunk is older than this, or, where there can be only few writers, than two for each. Ending a chunk makes
-/// those of other writers older by one or two: if these were more than the age, each would end its own with nearly
-/// every event.
-const LEAST_AGE: u32 = 16;
 
 impl<'a, C: Clock> Tracer<'a, C> {
     /// A tracer of what happens on `track`, through `writer`, with room for 64 names and 8 tracks.
@@ -241,97 +232,6 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
         }
         let Some(open) = self.open(delta, track, kind, None) else { return };
         open.0.writer.number(track_event::COUNTER_VALUE, value as u64);
-    }
-
-    /// The time since the last event, in a state that holds. `None`: the state could not be written.
-    #[cfg_attr(not(tracebuf_small), inline(always))]
-    fn time(&mut self) -> Option<u32> {
-        let ticks = self.clock.now();
-        let (generation, chunks) = self.writer.producer().progress();
-        if !self.writer.is_interrupted()
-            && self.generation == generation
-            && (chunks.wrapping_sub(self.chunks) < self.lifetime
-                || self.lifetime == 0 && self.is_beside_state())
-            && let Some(delta) = self.scale.delta(ticks)
-        {
-            return Some(delta);
-        }
-        self.start_state(ticks).then_some(0)
-    }
-
-    /// Whether the next event, unless it is a long one, will be in the chunk that the state is in.
-    fn is_beside_state(&self) -> bool {
-        self.writer.goes_into(self.chunks, SHORT_EVENT)
-    }
-
-    /// Starts the incremental state anew: clock, defaults, the description of the tracer's own track.
-    #[cold]
-    #[inline(never)]
-    fn start_state(&mut self, ticks: u64) -> bool {
-        // Where each chunk has its own state, one begun further on in a chunk could end in the next. And a scrape gives
-        // a chunk its place in the ring, where it stays: a state begun in an old chunk would be overwritten long before
-        // the next state.
-        let (age, writers) = (self.writer.chunk_age(), self.writer.producer().max_writers() as u32);
-        let is_old = age > self.lifetime + self.lifetime / 2 && (age > LEAST_AGE || age > 2 * writers);
-        if self.lifetime == 0 || is_old {
-            self.writer.end_chunk();
-        }
-        // The state is as old as its first byte.
-        (self.generation, self.chunks) = self.writer.producer().progress();
-        self.names.clear();
-        self.described.clear();
-        let now = self.scale.start(ticks);
-        let (unit, id) = (u64::from(self.unit_ns), u64::from(self.clock_id));
-        let values = [now.wrapping_mul(unit), id, now, unit];
-        if self.lifetime == 0 {
-            // It is known by its chunk.
-            self.chunks = self.writer.next_chunk();
-        }
-        // Where there is no chunk, each event comes here: in vain, and soon.
-        if self.writer.begin() {
-            for (field, what) in STATE {
-                match (field, values.get(usize::from(what ^ VALUE))) {
-                    (0, _) => self.writer.close_innermost(),
-                    (field, Some(value)) => self.writer.number(u32::from(*field), *value),
-                    (field, None) if *what == u8::MAX => self.writer.open(u32::from(*field)),
-                    (field, None) => self.writer.number(u32::from(*field), u64::from(*what)),
-                }
-            }
-            self.track.write_id(track_event_defaults::TRACK_UUID, &mut self.writer);
-        }
-        self.writer.finish();
-        self.states = self.states.wrapping_add((!self.writer.is_interrupted()).into());
-        let track = self.track;
-        self.is_told(Some(track))
-    }
-
-    /// Describes the track and those above it, if the current state has not. False: that, or the state before it, was
-    /// lost, and the event with it.
-    #[inline(never)]
-    fn is_told(&mut self, mut next: Option<&Track<'_>>) -> bool {
-        // Those above it come after it, and there may be a ring of them.
-        for _ in 0..Track::MAX_DEPTH {
-            let Some(track) = next else { break };
-            if self.writer.is_interrupted() || self.knows(track) {
-                break;
-            }
-            if self.described.push(track.id()).is_err() {
-                // Any will do: it is described again when it is used.
-                self.described.clear();
-            }
-            track.describe(&mut self.writer);
-            next = track.parent();
-        }
-        let lost = self.writer.is_interrupted();
-        self.skipped = self.skipped.wrapping_add(lost.into());
-        !lost
-    }
-
-    /// Whether the current state has described a track.
-    #[cfg_attr(not(tracebuf_small), inline)]
-    fn knows(&self, track: &Track<'_>) -> bool {
-        // Those that come and go have come last.
-        self.described.iter().rev().any(|known| *known == track.id())
     }
 
     /// Begins an event of any kind, which ends when the result is dropped. `None`: its track could not be described.

@@ -1,4 +1,4 @@
-//! Finding a region again: after a crash, after a reset, or in a dump of memory.
+//! Attaching: regions found again after a crash, after a reset, or in a dump of memory.
 
 mod cursor;
 mod judge;

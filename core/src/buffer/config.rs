@@ -1,4 +1,4 @@
-//! How a region is laid out.
+//! `Config`: the size and policy of a buffer.
 
 /// What to do when the buffer is full.
 ///

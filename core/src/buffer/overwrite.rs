@@ -1,5 +1,5 @@
-//! Erasing what lies in the way of a new chunk: a read that nothing can stall and nobody sees, unless an
-//! observer asks for it.
+//! Overwriting: the erasure of what lies in the way of a new chunk, a read that nothing can stall and nobody sees unless
+//! an observer asks for it.
 
 use super::chunk_seq_reader::{FragKind, kind_of};
 use super::data_loss::DataLoss;

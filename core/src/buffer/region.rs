@@ -1,4 +1,4 @@
-//! What lies where in the region, and how large the region must be.
+//! The region: its parts, where they lie, and how large it must be.
 //!
 //! | bytes | what |
 //! |---|---|

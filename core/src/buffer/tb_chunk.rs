@@ -1,4 +1,4 @@
-//! `TBChunk`: what the ring is made of.
+//! `TBChunk`: a stored chunk, and the other items of the ring.
 //!
 //! The ring is a chain of items, each a multiple of 4 bytes, from offset 0 to the end of its used part. The
 //! first word of an item says what it is:

@@ -1,4 +1,4 @@
-//! `Producer`: who has which chunk, and when complete chunks are sent.
+//! `Producer`: the owner of the chunks, and the sender of complete ones.
 
 use super::atomics::{AtomicU32, Ordering, const_fn};
 use super::commit::{ChunkToMove, ChunkToPatch, CommitRequest, CommitSink};

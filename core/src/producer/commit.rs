@@ -1,4 +1,4 @@
-//! What a producer says to its service, and how it gets there.
+//! Commit requests, and the sink that takes them to the service.
 
 use super::patch_list::ChunkPatch;
 

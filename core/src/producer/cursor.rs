@@ -1,4 +1,4 @@
-//! Writing bytes into a chunk through whole 32-bit words.
+//! `Cursor`: a writer's place in its chunk, written to in whole 32-bit words.
 
 use super::atomics::{AtomicU32, Ordering};
 use super::chunk_header::SmbChunkHeader;

@@ -1,4 +1,4 @@
-//! The service's side: taking complete chunks, and copying them.
+//! `Consumer`: the service's side, which takes complete chunks and copies them.
 
 use super::atomics::{AtomicU32, Ordering};
 use super::chunk_header::SmbChunkHeader;

@@ -1,4 +1,4 @@
-//! Writing: shared memory, trace writers, commits, and the service's side of shared memory.
+//! The producer side: shared memory, trace writers, commits, and the service's view of shared memory.
 //!
 //! This part knows nothing of the central buffer. See [`Producer`] to begin with.
 //!

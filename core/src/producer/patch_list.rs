@@ -1,4 +1,4 @@
-//! Size fields in chunks that were given away.
+//! `PatchList`: size fields in chunks that were given away.
 
 use super::atomics::{AtomicU32, Ordering, const_fn};
 

@@ -1,4 +1,4 @@
-//! One thing that a producer asks for, as queues hold it and as lines carry it.
+//! `Request`: one item of a commit request, as queues hold it and lines carry it.
 
 use super::commit::{ChunkToMove, CommitRequest};
 use super::patch_list::ChunkPatch;

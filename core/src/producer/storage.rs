@@ -1,4 +1,4 @@
-//! What a producer remembers outside shared memory.
+//! `ProducerStorage`: a producer's memory outside shared memory.
 
 use super::atomics::{AtomicU32, Ordering, const_fn};
 use super::patch_list::PatchList;

@@ -1,4 +1,4 @@
-//! What errors, outcomes and losses say of themselves, to people and in logs.
+//! Texts of errors, outcomes and losses, for people and logs.
 
 use crate::bench::{Bench, small_table};
 use std::fmt::Write;

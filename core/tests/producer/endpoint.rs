@@ -1,4 +1,4 @@
-//! An endpoint refuses and counts what its producer asks for but must not have.
+//! Requests that an endpoint refuses and counts.
 
 mod discarded;
 mod gone;

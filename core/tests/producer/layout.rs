@@ -1,4 +1,4 @@
-//! Where a writer puts things: what just fits, what lies across the ends of chunks, what is counted and sent when.
+//! The bytes that a writer puts into chunks: at their ends, across them, counted and sent.
 
 use crate::model::*;
 use std::sync::Mutex;

@@ -1,4 +1,4 @@
-//! Where in the source events are.
+//! Source locations of events.
 
 use crate::event_reader::{int, read, text};
 use crate::model::{Pace, Value};

@@ -1,4 +1,4 @@
-//! What a writer puts into shared memory, edge by edge.
+//! Shared memory as a writer fills it, edge by edge.
 
 use crate::model::*;
 use tracebuf::producer::*;

@@ -1,4 +1,4 @@
-//! Whether a chunk that was found is one.
+//! Verdicts on chunks that were found: kept, mended or dropped.
 
 use super::salvage::Cause;
 use crate::buffer::change::{ChangeKind, Interrupted, checksum};

@@ -1,4 +1,4 @@
-//! What a sequence has lost, and what the chunk erased last has left to be settled.
+//! A sequence's losses, certain and tentative.
 
 use super::{SequenceState, Status};
 use crate::buffer::data_loss::DataLoss;

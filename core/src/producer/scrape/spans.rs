@@ -1,4 +1,4 @@
-//! What a scrape still has to show of each writer.
+//! Spans of chunk ids that a scrape still has to show, one for each writer.
 
 use super::ScrapedChunk;
 use crate::producer::chunk_header::SmbChunkHeader;

@@ -1,4 +1,4 @@
-//! How a writer gets its chunks, and parts with them.
+//! A writer's chunks: taken, held back, completed and given away.
 
 use super::short_sizes::ShortSizes;
 use super::{FULL, LOST, TraceWriter};

@@ -1,4 +1,4 @@
-//! Events with details: written as if they were short, which nearly all are.
+//! Short sizes of events with details: one byte each, as nearly all need no more.
 //!
 //! A size field has four bytes until the size is known, and most sizes need only one: what follows is moved then. On
 //! hosts, where code is cheap, an event that is begun at once has sizes of one byte each, its packet's and its

@@ -1,4 +1,4 @@
-//! Names that are written once and then referred to by number.
+//! Interned names: written once, then referred to by number.
 
 use crate::SMALL;
 use crate::producer::TraceWriter;

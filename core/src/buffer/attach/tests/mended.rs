@@ -1,4 +1,4 @@
-//! What was being changed when a crash came, and what is made of it.
+//! Half-made changes, and their repair.
 
 use super::crash::attach;
 use super::dropped::{OUTER, ROOM, change_chunk, found, kept, region, set_flags};

@@ -1,4 +1,4 @@
-//! Regions that nothing happened to.
+//! Intact regions.
 
 use super::load::Load;
 use crate::buffer::tests::memory::Memory;

@@ -1,4 +1,4 @@
-//! How a tracer is set up, and what it has done.
+//! `TracerConfig` and `TracerStats`: a tracer's settings and counts.
 
 use crate::proto::fields::builtin_clock;
 

@@ -78,16 +78,15 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
 
     /// Stores a chunk: the reference's `CopyChunkUntrusted`.
     ///
-    /// Nothing about a chunk is trusted; what becomes of it is returned and counted, and nothing panics.
-    /// [`Commit::Written`] says nothing about the packets in it: what is malformed there is counted in
-    /// [`abi_violations`](super::BufferStats::abi_violations), and once read or overwritten in
-    /// [`chunks_malformed`](super::SequenceInfo::chunks_malformed).
+    /// Returns and counts what becomes of the chunk, in which nothing is trusted. A [written](Commit::Written) chunk may
+    /// still hold malformed packets: they count as [`abi_violations`](super::BufferStats::abi_violations), and once read
+    /// or overwritten as [`chunks_malformed`](super::SequenceInfo::chunks_malformed).
     ///
     /// Cost: one copy of the payload, a look at each fragment's size, and O(1) for each chunk overwritten, or a look at
-    /// its fragments' sizes if some of it was read or it was patched. A chunk out of order walks back by at most
-    /// [`WALK_LIMIT`](super::WALK_LIMIT) chunks. With [checksums](Config::crc) it is one more pass over the payload, or
-    /// two over that of a chunk that is there already. On microcontrollers (`target_os = "none"`) add a look through
-    /// the table, and at the fragments' sizes of every chunk overwritten.
+    /// its fragments' sizes if it was partly read or patched. A chunk out of order walks back by at most
+    /// [`WALK_LIMIT`](super::WALK_LIMIT) chunks. [Checksums](Config::crc) add a pass over the payload, or two over that
+    /// of a chunk that is there already. Microcontrollers (`target_os = "none"`) add a look through the table, and at
+    /// the fragments' sizes of every chunk overwritten.
     #[doc(alias = "CopyChunkUntrusted")]
     #[inline]
     pub fn copy_chunk_untrusted(&mut self, chunk: &Chunk<'_>) -> Commit {
@@ -106,13 +105,13 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
 
     /// Stores a chunk of `size` bytes that somebody else may still be changing.
     ///
-    /// `fill(offset, target)` must copy the chunk's bytes from `offset` on into all of `target`: bytes it leaves alone
-    /// keep what lay there before, perhaps another producer's data. `target` lies in the ring, and what is stored is
-    /// judged by that copy alone. For a chunk that comes again, `target` may also be up to 10 bytes outside the ring:
-    /// its size fields are read one by one, and may decide that it is refused, discarded or moved. So `fill` may be
-    /// asked for a part, or for the same bytes again; it need not give the same ones then.
+    /// `fill(offset, target)` copies the chunk's bytes from `offset` on into all of `target`, mostly straight into the
+    /// ring; only that copy is judged. Bytes that it leaves alone keep what lay there before, perhaps another
+    /// producer's data. It may be asked for parts, and for the same bytes again, and need not give the same ones then:
+    /// of a chunk that comes again, size fields are read one by one, up to 10 bytes at a time, to decide what becomes
+    /// of it.
     ///
-    /// Cost: as for [`copy_chunk_untrusted`](Self::copy_chunk_untrusted), but the whole chunk is copied, including what
+    /// Cost: as for [`copy_chunk_untrusted`](Self::copy_chunk_untrusted), with a copy of the whole chunk, including what
     /// follows its last declared fragment.
     ///
     /// ```
@@ -181,13 +180,11 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
         }
     }
 
-    /// Applies patches to a stored chunk: the reference's `TryPatchChunkContents`. If `more_pending` is false, the
-    /// chunk no longer waits for patches; the list may be empty.
+    /// Applies patches to a stored chunk, which then waits for more only if `more_pending`: the reference's
+    /// `TryPatchChunkContents`. The list may be empty.
     ///
-    /// True if all were applied. False, with nothing changed, if the chunk is not there or is too far from the newest
-    /// to be looked for, or if a patch leaves its payload. A patch that begins in what has been read already is counted
-    /// but changes nothing: an honest producer sends none, and a [`Lease`](super::Lease) gives the packet as it was
-    /// read.
+    /// Returns true if all were applied, and false, with nothing changed, if the chunk is gone or too far from the
+    /// newest, or if a patch leaves its payload. A patch of what has been read already is counted and changes nothing.
     ///
     /// Cost: O(1) for the newest chunk and for one that is gone; else a walk back from the newest chunk of the sequence
     /// by at most [`WALK_LIMIT`](super::WALK_LIMIT) chunks. With [checksums](Config::crc), up to two passes over the
@@ -226,14 +223,13 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
         })
     }
 
-    /// Ends a producer from which nothing more will come, because its process has ended. Packets that wait for patches,
-    /// for the rest of a scraped chunk or for the next chunk are given up, and counted as given up by their writers;
-    /// packets after them come out. Its places in the table are free for others as soon as its chunks have been read or
-    /// overwritten, but not for another producer with its number, whose chunks would be of the same sequences: call
-    /// [`forget_producer`](Self::forget_producer) before the number is used again.
+    /// Ends a producer whose process is gone, so that its packets wait for nothing more.
     ///
-    /// First commit what it left in shared memory, as
-    /// [`ProducerEndpoint::disconnect`](crate::service::ProducerEndpoint::disconnect) does.
+    /// Packets that wait for patches, for the rest of a scraped chunk or for the next chunk are given up, and count as
+    /// given up by their writers; packets after them come out. First commit what the producer left in shared memory, as
+    /// [`ProducerEndpoint::disconnect`](crate::service::ProducerEndpoint::disconnect) does. Before its number is used
+    /// again, call [`forget_producer`](Self::forget_producer): otherwise the new chunks would belong to the old
+    /// sequences.
     ///
     /// Cost: a look at the table, and one at each of the producer's chunks.
     ///
@@ -257,9 +253,8 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
         }
     }
 
-    /// Drops what is left of a producer from which nothing more will come, and frees its sequences' places in the
-    /// table: for a device that starts again and again, so that there is room for what this start records. To read it
-    /// first, use [`end_producer`](Self::end_producer).
+    /// Drops all data of a producer that is gone, and frees its places in the table, as for what the next start of a
+    /// device records. To read its data first, use [`end_producer`](Self::end_producer).
     ///
     /// Unread data counts as overwritten, and leases of it end. Cost: a look at the table, and one at each of the
     /// producer's chunks.
@@ -285,13 +280,13 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
         }
     }
 
-    /// Makes sure that a ring has a place in its table of sequences for a chunk about to be committed: when all places
-    /// have chunks, the sequence whose latest chunk is the oldest gives up its place and all its chunks. Without this
-    /// call a full table [refuses](Refusal::TableFull) newcomers' chunks until chunks of others are read or
-    /// overwritten, which never happens in a ring that nobody reads and where nobody has a place to write to.
+    /// Makes a place in a ring's table of sequences for a chunk about to be committed.
     ///
-    /// [`ProducerEndpoint`](crate::service::ProducerEndpoint) calls it. What is given up counts as overwritten, and a
-    /// later packet of that sequence reports it. A buffer with [`FillPolicy::Discard`] keeps what it has.
+    /// If all places have chunks, the sequence that was silent longest gives up its place and all its chunks; they count
+    /// as overwritten, and a later packet of that sequence reports it. Without this call, a full table
+    /// [refuses](Refusal::TableFull) newcomers until chunks of others are read or overwritten.
+    /// [`ProducerEndpoint`](crate::service::ProducerEndpoint) calls it. A buffer with [`FillPolicy::Discard`] keeps what
+    /// it has.
     ///
     /// Cost: two loads, unless the table is full; then a look at each of its places, and one at each chunk that goes.
     ///

@@ -12,15 +12,13 @@ use heapless::Vec;
 
 /// One producer: its shared memory, its writers' ids, and the chunks that wait to be sent.
 ///
-/// Writers are made here, one for each thread, interrupt priority or core, and share nothing but the producer. All of
-/// it is lock-free. Completed chunks are collected in a list; the writer that completes one when half of the shared
-/// memory is completed and unsent sends them all, as does a flush. If another one is sending just then, that one sends
-/// these too, and nobody waits.
+/// It makes the writers, one for each thread, interrupt priority or core; they share nothing else. All of it is
+/// lock-free. Completed chunks are collected in a list, which a flush sends, or the writer that completes a chunk when
+/// half of the shared memory is unsent. If another writer is sending just then, that one sends these too; nobody waits.
 ///
-/// So a packet may take its writer as long as the sink takes for all chunks of shared memory, and a few more. What others
-/// complete after that is left to whoever next completes a chunk when half is unsent, or needs one. Only for flushes,
-/// patches and the ends of writers, which are not asked for again, does the sender go on for as long as others ask; on
-/// microcontrollers, for everything. If that is too long, make the sink a queue that another thread serves.
+/// So a packet may take its writer as long as the sink takes for all chunks of shared memory, and a few more. For
+/// flushes, patches and the ends of writers the sender goes on for as long as others ask; on microcontrollers, for
+/// everything. If that is too long, make the sink a queue that another thread serves.
 ///
 /// ```
 /// use tracebuf::producer::*;

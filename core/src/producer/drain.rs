@@ -57,7 +57,7 @@ pub struct ReadChunk<'c> {
 }
 
 impl<'a> Consumer<'a> {
-    /// The consumer of a buffer. Have only one: others could free chunks while this one scrapes, which mixes
+    /// The consumer of a buffer. Make only one for each: another could free chunks while this one scrapes, which mixes
     /// packets up.
     pub fn new(memory: SharedMemory<'a>) -> Self {
         Consumer { memory }
@@ -68,9 +68,10 @@ impl<'a> Consumer<'a> {
         self.memory
     }
 
-    /// Takes a complete chunk to read it; `None` when there is no such chunk or it is not complete. It must be one that
-    /// a request has named: for a chunk taken before that, the request still comes, and others, completed before it,
-    /// may never be named, so that only a scrape finds them.
+    /// Takes a complete chunk that a request has named; `None` if it is not there or not complete.
+    ///
+    /// A chunk taken before it was named is asked for later all the same, and others completed before it may never be
+    /// named: only a scrape finds them then.
     pub fn take(&mut self, page: u32, chunk: u32) -> Option<ReadChunk<'_>> {
         let page = self.memory.page(page)?;
         let place = page.place(page.bitmap().layout()?, chunk)?;
@@ -80,9 +81,9 @@ impl<'a> Consumer<'a> {
         Some(ReadChunk { place, header: place.header() })
     }
 
-    /// Makes chunks complete again that an earlier consumer had taken and not freed, as after a crash: nobody can say
-    /// whether they have been moved. Committed again, those that have been moved change nothing. Returns their number.
-    /// Not to be called beside a living consumer.
+    /// Gives back the chunks that an earlier consumer had taken and not freed when it crashed, and returns their number.
+    /// They are complete again; a commit of one that had been moved already changes nothing. Do not call it beside a
+    /// living consumer.
     ///
     /// ```
     /// # use tracebuf::producer::*;

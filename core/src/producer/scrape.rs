@@ -54,15 +54,13 @@ impl Consumer<'_> {
             .flat_map(|(i, page)| visible(i, page))
     }
 
-    /// Shows each chunk to copy, in address order, but none before older ones of its writer.
+    /// Shows each chunk to copy, a writer's oldest first: no sequence gets a hole, and a ring that is too small
+    /// overwrites the oldest. Nothing is shown of writers beyond `WRITERS`.
     ///
-    /// So no writer's sequence has a hole, and a ring that is too small for a scrape overwrites the oldest. Nothing is
-    /// shown of writers beyond `WRITERS`. Cost: three walks over the headers, and for each chunk a look at some of the
-    /// writers, which are sorted; one more walk where chunks were taken from the memory's start again, as after its
-    /// end. In any other order, up to 256 more walks put chunks in place, every two of them 16 or more of a writer, or
-    /// all that it has left: 2,177 where one writer's chunks lie in reverse order. In a memory of more than 1,170 pages
-    /// there are fewer walks, 299,593 divided by its pages, however these are divided. The chunks left come in address
-    /// order, and readers find theirs as far as a buffer lets chunks come late.
+    /// Cost: three walks over the headers, one more where a writer's chunks lie around the memory's end, and for each
+    /// chunk a look at some of the writers. For chunks in any other order, up to 256 more walks (299,593 divided by the
+    /// pages, if those are more than 1,170), every two of which put 16 or more chunks of a writer in place; the chunks
+    /// left then come in address order, and readers find them as far as a buffer lets chunks come late.
     pub fn scrape<const WRITERS: usize>(&mut self, mut copy: impl FnMut(&ScrapedChunk<'_>)) {
         self.scrape_those::<WRITERS, _>(&mut (), |_, _| true, |_, chunk| copy(chunk));
     }

@@ -36,10 +36,8 @@ impl<C, const N: usize, const T: usize> Clone for OnTrack<'_, '_, C, N, T> {
 
 impl<C, const N: usize, const T: usize> Copy for OnTrack<'_, '_, C, N, T> {}
 
-/// Ends a slice when dropped: the one begun last on its track, as [`OnTrack::end`] does.
-///
-/// So drop guards in the reverse order of their making, and hold none where another task may go on with the same track,
-/// as across an `.await`.
+/// Ends a slice when dropped: the one begun last on its track, as [`OnTrack::end`] does. So drop guards in the reverse
+/// order of their making, and hold none across an `.await`, where another task may go on with the track.
 ///
 /// ```
 /// # use tracebuf::producer::track_event::*;
@@ -50,10 +48,9 @@ impl<C, const N: usize, const T: usize> Copy for OnTrack<'_, '_, C, N, T> {}
 /// }
 /// ```
 ///
-/// Slices stay within each other even when some events are lost, for want of shared memory or inside another event's
-/// details: a slice whose begin is lost has no end either, and on the tracer's own track a lost end is made up for
-/// before the next guard begins or ends a slice, with that time. (After an [`end`](OnTrack::end) that is lost, or one
-/// whose begin is lost, slices end with those around them.)
+/// Slices stay nested even when events are lost: a slice whose begin is lost has no end, and on the tracer's own track
+/// a lost end is written before the next guard begins or ends a slice, with that time. After a lost
+/// [`end`](OnTrack::end) or begin without a guard, slices end with those around them.
 #[must_use = "the slice ends when this is dropped"]
 pub struct TracerSliceGuard<'t, 'a, C: Clock, const NAMES: usize = 64, const TRACKS: usize = 8> {
     on: OnTrack<'t, 'a, C, NAMES, TRACKS>,
@@ -97,8 +94,8 @@ impl<'a, C: Clock, const N: usize, const T: usize> TracerSliceGuard<'_, 'a, C, N
         }
     }
 
-    /// Lets the slice go on without the guard, and returns whether there is a slice: there is none if its begin is
-    /// lost. Where this guard cannot be kept, another one that is [attached](OnTrack::attach) ends the slice.
+    /// Lets the slice go on without the guard, until one that is [attached](OnTrack::attach) ends it. Returns false if
+    /// there is no slice, because its begin is lost.
     #[inline(always)]
     pub fn detach(self) -> bool {
         // There is nothing in it except references.
@@ -333,16 +330,16 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
 
 // Ends of slices that are lost, and are made up for so that the slices around them do not end in their place.
 impl<C: Clock, const N: usize, const T: usize> Tracer<'_, C, N, T> {
-    /// How many ends of guards' slices on the tracer's own track are lost and not made up for.
+    /// How many ends of guards' slices on the tracer's own track are lost and not yet written.
     ///
-    /// Where several tracers write to one track, such a slice is open for all of them. Ends have no names: what one
-    /// tracer owes may be moved to the one that is next to begin or end a slice.
+    /// If several tracers write to one track, move what one owes to the one that is next to begin or end a slice: ends
+    /// have no names.
     #[inline]
     pub fn owed_ends(&self) -> usize {
         self.owed_ends.get()
     }
 
-    /// Makes the tracer owe this many, and returns how many it has owed.
+    /// Sets how many ends the tracer owes, and returns how many it owed before.
     pub fn replace_owed_ends(&self, ends: usize) -> usize {
         self.owed_ends.replace(ends)
     }
@@ -354,10 +351,8 @@ impl<C: Clock, const N: usize, const T: usize> Tracer<'_, C, N, T> {
         self.owed_ends.set(self.owed_ends.get().saturating_add(1));
     }
 
-    /// Writes the lost ends. False: there is no room for them yet, and what comes next is lost like the end that was
-    /// tried, which is counted in its place.
-    ///
-    /// Guards do so themselves; others may, before they begin or end a slice on the tracer's own track.
+    /// Writes the lost ends, as guards do themselves before they begin or end a slice on the tracer's own track. Returns
+    /// false if there is no room for them yet: what comes next is lost too, and the end that was tried counts for it.
     #[inline]
     pub fn make_up_for_ends(&self) -> bool {
         self.owed_ends.get() == 0 || self.write_owed_ends()

@@ -39,7 +39,7 @@
 //! |---|---|
 //! | the buffer as its owner sees it | `trace_buffer`, `config`, `error` |
 //! | what is committed, what comes out, what is lost | `chunk`, `packet`, `data_loss` |
-//! | what is counted, in all and of a sequence | `stats`, `sequence_info`, `histogram` |
+//! | what is counted, in all and of a sequence | `stats` |
 //! | memory: the region's parts, the ring, their words, checksums | `region`, `ring`, `words`, `crc` |
 //! | the bytes of a chunk on offer, private or shared | `source` |
 //! | stored chunks that change while a crash may come | `change`, `repair` |
@@ -80,7 +80,6 @@ mod crc;
 mod data_loss;
 mod error;
 mod frag_iterator;
-mod histogram;
 mod inspect;
 mod lease;
 mod overwrite;
@@ -93,7 +92,6 @@ mod recommit;
 mod region;
 mod repair;
 mod ring;
-mod sequence_info;
 mod sequence_state;
 mod sequence_table;
 mod source;
@@ -113,7 +111,6 @@ pub use chunk_list::WALK_LIMIT;
 pub use config::{Config, FillPolicy};
 pub use data_loss::DataLoss;
 pub use error::{AttachError, RegionError};
-pub use histogram::Histogram;
 pub use inspect::{RingChunk, RingContent, RingItem, RingItems, RingView};
 pub use lease::{Lease, LeaseExpired};
 pub use overwrite::OverwriteObserver;
@@ -121,8 +118,7 @@ pub use packet::{Packet, Slices};
 pub use patch::Patch;
 pub use read_only::ReadOnlyTraceBuffer;
 pub use reader::Reader;
-pub use sequence_info::SequenceInfo;
-pub use stats::BufferStats;
+pub use stats::{BufferStats, Histogram, SequenceInfo};
 pub use tb_chunk::MAX_PAYLOAD;
 pub use trace_buffer::TraceBuffer;
 

@@ -4,8 +4,7 @@ use super::config::FillPolicy;
 use super::error::RegionError;
 use super::reader::Reader;
 use super::region::RegionLayout;
-use super::sequence_info::SequenceInfo;
-use super::stats::BufferStats;
+use super::stats::{BufferStats, SequenceInfo};
 
 /// A buffer that has no way to commit: a snapshot of a [`TraceBuffer`](super::TraceBuffer) in its own memory, or a
 /// region that was found and [attached](Self::attach) to, such as a dump.

@@ -17,10 +17,9 @@ mod header;
 
 use super::config::{Config, FillPolicy};
 use super::error::{AttachError, RegionError};
-use super::histogram::StoredHistogram;
 use super::ring::Ring;
 use super::sequence_state::SequenceState;
-use super::stats::BufferStats;
+use super::stats::{BufferStats, StoredHistogram};
 use super::words::Le32;
 use core::ops::Range;
 #[cfg(tracebuf_small)]

@@ -8,9 +8,8 @@ use super::patch::Patch;
 use super::read_only::ReadOnlyTraceBuffer;
 use super::reader::Reader;
 use super::region::{RegionLayout, State};
-use super::sequence_info::SequenceInfo;
 use super::source::{Bytes, Shared, Source};
-use super::stats::BufferStats;
+use super::stats::{BufferStats, SequenceInfo};
 
 /// A trace buffer over a region of memory.
 ///

@@ -24,7 +24,7 @@ mod image {
     use tracebuf::buffer::{Chunk, ChunkHeader, TraceBuffer};
     use tracebuf::producer::track_event::{Clock, Extended32, Tracer, TracerConfig, Track, Unit};
     use tracebuf::producer::{
-        ChunkToMove, ChunkToPatch, CommitRequest, CommitSink, Exhaustion, Patch, Producer,
+        ChunkPatch, ChunkToMove, ChunkToPatch, CommitRequest, CommitSink, Exhaustion, Producer,
     };
     use tracebuf_embedded::export::Blocking;
     use tracebuf_embedded::frame::{FIRST, FRAME, Frames, PAYLOAD};
@@ -309,7 +309,7 @@ mod image {
         sheet.line("inbox_push", push, 150, "instructions");
         sheet.line("inbox_take", take, 150, "instructions");
         // More than there is room for, and what comes after one that was lost, for the time with interrupts masked.
-        let patches = &[Patch { chunk_id: 1, offset: 8, data: [0x81, 0x80, 0x80, 0] }; 30];
+        let patches = &[ChunkPatch { chunk_id: 1, offset: 8, data: [0x81, 0x80, 0x80, 0] }; 30];
         let chunk = ChunkToPatch { writer_id: 1, target: 0, chunk_id: 1, patches, has_more: false };
         let request = CommitRequest { chunks_to_patch: &[chunk], ..CommitRequest::default() };
         for _ in 0..2 {

@@ -32,7 +32,7 @@ impl CommitSink for Busy {
 }
 
 /// Nested messages with `bytes` bytes each, and the innermost with `innermost`.
-fn nest(message: &mut Message<'_, '_>, depth: usize, bytes: usize, innermost: usize) {
+fn nest(message: &mut MessageHandle<'_, '_>, depth: usize, bytes: usize, innermost: usize) {
     if depth == 0 {
         message.bytes(1, &vec![7; innermost]);
         return;

@@ -4,7 +4,9 @@ use core::cell::RefCell;
 use core::fmt;
 use critical_section::Mutex;
 use heapless::Deque;
-use tracebuf::producer::{ChunkToMove, ChunkToPatch, CommitRequest, CommitSink, PATCHES, Patch, Request};
+use tracebuf::producer::{
+    ChunkPatch, ChunkToMove, ChunkToPatch, CommitRequest, CommitSink, PATCHES, Request,
+};
 
 /// Writers at a time: one for each priority that traces.
 pub const WRITERS: usize = 4;
@@ -227,7 +229,7 @@ impl CommitSink for Inbox {
                 // because commits are made one at a time.
                 let is_broken = self.with(|requests| requests.is_broken(writer_id, chunk_id));
                 let (patch, has_more) =
-                    (Patch { chunk_id, ..*patch }, chunk.has_more || i < last || is_broken);
+                    (ChunkPatch { chunk_id, ..*patch }, chunk.has_more || i < last || is_broken);
                 let patch = words(Request::Patch { writer_id, target, patch, has_more });
                 // Otherwise it is assembled where it is needed, which takes 10 instructions more there.
                 let patch = core::hint::black_box(patch);

@@ -7,7 +7,7 @@ use crate::proto::id;
 use core::hint::black_box;
 use tracebuf::buffer::{DataLoss, TraceBuffer};
 use tracebuf::producer::{
-    ChunkToMove, ChunkToPatch, CommitRequest, Consumer, Patch, Request, SharedMemory, atomic_words_in,
+    ChunkPatch, ChunkToMove, ChunkToPatch, CommitRequest, Consumer, Request, SharedMemory, atomic_words_in,
 };
 use tracebuf::service::{
     Exported, FlushTracker, ProducerEndpoint, ProducerIdentity, StartMark, TraceExporter, sequence_id,
@@ -35,7 +35,7 @@ fn endpoint(input: &mut Input<'_>, shared: &mut [u8], central: &mut [u8]) {
         black_box(endpoint.allow(input.u16()));
         black_box(endpoint.register_writer(input.u16(), input.u16()));
         black_box(endpoint.register_counting_writer(input.u16(), input.u16()));
-        let patches = [Patch { chunk_id: input.u32(), offset: input.u16(), data: [1; 4] }; 3];
+        let patches = [ChunkPatch { chunk_id: input.u32(), offset: input.u16(), data: [1; 4] }; 3];
         let (moves, patched) = (
             [ChunkToMove { page: input.u32(), chunk: input.u32(), target: input.u16() }; 3],
             [ChunkToPatch {

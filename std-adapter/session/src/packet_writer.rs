@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use self_cell::self_cell;
-use tracebuf::producer::{Exhaustion, Packet, TraceWriter, WriterStats};
+use tracebuf::producer::{Exhaustion, PacketHandle, TraceWriter, WriterStats};
 
 use super::producer_cell::ProducerCell;
 use super::switch::Switch;
@@ -61,7 +61,7 @@ impl PacketWriter {
     /// chunks](tracebuf::producer::TraceWriter::MAX_PATCHED), some 6 MB. A packet for which shared memory has no room,
     /// or with a longer message, is given up as a whole: [`stats`](Self::stats) counts it as `dropped`, and the next
     /// packet says that something is missing before it.
-    pub fn packet(&mut self, fill: impl FnOnce(&mut Packet<'_, '_>)) {
+    pub fn packet(&mut self, fill: impl FnOnce(&mut PacketHandle<'_, '_>)) {
         if let Some(cell) = self.cell.as_mut().filter(|_| self.switch.is_on()) {
             cell.with_dependent_mut(|_, writer| fill(&mut writer.packet()));
         }

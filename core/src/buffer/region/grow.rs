@@ -1,6 +1,6 @@
 //! A buffer that was found, copied into memory in which its ring has more room.
 
-use super::{Layout, State};
+use super::{RegionLayout, State};
 use crate::buffer::config::{Config, FillPolicy};
 use crate::buffer::error::RegionError;
 use crate::buffer::read_only::ReadOnlyTraceBuffer;
@@ -76,7 +76,7 @@ impl Move {
     }
 }
 
-impl Layout {
+impl RegionLayout {
     /// Bytes of a region like this with `more` additional bytes for the ring, 8-byte alignment included.
     pub(in crate::buffer) fn grown_size(&self, more: usize) -> usize {
         self.ring_offset.saturating_add(self.ring_size as usize).saturating_add(more).saturating_add(7)

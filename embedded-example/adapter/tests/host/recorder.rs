@@ -3,8 +3,8 @@
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use tracebuf::producer::{
-    ChunkState, ChunkToPatch, CommitRequest, CommitSink, Exhaustion, Message, Page, Patch, Producer, Request,
-    TraceWriter,
+    ChunkPatch, ChunkState, ChunkToPatch, CommitRequest, CommitSink, Exhaustion, MessageHandle, Page,
+    Producer, Request, TraceWriter,
 };
 use tracebuf_analysis::receive::Receiver;
 use tracebuf_analysis::trace_stats::TraceReport;
@@ -33,7 +33,7 @@ fn states_start_anew_each_quarter_of_the_ring_and_each_half_of_a_small_one() {
 }
 
 /// A string in so many messages, each the only thing in the one around it.
-fn nested(message: &mut Message<'_, '_>, levels: usize, text: &str) {
+fn nested(message: &mut MessageHandle<'_, '_>, levels: usize, text: &str) {
     if levels == 0 {
         message.string(1, text);
     } else {
@@ -142,7 +142,7 @@ fn a_packet_overwritten_when_it_was_read_and_not_sent_is_in_the_statistics() {
 
 /// A patch of a chunk, as a producer asks for it.
 fn patch(inbox: &Inbox, writer_id: u16, chunk_id: u32, offset: u16, has_more: bool) {
-    let patches = &[Patch { chunk_id, offset, data: [0; 4] }];
+    let patches = &[ChunkPatch { chunk_id, offset, data: [0; 4] }];
     let chunks_to_patch = &[ChunkToPatch { writer_id, target: 0, chunk_id, patches, has_more }];
     inbox.commit(&CommitRequest { chunks_to_patch, ..CommitRequest::default() });
 }

@@ -2,7 +2,7 @@
 //!
 //! Facts from `protos/perfetto/ipc/producer_port.proto` and `protos/perfetto/common/commit_data_request.proto`.
 
-use tracebuf::producer::{ChunkToMove, Patch, Request};
+use tracebuf::producer::{ChunkPatch, ChunkToMove, Request};
 
 use super::data_sources::Descriptor;
 use super::frames::{Frame, request_of};
@@ -152,7 +152,7 @@ fn patch(chunk: &[u8], requests: &mut Vec<FromProgram>) -> Option<()> {
         let ([offset], data) = (numbers(patch, [1])?, message(patch, 2)?);
         // An offset where no size field can be, or data that is none.
         let (Ok(offset), Ok(data)) = (u16::try_from(offset), data.try_into()) else { continue };
-        let patch = Patch { chunk_id: chunk_id as u32, offset, data };
+        let patch = ChunkPatch { chunk_id: chunk_id as u32, offset, data };
         let patch = Request::Patch { writer_id, target: target(buffer), patch, has_more: true };
         requests.push(FromProgram::Request(patch));
     }

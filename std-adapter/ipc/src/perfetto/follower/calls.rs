@@ -3,7 +3,7 @@
 //! Facts from `protos/perfetto/ipc/producer_port.proto`, and from `commit_data_request.proto`,
 //! `data_source_descriptor.proto` and `track_event_descriptor.proto` in `protos/perfetto/common`.
 
-use tracebuf::producer::{ChunkToMove, Patch};
+use tracebuf::producer::{ChunkPatch, ChunkToMove};
 
 use crate::perfetto::commands::PAGES;
 use crate::perfetto::frames::{
@@ -160,7 +160,13 @@ pub(super) fn push_move(commit: Proto, chunk: ChunkToMove, buffer: u32) -> Proto
 }
 
 /// A patch for a chunk, in what is committed.
-pub(super) fn push_patch(commit: Proto, writer_id: u16, buffer: u32, patch: Patch, has_more: bool) -> Proto {
+pub(super) fn push_patch(
+    commit: Proto,
+    writer_id: u16,
+    buffer: u32,
+    patch: ChunkPatch,
+    has_more: bool,
+) -> Proto {
     let chunk = Proto::new().number(1, buffer).number(2, writer_id).number(3, patch.chunk_id);
     let chunk = chunk.message(4, &Proto::new().number(1, patch.offset).bytes(2, &patch.data));
     commit.message(2, &chunk.number(5, has_more))

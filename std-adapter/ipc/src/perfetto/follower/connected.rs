@@ -269,7 +269,7 @@ impl CallReceiver {
 
 #[cfg(test)]
 mod tests {
-    use tracebuf::producer::{ChunkToMove, Patch};
+    use tracebuf::producer::{ChunkPatch, ChunkToMove};
 
     use super::*;
     use crate::perfetto::calls::{FromProgram, METHODS, requests_of};
@@ -305,7 +305,7 @@ mod tests {
     fn requests(target: u16) -> Vec<Request> {
         let moved = |at: u32| Request::Move(ChunkToMove { page: u32::MAX - at, chunk: at % 14, target });
         let patched = |at: u32| {
-            let patch = Patch { chunk_id: u32::MAX - at, offset: u16::MAX, data: [0x80, 0x80, 0x80, 0] };
+            let patch = ChunkPatch { chunk_id: u32::MAX - at, offset: u16::MAX, data: [0x80, 0x80, 0x80, 0] };
             Request::Patch { writer_id: 1023, target, patch, has_more: at.is_multiple_of(2) }
         };
         let mut all = vec![Request::Register { writer_id: 1023, target }];

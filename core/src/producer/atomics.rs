@@ -1,16 +1,40 @@
-//! The only `unsafe` lines of the producer: plain memory seen as 32-bit atomic words.
+//! Atomics, and plain memory seen as 32-bit atomic words: the only `unsafe` lines of the producer.
 //!
-//! Both sides of a shared memory buffer touch it at once, so every access must be atomic and of one size;
-//! these functions give up the plain view for good.
+//! The atomics are the core's own, `portable-atomic`'s for targets without compare-and-swap, or loom's models: one name
+//! for all, so that the code under loom is the code that runs. Both sides of a shared memory buffer touch it at once, so
+//! every access must be atomic and of one size; the functions give up the plain view for good.
 #![allow(unsafe_code)]
 
-use super::sync::AtomicU32;
-use core::mem::{align_of, size_of};
+#[cfg(not(any(loom, feature = "portable-atomic")))]
+pub use core::sync::atomic::AtomicU32;
+#[cfg(loom)]
+pub use loom::sync::atomic::AtomicU32;
+#[cfg(all(feature = "portable-atomic", not(loom)))]
+pub use portable_atomic::AtomicU32;
 
+/// A `const fn`; under loom, whose atomics cannot be constants, a plain one.
+macro_rules! const_fn {
+    ($(#[$attribute:meta])* $visible:vis const fn $($rest:tt)*) => {
+        #[cfg(not(loom))]
+        $(#[$attribute])* $visible const fn $($rest)*
+        #[cfg(loom)]
+        $(#[$attribute])* $visible fn $($rest)*
+    };
+}
+pub(crate) use const_fn;
+
+#[cfg(not(loom))]
+pub(crate) use core::sync::atomic::Ordering;
+#[cfg(loom)]
+pub(crate) use loom::sync::atomic::Ordering;
+
+#[cfg(not(loom))]
 static_assertions::const_assert_eq!(size_of::<AtomicU32>(), size_of::<u32>());
+#[cfg(not(loom))]
 static_assertions::const_assert_eq!(align_of::<AtomicU32>(), align_of::<u32>());
 
 /// Words lent for good as atomic words. No cost.
+#[cfg(not(loom))]
 pub fn atomic_words(words: &mut [u32]) -> &[AtomicU32] {
     let (data, len) = (words.as_mut_ptr().cast::<AtomicU32>(), words.len());
     // SAFETY: `AtomicU32` documents "the same size, alignment, and bit validity as the underlying integer type", so the
@@ -22,6 +46,7 @@ pub fn atomic_words(words: &mut [u32]) -> &[AtomicU32] {
 /// Bytes lent for good as atomic words: the longest run of whole, aligned words in them. No cost.
 ///
 /// Up to three bytes at either end are left out when the slice is not aligned to 4.
+#[cfg(not(loom))]
 pub fn atomic_words_in(bytes: &mut [u8]) -> &[AtomicU32] {
     // SAFETY: four initialised bytes are a valid `u32` whatever they hold.
     let (_, words, _) = unsafe { bytes.align_to_mut::<u32>() };
@@ -37,16 +62,17 @@ pub fn atomic_words_in(bytes: &mut [u8]) -> &[AtomicU32] {
 /// # Safety
 /// `data` must be aligned to 4 and point to `len` words, initialised, mapped for reading and writing, that stay valid
 /// for `'a`; nobody in this program may touch them except through 32-bit atomics during `'a`.
+#[cfg(not(loom))]
 pub unsafe fn atomic_words_at<'a>(data: *const u32, len: usize) -> &'a [AtomicU32] {
     // SAFETY: the caller promises what `from_raw_parts` asks for; `AtomicU32` has the layout of `u32` and
     // allows shared mutation, also by others as long as they use atomic accesses of the same size.
     unsafe { core::slice::from_raw_parts(data.cast::<AtomicU32>(), len) }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
+    use super::Ordering::Relaxed;
     use super::*;
-    use crate::producer::sync::Ordering::Relaxed;
 
     #[test]
     fn words_keep_their_values_and_see_atomic_stores() {

@@ -44,7 +44,7 @@
 //! | the bytes of a chunk on offer, private or shared | `source` |
 //! | stored chunks that change while a crash may come | `change`, `repair` |
 //! | chunks whose producer or program has ended | `closing` |
-//! | regions that are found again, and copied into more memory | `attach`, `region::grow` |
+//! | regions that are found again, and copied into more memory | `attach`, `grow` |
 //! | exporters that are slower than the writers | `lease` |
 //! | what a producer's endpoint asks about its writers' sequences | `continuity` |
 //! | the ring as it lies in memory | `inspect` |
@@ -80,6 +80,7 @@ mod crc;
 mod data_loss;
 mod error;
 mod frag_iterator;
+mod grow;
 mod inspect;
 mod lease;
 mod overwrite;

@@ -12,7 +12,6 @@
 //! Version 2 of the layout gave the causes of loss a field of their own in a sequence's entry. A region of version 1
 //! can be looked at as it is; attaching makes it one of version 2.
 
-mod grow;
 mod header;
 
 use super::config::{Config, FillPolicy};
@@ -63,10 +62,10 @@ fn clear(bytes: &mut [u8]) {
 pub(super) struct RegionLayout {
     /// Bytes skipped to reach 8-byte alignment.
     start: usize,
-    sequences: u16,
-    histograms: bool,
-    ring_offset: usize,
-    ring_size: u32,
+    pub(super) sequences: u16,
+    pub(super) histograms: bool,
+    pub(super) ring_offset: usize,
+    pub(super) ring_size: u32,
 }
 
 /// Whether a region may be cut off in its ring.

@@ -5,11 +5,30 @@
 //! chunks, a newcomer can be given the place of the one that was silent longest.
 
 use super::chunk::ChunkHeader;
-use super::region::{Mode, State};
+use super::region::{Mode, RegionLayout, State};
 use super::sequence_state::{NO_SLOT, SequenceState, Status, link_to_slot, slot_of_link};
+use super::stats::SequenceInfo;
 use super::tb_chunk::NONE;
 use crate::SMALL;
 use crate::steps::step;
+
+impl SequenceInfo {
+    pub(super) fn all<'a>(layout: &RegionLayout, memory: &'a [u8]) -> impl Iterator<Item = Self> + use<'a> {
+        let (table, histograms) = layout.table(memory).unwrap_or_default();
+        let entries = table.iter().enumerate().filter(|(_, entry)| entry.has(Status::IN_USE));
+        entries.map(move |(slot, entry)| Self {
+            producer_id: entry.producer_id.get(),
+            writer_id: entry.writer_id.get(),
+            uid: entry.uid.get(),
+            pid: entry.pid.get() as i32,
+            packets_evicted: u64::from(entry.evicted.get()),
+            packets_broken: u64::from(entry.broken.get()),
+            chunks_malformed: u64::from(entry.malformed.get()),
+            pending: entry.pending().marked(),
+            histogram: histograms.get(slot).map(|histogram| histogram.get()),
+        })
+    }
+}
 
 /// Where the chain of a sequence starts: Fibonacci hashing of 4 bytes, scaled without a division.
 #[inline]

@@ -2,8 +2,6 @@
 
 use super::config::FillPolicy;
 use super::data_loss::DataLoss;
-use super::region::RegionLayout;
-use super::sequence_state::Status;
 use super::words::Le64;
 use crate::debug::debug_fields;
 use crate::proto::buffer_counters;
@@ -145,24 +143,6 @@ pub struct SequenceInfo {
     pub pending: DataLoss,
     /// Chunk sizes, if the buffer keeps them.
     pub histogram: Option<ChunkHistogram>,
-}
-
-impl SequenceInfo {
-    pub(super) fn all<'a>(layout: &RegionLayout, memory: &'a [u8]) -> impl Iterator<Item = Self> + use<'a> {
-        let (table, histograms) = layout.table(memory).unwrap_or_default();
-        let entries = table.iter().enumerate().filter(|(_, entry)| entry.has(Status::IN_USE));
-        entries.map(move |(slot, entry)| Self {
-            producer_id: entry.producer_id.get(),
-            writer_id: entry.writer_id.get(),
-            uid: entry.uid.get(),
-            pid: entry.pid.get() as i32,
-            packets_evicted: u64::from(entry.evicted.get()),
-            packets_broken: u64::from(entry.broken.get()),
-            chunks_malformed: u64::from(entry.malformed.get()),
-            pending: entry.pending().marked(),
-            histogram: histograms.get(slot).map(|histogram| histogram.get()),
-        })
-    }
 }
 
 impl fmt::Debug for SequenceInfo {

@@ -1,7 +1,9 @@
 //! Layouts: how a page is divided into chunks.
 
 use super::atomics::{AtomicU32, Ordering};
-use super::page::Page;
+
+/// Bytes before a page's first chunk: the bitmap, and four reserved.
+pub(super) const PAGE_HEADER: usize = 8;
 
 /// How a page is divided into chunks; the number is the one in the page's bitmap.
 ///
@@ -57,7 +59,7 @@ impl Layout {
     /// Bytes of a chunk, header included, in a page of `page_size` bytes: rounded down to a multiple of 4.
     #[inline]
     pub const fn chunk_size(self, page_size: u32) -> u32 {
-        let body = page_size.saturating_sub(Page::HEADER_SIZE as u32);
+        let body = page_size.saturating_sub(PAGE_HEADER as u32);
         // Constant divisors: no check for zero, no division instruction.
         let size = match self {
             Layout::One => body,

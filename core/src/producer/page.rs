@@ -2,7 +2,7 @@
 
 use super::atomics::{AtomicU32, Ordering};
 use super::chunk_header::SmbChunkHeader;
-use super::layout::{Division, Layout};
+use super::layout::{Division, Layout, PAGE_HEADER};
 
 /// Who has a chunk; the number is the one in the page's bitmap.
 ///
@@ -121,7 +121,7 @@ pub(crate) struct ChunkPlace<'a> {
 
 impl<'a> Page<'a> {
     /// Bytes of a page's header.
-    pub const HEADER_SIZE: usize = 8;
+    pub const HEADER_SIZE: usize = PAGE_HEADER;
 
     pub(crate) fn new(words: &'a [AtomicU32]) -> Self {
         Page { words }

@@ -96,7 +96,7 @@ impl Header {
     pub(in crate::buffer) fn ring_size(&self) -> u32 {
         self.ring_size.get()
     }
-    pub(super) fn set_ring_size(&mut self, bytes: u32) {
+    pub(in crate::buffer) fn set_ring_size(&mut self, bytes: u32) {
         self.ring_size.set(bytes);
         self.check.set(self.checksum());
     }

@@ -10,6 +10,10 @@ use crate::producer::cursor::word_of;
 use crate::producer::cursor::{fill_size, redundant_varint};
 use crate::proto::{WireType, tag};
 
+/// With a detail of this many bytes, an event as good as always needs more.
+#[cfg(not(tracebuf_small))]
+pub(super) const LONG: usize = 100;
+
 /// An open message, and where its size goes.
 #[derive(Clone, Copy)]
 pub(super) struct Level {
@@ -71,7 +75,7 @@ impl TraceWriter<'_> {
     /// Appends bytes, over as many chunks as it takes.
     #[cfg(not(tracebuf_small))]
     pub(crate) fn put_bytes(&mut self, bytes: &[u8]) {
-        if bytes.len() >= super::short_sizes::LONG {
+        if bytes.len() >= LONG {
             // Before there is more to move.
             self.lengthen_sizes();
         }

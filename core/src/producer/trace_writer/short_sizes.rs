@@ -23,10 +23,6 @@ impl ShortSizes<'_> {
     #[cfg(tracebuf_small)]
     pub(super) const NONE: Self = ShortSizes(core::marker::PhantomData);
 }
-
-/// With a detail of this many bytes, an event as good as always needs more.
-#[cfg(not(tracebuf_small))]
-pub(super) const LONG: usize = 100;
 /// How many more bytes two sizes of four bytes have than two of one.
 #[cfg(not(tracebuf_small))]
 const MORE: usize = 6;

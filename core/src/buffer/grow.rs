@@ -1,14 +1,14 @@
 //! A buffer that was found, copied into memory in which its ring has more room.
 
-use super::{RegionLayout, State};
-use crate::buffer::config::{Config, FillPolicy};
-use crate::buffer::error::RegionError;
-use crate::buffer::read_only::ReadOnlyTraceBuffer;
-use crate::buffer::ring::Items;
-use crate::buffer::sequence_state::{SequenceState, Status};
-use crate::buffer::tb_chunk::Item;
-use crate::buffer::trace_buffer::TraceBuffer;
-use crate::buffer::words::Le32;
+use super::config::{Config, FillPolicy};
+use super::error::RegionError;
+use super::read_only::ReadOnlyTraceBuffer;
+use super::region::{RegionLayout, State};
+use super::ring::Items;
+use super::sequence_state::{SequenceState, Status};
+use super::tb_chunk::Item;
+use super::trace_buffer::TraceBuffer;
+use super::words::Le32;
 
 impl<M: AsRef<[u8]> + AsMut<[u8]>> ReadOnlyTraceBuffer<M> {
     /// Bytes of memory for a [copy](Self::grow) with `more` additional bytes for chunks and their headers.

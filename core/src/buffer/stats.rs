@@ -104,8 +104,8 @@ impl BufferStats {
 /// 65,535, and restart from 0 when a full table has forgotten the sequence.
 ///
 /// In a ring that was given all packets of a [`TraceWriter`](crate::producer::TraceWriter), finished and sent, and was
-/// read to its end, the [packets](crate::producer::WriterStats::packets) of that writer are those that were read, those
-/// that it [dropped](crate::producer::WriterStats::dropped), `packets_evicted`, and `packets_broken`.
+/// read to its end, the [packets](crate::producer::TraceWriterStats::packets) of that writer are those that were read, those
+/// that it [dropped](crate::producer::TraceWriterStats::dropped), `packets_evicted`, and `packets_broken`.
 /// [`trace_writer_packet_loss`](super::BufferStats::trace_writer_packet_loss) counts some of the dropped ones again,
 /// and is not to be added.
 ///

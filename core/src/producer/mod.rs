@@ -55,7 +55,7 @@ pub use scrape::ScrapedChunk;
 pub(crate) use scrape::insert_at;
 pub use smb::{MemoryError, SharedMemory};
 pub use storage::ProducerStorage;
-pub use trace_writer::{Exhaustion, TraceWriter, WriterStats};
+pub use trace_writer::{Exhaustion, TraceWriter, TraceWriterStats};
 
 crate::debug::opaque_debug! {
     "ChunkView": [] ChunkView<'_>,

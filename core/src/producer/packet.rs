@@ -136,7 +136,7 @@ impl<'w, 'a> MessageHandle<'w, 'a> {
     /// A nested message.
     ///
     /// Until it ends, it takes one of [`TraceWriter::MAX_NESTING`] levels. With none left, the whole packet is given
-    /// up, and counted in [`WriterStats::over_limit`](super::WriterStats::over_limit).
+    /// up, and counted in [`TraceWriterStats::over_limit`](super::TraceWriterStats::over_limit).
     pub fn message(&mut self, field: u32) -> MessageHandle<'_, 'a> {
         let depth = self.depth + 1;
         self.here().open(field);

@@ -52,7 +52,7 @@ pub enum Exhaustion {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub struct WriterStats {
+pub struct TraceWriterStats {
     /// Packets begun, including dropped ones. Empty ones do not count, as no reader sees them, unless there was no
     /// chunk to begin them in, or they carry a flag, as a writer's first packet and one after a loss do.
     pub packets: u64,
@@ -131,7 +131,7 @@ pub struct TraceWriter<'a> {
     short: ShortSizes<'a>,
 }
 
-/// [`WriterStats`] in the machine's words.
+/// [`TraceWriterStats`] in the machine's words.
 #[derive(Default)]
 struct Counts {
     packets: usize,
@@ -221,9 +221,9 @@ impl<'a> TraceWriter<'a> {
     }
 
     /// Counts of packets and chunks.
-    pub fn stats(&self) -> WriterStats {
+    pub fn stats(&self) -> TraceWriterStats {
         let Counts { packets, dropped, over_limit, chunks } = self.counts;
-        WriterStats {
+        TraceWriterStats {
             packets: packets as u64,
             dropped: dropped as u64,
             over_limit: over_limit as u64,

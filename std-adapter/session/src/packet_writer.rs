@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use self_cell::self_cell;
-use tracebuf::producer::{Exhaustion, PacketHandle, TraceWriter, WriterStats};
+use tracebuf::producer::{Exhaustion, PacketHandle, TraceWriter, TraceWriterStats};
 
 use super::producer_cell::ProducerCell;
 use super::switch::Switch;
@@ -68,8 +68,8 @@ impl PacketWriter {
     }
 
     /// Counts of packets and chunks.
-    pub fn stats(&self) -> WriterStats {
-        self.cell.as_ref().map_or_else(WriterStats::default, |cell| cell.borrow_dependent().stats())
+    pub fn stats(&self) -> TraceWriterStats {
+        self.cell.as_ref().map_or_else(TraceWriterStats::default, |cell| cell.borrow_dependent().stats())
     }
 }
 

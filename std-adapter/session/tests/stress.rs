@@ -176,7 +176,7 @@ fn run(plan: &Plan) -> Losses {
 }
 
 /// One thread: its packets, and now and then a flush.
-fn write(mut writer: TraceWriter<'_>, producer: &Producer<'_>, events: u64) -> WriterStats {
+fn write(mut writer: TraceWriter<'_>, producer: &Producer<'_>, events: u64) -> TraceWriterStats {
     let mut scratch = Vec::new();
     for number in 0..events {
         packets::write(&mut writer, number, &mut scratch);
@@ -225,7 +225,7 @@ fn drain(service: &mut Service<'_>, producer: &Producer<'_>, queue: &Queue, plan
 }
 
 /// Every packet is accounted for, writer by writer.
-fn account(service: &mut Service<'_>, stats: &[WriterStats; THREADS], events: u64) -> Losses {
+fn account(service: &mut Service<'_>, stats: &[TraceWriterStats; THREADS], events: u64) -> Losses {
     let endpoint = service.endpoint.stats();
     assert_eq!((endpoint.chunks_discarded, endpoint.chunks_missing, endpoint.patches_discarded), (0, 0, 0));
     let [buffer] = &mut service.buffers;

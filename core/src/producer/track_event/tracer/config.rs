@@ -126,7 +126,7 @@ fn bit_by_bit(mut dividend: u32, divisor: u32) -> u32 {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct TracerStats {
     /// Packets of the writer: events, states and track descriptions.
-    pub writer: crate::producer::WriterStats,
+    pub writer: crate::producer::TraceWriterStats,
     /// Times that the incremental state was written, modulo 2³².
     pub states: u32,
     /// Events not written because the state could not be written, or because they came inside the writing of another

@@ -1,4 +1,4 @@
-//! What tracing costs on a Cortex-M4, or a Cortex-M0: `cargo bench` in this folder, in QEMU.
+//! The cost sheet of a Cortex-M4, or a Cortex-M0: `cargo bench` in this folder, in QEMU.
 //!
 //! A line for each figure: `budget NAME MEASURED LIMIT UNIT ok|over`. Instructions are counted by SysTick, which QEMU
 //! advances by the instruction: on the M4 32 ns each, at 25 MHz. Stack is what was written to, of memory that was

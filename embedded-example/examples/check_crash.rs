@@ -1,4 +1,4 @@
-//! Compares what is recovered from dumps of a target's RAM with what the target logged as recorded.
+//! A check of dumps of a target's RAM: what is recovered from them is what the target logged as recorded.
 //!
 //! usage: check_crash DUMP...       of the firmware `crash`, stopped anywhere
 //!

@@ -18,7 +18,7 @@ pub fn end(well: bool) -> ! {
     semihosting::process::exit(i32::from(!well))
 }
 
-/// What to do: the word after `cargo run --release --`.
+/// The firmware's task: the word after `cargo run --release --`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Mode {

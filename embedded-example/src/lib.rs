@@ -1,4 +1,4 @@
-//! What the programs of this example share, besides [`tracebuf_embedded`].
+//! The parts that the programs of this example share, besides [`tracebuf_embedded`].
 //!
 //! | module | contents |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! What a region holds of the oven's trace: the tables in docs/firmware-budgets.md, measured.
+//! The oven's trace in regions of several sizes: the tables in docs/firmware-budgets.md, measured.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tracebuf::producer::Exhaustion;

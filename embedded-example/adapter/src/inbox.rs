@@ -11,7 +11,7 @@ use tracebuf::producer::{
 /// Writers at a time: one for each priority that traces.
 pub const WRITERS: usize = 4;
 
-/// What writers have completed and the drain still has to handle.
+/// Requests of writers that the drain has not handled yet.
 pub struct Inbox {
     requests: Mutex<RefCell<Requests>>,
     wake: Option<fn()>,
@@ -48,7 +48,7 @@ fn request([a, b, c, d]: Words) -> Option<Request> {
     Request::from_bytes([a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p])
 }
 
-/// What was lost before the ring, so that nothing in the ring reports it.
+/// Losses before the ring, which nothing in the ring reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InboxLosses {
     /// Packets that writers gave up when they had no chunk.

@@ -7,7 +7,7 @@ use tracebuf::buffer::Packet;
 use tracebuf::proto::{PacketValidator, TrustedFields, TrustedSuffix, WireType, fields, tag, varint};
 use tracebuf::service::sequence_id;
 
-/// What precedes and follows a packet in the file.
+/// The bytes before and after a packet in the file.
 pub(crate) struct Envelope {
     head: [u8; 6],
     head_len: usize,

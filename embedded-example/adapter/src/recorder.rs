@@ -20,7 +20,7 @@ pub type Storage = ProducerStorage<{ Inbox::CHUNKS }, WRITERS>;
 
 /// Sequences that the ring knows: this start's writers, and earlier ones whose chunks are still there.
 const SEQUENCES: usize = 2 * WRITERS;
-/// How the ring is laid out.
+/// The ring's layout.
 pub const CONFIG: Config = Config::new(FillPolicy::RingBuffer).sequences(SEQUENCES as u16);
 /// Bytes of a chunk of shared memory with its header; each writer holds one, and two while a packet spans them.
 const CHUNK: usize = 120;
@@ -185,7 +185,7 @@ impl<'a> RingRecorder<'a> {
     }
 }
 
-/// What has become of what writers have completed; interrupts are masked for a look at the inbox.
+/// Shows the counts of inbox, drain and ring; interrupts are masked for a look at the inbox.
 impl fmt::Debug for RingRecorder<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [ring] = &self.buffers;
@@ -198,11 +198,9 @@ impl fmt::Debug for RingRecorder<'_> {
     }
 }
 
-/// What to give [`TracerConfig::state_every`](tracebuf::producer::track_event::TracerConfig::state_every) for a region
-/// of this many bytes: a quarter of its ring, or half of one so small that its writers' states would be most of what is
-/// in it; at least a chunk.
-///
-/// It is counted in chunks, which in the ring are somewhat larger.
+/// The value of [`TracerConfig::state_every`](tracebuf::producer::track_event::TracerConfig::state_every) for a region
+/// of this many bytes: a quarter of its ring, or half of one so small that its writers' states would be most of it; at
+/// least a chunk. It is in bytes of shared memory, of which chunks in the ring take somewhat more.
 ///
 /// ```
 /// use tracebuf::producer::track_event::TracerConfig;
@@ -279,7 +277,7 @@ fn has_chunks(ring: &TraceBuffer<&mut [u8]>, start: u16) -> bool {
     ring.inspect().items().any(|item| is_its(item.content))
 }
 
-/// What a region is divided into.
+/// The parts of a region.
 struct Parts<'a> {
     mark: &'a mut u64,
     shared: &'a mut [u64],

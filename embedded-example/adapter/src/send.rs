@@ -31,7 +31,7 @@ use tracebuf::producer::Producer;
 use tracebuf::proto::trace_stats::{BufferStats, TraceStats, TraceStatsPacket};
 use tracebuf::proto::{Encoder, Message, SequenceId, TrustedFields};
 
-/// What a call to [`Sender::poll`] did.
+/// The result of [`Sender::poll`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// Bytes went out; there may be more.

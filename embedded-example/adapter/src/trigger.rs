@@ -35,7 +35,7 @@ use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use embedded_hal::digital::InputPin;
 use tracebuf::buffer::{ReadOnlyTraceBuffer, RegionError, TraceBuffer};
 
-/// What a trigger waits for.
+/// The condition that a trigger waits for.
 pub trait Condition {
     /// What can go wrong when looking at the condition.
     type Error;

@@ -1,4 +1,4 @@
-//! What `tracebuf.h` declares: see there for what each function does and who may call it.
+//! The functions of `tracebuf.h`, which says what each does and who may call it.
 #![cfg_attr(target_os = "none", no_std)]
 
 // For how it masks interrupts.

@@ -1,4 +1,4 @@
-//! What joins the parts.
+//! The service's side, which joins the parts.
 
 use crate::buffer::config;
 use crate::input::Input;

@@ -1,4 +1,4 @@
-//! What `tracebuf recover` finds in a dump is what the next start on the device finds, and what that overwrites.
+//! Dumps: `tracebuf recover` finds in one what the next start on the device finds, and what that overwrites.
 
 use crate::post_mortem::{Started, of_writer, random, record, start, strings};
 use tracebuf::producer::{Exhaustion, Request, TraceWriter};

@@ -1,4 +1,4 @@
-//! What a start leaves in its region, the next one finds: on the host, with memory that outlives both.
+//! Restarts: the next start finds what one left in its region, here memory that outlives both.
 
 use std::sync::LazyLock;
 use tracebuf::buffer::{Reader, RingContent};

@@ -1,6 +1,5 @@
-//! What tracing costs on RISC-V: a line for each figure, `budget NAME MEASURED LIMIT UNIT ok|over`, as
-//! `benches/costs.rs` has them of a Cortex-M. They are medians; those of events have the same
-//! limits.
+//! The cost sheet of RISC-V: a line for each figure, `budget NAME MEASURED LIMIT UNIT ok|over`, as in `benches/costs.rs`
+//! for a Cortex-M. They are medians; those of events have the same limits.
 #![no_std]
 #![no_main]
 

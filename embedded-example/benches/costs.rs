@@ -26,8 +26,8 @@ mod image {
     use tracebuf::producer::{
         ChunkPatch, ChunkToMove, ChunkToPatch, CommitRequest, CommitSink, Exhaustion, Producer,
     };
+    use tracebuf::proto::frame::{FIRST, FRAME, FrameEncoder, PAYLOAD};
     use tracebuf_embedded::export::Blocking;
-    use tracebuf_embedded::frame::{FIRST, FRAME, Frames, PAYLOAD};
     use tracebuf_embedded::recorder::{self, Inbox, RingRecorder, Storage};
     use tracebuf_embedded::region::bytes;
     use tracebuf_embedded::send::Sender;
@@ -320,7 +320,7 @@ mod image {
 
     /// What a full frame costs, on a line that loses bytes: most of it is the CRC.
     fn framing(sheet: &mut Sheet, meter: &Meter) {
-        let (piece, mut line, mut frames) = ([0x5A; PAYLOAD], [0; FRAME], Frames::new());
+        let (piece, mut line, mut frames) = ([0x5A; PAYLOAD], [0; FRAME], FrameEncoder::new());
         let one = meter.count(|| {
             black_box(frames.encode(FIRST, black_box(&piece), &mut line));
         });

@@ -43,8 +43,7 @@
 //! | `inbox` | requests of writers to the drain; its items are in [`recorder`] | |
 //! | [`recorder`] | shared memory and ring in one region, and the drain between them | `region`, `inbox` |
 //! | [`export`] | lines out of the device: UART, SPI, any function that takes bytes | |
-//! | [`frame`] | frames with a CRC, for lines that lose bytes | |
-//! | `line` | a packet's pieces on the line | `export`, `frame` |
+//! | `line` | a packet's pieces on the line | `export` |
 //! | [`send`] | the sender: packets of the ring, while recording goes on | `recorder`, `line` and theirs |
 //! | [`trigger`] | a snapshot triggered by a pin or a flag | |
 //! | `embassy` | tasks, polls and idle time of embassy-executor (feature `embassy`) | |
@@ -59,7 +58,6 @@
 #[cfg(feature = "embassy")]
 pub mod embassy;
 pub mod export;
-pub mod frame;
 mod inbox;
 mod line;
 pub mod recorder;

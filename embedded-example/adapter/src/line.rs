@@ -1,11 +1,11 @@
 //! A packet on the line: cut into pieces, with what the service says of it, and framed where bytes may be lost.
 
 use crate::export::Export;
-use crate::frame::{FIRST, FRAME, Frames, LAST, PAYLOAD};
 use core::iter::once;
-use tracebuf::buffer::Packet;
-use tracebuf::proto::{PacketValidator, TrustedFields, TrustedSuffix, WireType, fields, tag, varint};
-use tracebuf::service::sequence_id;
+use tracebuf::buffer::{DataLoss, Packet};
+use tracebuf::proto::frame::{FIRST, FRAME, FrameEncoder, LAST, PAYLOAD};
+use tracebuf::proto::{TrustedFields, TrustedSuffix, WireType, fields, tag, varint};
+use tracebuf::service::{sequence_id, trusted_fields};
 
 /// The bytes before and after a packet in the file.
 pub(crate) struct Envelope {
@@ -25,13 +25,9 @@ impl Envelope {
 
     /// That of a packet from the ring; `None` if no reader could read the packet.
     pub(crate) fn of(packet: Packet<'_>) -> Option<Self> {
-        let valid = PacketValidator::check(packet.slices()).ok()?;
         let id = sequence_id(packet.producer_id(), packet.writer_id());
-        let trusted = TrustedFields {
-            previous_packet_dropped: u32::from(packet.loss().bits()) | valid.previous_packet_dropped,
-            ..TrustedFields::new(packet.uid(), id)
-        };
-        Some(Self::new(packet.len(), &trusted))
+        let (len, trusted) = trusted_fields(&packet, id, DataLoss::empty()).ok()?;
+        Some(Self::new(len, &trusted))
     }
 
     /// The bytes of the packet in the file.
@@ -53,7 +49,7 @@ impl Envelope {
 pub(crate) struct Line<E> {
     pub(crate) exporter: E,
     pub(crate) framed: bool,
-    frames: Frames,
+    frames: FrameEncoder,
     /// A zero, followed by a frame or by what goes out without one.
     bytes: [u8; FRAME + 1],
     filled: usize,
@@ -62,7 +58,7 @@ pub(crate) struct Line<E> {
 
 impl<E: Export> Line<E> {
     pub(crate) const fn new(exporter: E, framed: bool) -> Self {
-        Line { exporter, framed, frames: Frames::new(), bytes: [0; FRAME + 1], filled: 0, offered: 0 }
+        Line { exporter, framed, frames: FrameEncoder::new(), bytes: [0; FRAME + 1], filled: 0, offered: 0 }
     }
 
     /// Puts the bytes of `parts` from `at` on into the next piece, as many as it takes, and returns where the next ones

@@ -126,7 +126,7 @@ impl<E: Export> Sender<E> {
         self.given_up
     }
 
-    /// Sends one piece, of at most [`PAYLOAD`](crate::frame::PAYLOAD) bytes of packet. Without frames it sends a whole
+    /// Sends one piece, of at most [`PAYLOAD`](tracebuf::proto::frame::PAYLOAD) bytes of packet. Without frames it sends a whole
     /// packet and waits for the line, because nothing would tell a reader that a packet was given up.
     ///
     /// A loop that records more than a piece in a turn calls this until it returns [`Busy`](Progress::Busy) or
@@ -290,7 +290,7 @@ impl<E: Export> Sender<E> {
         buffer: &TraceBuffer<M>,
         losses: InboxLosses,
     ) -> Result<(), E::Error> {
-        let mut counters = BufferStats::from(&buffer.stats().of_trace(buffer.policy()));
+        let mut counters = buffer.stats().of_trace(buffer.policy());
         counters.trace_writer_packet_loss =
             counters.trace_writer_packet_loss.saturating_add(losses.packets.into());
         counters.patches_failed = counters.patches_failed.saturating_add(losses.patches.into());
@@ -336,7 +336,7 @@ impl<E: Export> Sender<E> {
                 }
             }
         }
-        self.send_counters(BufferStats::from(&snapshot.stats().of_trace(snapshot.policy())))
+        self.send_counters(snapshot.stats().of_trace(snapshot.policy()))
     }
 
     /// Sends a packet of `len` bytes, waiting for the line.

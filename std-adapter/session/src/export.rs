@@ -108,7 +108,7 @@ impl Piece {
     /// Adds the statistics, in which readers find losses: the end of every trace.
     pub fn stats(&mut self, totals: &Totals, buffers: &[BufferReport], at: Option<u64>) -> io::Result<()> {
         let told = totals.dropped.told(buffers.iter().map(|buffer| buffer.stats));
-        let stats: Vec<_> = told.map(|stats| trace_stats::BufferStats::from(&stats)).collect();
+        let stats: Vec<_> = told.collect();
         let writers: Vec<WriterStats> = buffers
             .iter()
             .zip(0u32..)

@@ -6,10 +6,10 @@ use tracebuf::producer::{
     ChunkPatch, ChunkState, ChunkToPatch, CommitRequest, CommitSink, Exhaustion, MessageHandle, Page,
     Producer, Request, TraceWriter,
 };
+use tracebuf::proto::frame::FrameEncoder;
 use tracebuf_analysis::receive::Receiver;
 use tracebuf_analysis::trace_stats::TraceReport;
 use tracebuf_embedded::export::Blocking;
-use tracebuf_embedded::frame::Frames;
 use tracebuf_embedded::recorder::{Inbox, RingRecorder, Storage, WRITERS, state_every};
 use tracebuf_embedded::region::Region;
 use tracebuf_embedded::send::Sender;
@@ -338,7 +338,7 @@ fn what_is_printed_for_debugging_says_how_far_things_are_and_not_what_is_in_memo
     sender.poll(recorder.buffer()).unwrap();
     let begun = "Sender { framed: true, bytes_on_line: 0, is_in_packet: true, packets: 0, given_up: 0, invalid: 0, .. }";
     assert_eq!(format!("{sender:?}"), begun);
-    assert_eq!(format!("{:?}", Frames::new()), "Frames { number: 0, others: 0 }");
+    assert_eq!(format!("{:?}", FrameEncoder::new()), "FrameEncoder { number: 0, others: 0 }");
 }
 
 #[test]

@@ -5,9 +5,9 @@ use embedded_hal_mock::eh1::spi::{Mock, Transaction};
 use std::convert::Infallible;
 use tracebuf::buffer::{Chunk, ChunkFlags, ChunkHeader, Config, FillPolicy, Patch, TraceBuffer};
 use tracebuf::proto::TracePackets;
+use tracebuf::proto::frame::{FIRST, FRAME, LAST};
 use tracebuf_analysis::receive::Receiver;
 use tracebuf_embedded::export::{Blocking, Export, NonBlocking, Spi};
-use tracebuf_embedded::frame::{FIRST, FRAME, LAST};
 use tracebuf_embedded::send::{Progress, Sender};
 
 fn buffer(size: usize) -> TraceBuffer<Vec<u8>> {

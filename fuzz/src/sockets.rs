@@ -12,7 +12,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use tracebuf::producer::{ChunkPatch, ChunkToMove, Request};
-use tracebuf_std::session::{PerfettoSocket, ProducerSocket, Recorder, Session};
+use tracebuf_ipc::{PerfettoSocket, ProducerSocket};
+use tracebuf_session::{Recorder, Session};
 
 mod program;
 

@@ -23,7 +23,7 @@ use super::switch::Switch;
 use super::waits::{PATIENCE, made_by};
 use super::waker::Waker;
 use crate::limits::{BUFFERS_MAX, SHARED_MEMORY};
-use crate::region_file::{OwnMemory, WantedMemory};
+use crate::region_file::{OwnMemory, SharedMemorySpec};
 use tracebuf_std::process::named;
 use tracebuf_std::system::user_id;
 
@@ -214,7 +214,7 @@ impl SessionBuilder {
         // With shared memory in a file, what the producer is made over exists only once the file does; otherwise files
         // come last. In either case what they held is there until the session starts.
         let bytes = self.bytes_of_shared_memory();
-        let wanted = WantedMemory { bytes: bytes as u64, buffer: 0, identity: identity() };
+        let wanted = SharedMemorySpec { bytes: bytes as u64, buffer: 0, identity: identity() };
         let early = if self.is_in_file { Some(self.open_files(Some(wanted))?) } else { None };
         let memory = match early.as_ref().and_then(OpenFiles::own_memory) {
             Some(memory) => Memory::InFile(memory),
@@ -273,7 +273,7 @@ impl SessionBuilder {
         })
     }
 
-    fn open_files(&self, own: Option<WantedMemory>) -> Result<OpenFiles<'_>, SessionError> {
+    fn open_files(&self, own: Option<SharedMemorySpec>) -> Result<OpenFiles<'_>, SessionError> {
         OpenFiles::new(&self.buffers, self.long_trace.as_ref(), own)
     }
 

@@ -172,7 +172,6 @@ pub use long_trace::{LongTrace, LongTraceStatus, SyncPolicy};
 pub use losses::Losses;
 pub use packet_writer::PacketWriter;
 pub use recorder::{Recorder, SliceGuard, ThreadTracer, TrackRecorder, TrackSliceGuard};
-pub use region_file::BufferMemory;
 pub use relay::Relay;
 pub use running::Session;
 pub use session_clock::SessionClock;

@@ -15,7 +15,7 @@ use super::own_files::OwnFiles;
 use super::switch::Switch;
 use super::transport::CentralBuffer;
 use crate::export::Piece;
-use crate::region_file::{BufferMemory, Outbox, OwnMark, OwnMemory, Wanted, WantedMemory, create};
+use crate::region_file::{BufferMemory, Outbox, OwnMark, OwnMemory, RegionSpec, SharedMemorySpec, create};
 use crate::undo::Undo;
 use tracebuf_std::memory::PagedMemory;
 use tracebuf_std::system::id_at;
@@ -41,7 +41,7 @@ impl<'s> OpenFiles<'s> {
     pub(super) fn new(
         buffers: &[BufferConfig],
         long_trace: Option<&'s LongTrace>,
-        mut own: Option<WantedMemory>,
+        mut own: Option<SharedMemorySpec>,
     ) -> Result<Self, SessionError> {
         let (long_trace, undo) = match long_trace {
             Some(trace) => {
@@ -68,7 +68,7 @@ impl<'s> OpenFiles<'s> {
                 None => memory_of(size)?,
                 Some(path) => {
                     // In the first file.
-                    let own = own.take().map(|own| WantedMemory { buffer: index as u16, ..own });
+                    let own = own.take().map(|own| SharedMemorySpec { buffer: index as u16, ..own });
                     files.open(path, size, own).map_err(|error| in_file(path, error))?
                 }
             };
@@ -84,13 +84,13 @@ impl<'s> OpenFiles<'s> {
     }
 
     /// Memory in a file for the next buffer.
-    fn open(&mut self, path: &Path, size: usize, own: Option<WantedMemory>) -> io::Result<BufferMemory> {
+    fn open(&mut self, path: &Path, size: usize, own: Option<SharedMemorySpec>) -> io::Result<BufferMemory> {
         // Its lock would say that another session has it.
         self.files.check_is_none(path)?;
         let mut clocks = Piece::default();
         clocks.clocks(&self.clocks)?;
         let beside_long_trace = self.long_trace.is_some();
-        let wanted = Wanted { region: size as u64, beside_long_trace, clocks: &clocks.bytes, own };
+        let wanted = RegionSpec { region: size as u64, beside_long_trace, clocks: &clocks.bytes, own };
         let (parts, undo) = create(path, &wanted)?;
         self.made.push(undo);
         self.files.regions.extend(id_at(path));

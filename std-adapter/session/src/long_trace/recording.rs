@@ -208,11 +208,12 @@ impl Recording {
         }
     }
 
-    /// Reads from a buffer in a file, so that at any instant a packet is in the buffer or in the slot.
+    /// Reads from a buffer in a file, so that at any instant a packet is in the valid half or in the slot.
     fn read_into_slot(&mut self, central: &mut Central, at: usize, wait: Wait) -> Step {
         let outbox = self.outboxes.get_mut(at).and_then(Option::as_mut);
         let (Some(buffer), Some(outbox)) = (central.buffers.get_mut(at), outbox) else { return Step::Done };
-        let Some(mut slot) = outbox.slot(wait) else {
+        let slot = if wait == Wait::Now { outbox.free_slot() } else { outbox.wait_for_slot() };
+        let Some(mut slot) = slot else {
             if wait == Wait::UntilDone {
                 // The file takes nothing more: what is in the buffer stays there.
                 self.end_turn(true);
@@ -220,7 +221,7 @@ impl Recording {
             }
             return Step::Busy;
         };
-        outbox.turn();
+        outbox.begin(buffer.memory());
         let read = self.piece.read(&mut buffer.read(), outbox.limit);
         self.count(central, read);
         let (len, room) = (self.piece.bytes.len() as u64, self.room(central));

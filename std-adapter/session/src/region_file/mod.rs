@@ -39,11 +39,11 @@
 //! file is gone when the process is.
 //!
 //! # With a long trace beside it
-//! What the long trace has read must stay in the region until it is in the trace file. So the region is there twice. To
-//! read, its used part is copied into the other *half*, packets are consumed there and put, in the form that they will
-//! have in the trace, into a *slot*; then one store of eight bytes makes that half the region and the slot valid. When
-//! the file has taken the slot, another such store frees it. So at any instant each packet is in the region, in a slot,
-//! or in the file. A slot knows where in the file it goes, so [`after`](tracebuf_analysis::recover::Survivor::after) can leave out
+//! What the long trace has read must stay in the file until it is in the trace's. So the file has two *halves*. The
+//! buffer lies in the first one. Before packets are read, its used part is copied into the second half, and one store
+//! of eight bytes makes that the valid one. Then packets are consumed and put, in the form that they will have in the
+//! trace, into a *slot*, and a second store makes the first half and the slot valid together. When the trace's file has
+//! taken the slot, a third one frees it. So at any instant each packet is in the valid half, in a slot, or in the file. A slot knows where in the file it goes, so [`after`](tracebuf_analysis::recover::Survivor::after) can leave out
 //! what is there already, if the file is that session's: the next session with the same trace file empties it. What
 //! does not fit into a file of the [largest size](crate::LongTrace::max_file_size) stays in a slot. Bytes that
 //! bypass the slots are lost when the process is killed while they are being written: a packet of more than a mebibyte,
@@ -95,7 +95,7 @@
 //! | 24 | 8 | halves: 1, or 2 with a long trace |
 //! | 32 | 8 | slots: 0, or 2 |
 //! | 40 | 8 | bytes of a slot |
-//! | 48 | 8 | bit 0: the half that is the region; bit 1 + n: slot n is valid |
+//! | 48 | 8 | bit 0: the half that is valid; bit 1 + n: slot n is valid |
 //! | 64 + 24 n | 24 | slot n: its length, its place in the file (all ones if not known yet), its number |
 //! | 112 | 8 | bytes of shared memory; 0 if there is none, or when the session has stopped |
 //! | 120 | 8 | bytes of a page of it: 4,096 |
@@ -108,14 +108,16 @@
 //! chunks are for; bit 16: 1 if the word is valid; bit 17: 1 if that holds for all of its chunks, otherwise it holds
 //! for those from the number in bits 32–63 on. Where several words apply to a chunk, the last one counts.
 //!
-//! Programs older than shared memory in files read such a file as one without it.
+//! Either half may be the valid one: earlier versions moved the buffer to the other half with each slot. Programs older
+//! than shared memory in files read such a file as one without it.
 
 mod control;
-mod left_memory;
 mod memory;
-mod moved;
+mod outbox;
 mod own_memory;
-mod wanted;
+mod previous_file;
+mod recovered_smb;
+mod region_spec;
 mod writers;
 
 use std::fmt;
@@ -125,14 +127,15 @@ use std::io::{self, Read, Seek, SeekFrom};
 use crate::limits::WRITERS;
 use writers::ENTRIES;
 
-pub use left_memory::LeftMemory;
-pub use memory::BufferMemory;
-pub use moved::moved_by_a_start;
+pub use previous_file::moved_by_a_start;
+pub use recovered_smb::RecoveredSmb;
 pub use tracebuf_std::free_file::{check_is_free, create_if_free};
 
-pub(crate) use control::{Outbox, OwnMark, Slot, create};
+pub(crate) use control::{OwnMark, create};
+pub(crate) use memory::BufferMemory;
+pub(crate) use outbox::{Outbox, Slot};
 pub(crate) use own_memory::OwnMemory;
-pub(crate) use wanted::{Parts, Wanted, WantedMemory};
+pub(crate) use region_spec::{RegionSpec, SharedMemorySpec};
 
 /// The first bytes of the file.
 pub const MAGIC: &[u8; 8] = b"TRACEMAP";
@@ -212,7 +215,7 @@ pub struct Contents {
     /// A packet with the clocks at the session's start.
     pub clocks: Vec<u8>,
     /// Shared memory of the session's own threads, if it lies in the file and the session was killed.
-    pub own: Option<LeftMemory>,
+    pub own: Option<RecoveredSmb>,
 }
 
 /// Packets on their way into a file.
@@ -279,7 +282,7 @@ struct Layout {
     /// The slots' places, and what is known of them.
     slots: Vec<(PendingWrite, (u64, u64))>,
     clocks: Vec<u8>,
-    own: Option<LeftMemory>,
+    own: Option<RecoveredSmb>,
 }
 
 /// Reads the first page; `None` if the file is of another kind.
@@ -325,7 +328,7 @@ fn sound(page: &[u8]) -> Option<Layout> {
     slots.sort_by_key(|(slot, _)| slot.number);
     let len = number(page, CLOCKS)?.min(CLOCKS_MAX as u64);
     let clocks = part(page, CLOCKS as u64 + 8, len)?.to_vec();
-    let own = if places.own == 0 { None } else { Some(LeftMemory::told(page, places)?) };
+    let own = if places.own == 0 { None } else { Some(RecoveredSmb::told(page, places)?) };
     Some(Layout { region: (places.half_at(word & 1), places.half), slots, clocks, own })
 }
 
@@ -346,7 +349,7 @@ impl Layout {
         let region = bytes(self.region)?;
         let fill = |(slot, place)| Ok(PendingWrite { bytes: bytes(place)?, ..slot });
         let slots = self.slots.into_iter().map(fill).collect::<Result<_, E>>()?;
-        let fill = |own: LeftMemory| Ok(LeftMemory { bytes: bytes(own.place)?, ..own });
+        let fill = |own: RecoveredSmb| Ok(RecoveredSmb { bytes: bytes(own.place)?, ..own });
         let own = self.own.map(fill).transpose()?;
         Ok(Contents { start: self.region.0, region, slots, clocks: self.clocks, own })
     }

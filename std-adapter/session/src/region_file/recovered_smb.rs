@@ -8,7 +8,7 @@ use crate::limits::{PAGE, SHARED_MEMORY, WRITERS};
 
 /// Shared memory as it was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeftMemory {
+pub struct RecoveredSmb {
     /// The number of the buffer that the file is of.
     pub(super) buffer: u16,
     /// The producer whose writers wrote into it.
@@ -19,7 +19,7 @@ pub struct LeftMemory {
     pub(super) bytes: Vec<u8>,
 }
 
-impl LeftMemory {
+impl RecoveredSmb {
     /// What the first page says of it, without its bytes.
     pub(super) fn told(page: &[u8], places: Places) -> Option<Self> {
         let bytes = usize::try_from(places.own).ok().filter(|bytes| SHARED_MEMORY.contains(bytes))?;

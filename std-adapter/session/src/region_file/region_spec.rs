@@ -1,25 +1,28 @@
-//! What a file is to contain, and its parts.
+//! A specification of a region file, and the parts that are made from it.
 
 use std::sync::Arc;
 
 use tracebuf::service::ProducerIdentity;
 
-use super::{BufferMemory, Outbox, OwnMark, OwnMemory};
+use super::control::OwnMark;
+use super::memory::BufferMemory;
+use super::outbox::Outbox;
+use super::own_memory::OwnMemory;
 
 /// What a file is to contain.
-pub(crate) struct Wanted<'w> {
+pub(crate) struct RegionSpec<'w> {
     /// Bytes for a buffer.
     pub(crate) region: u64,
     /// Whether it has a second half, and slots.
     pub(crate) beside_long_trace: bool,
     /// A packet with the clocks at the session's start.
     pub(crate) clocks: &'w [u8],
-    pub(crate) own: Option<WantedMemory>,
+    pub(crate) own: Option<SharedMemorySpec>,
 }
 
 /// Shared memory that is to lie in the file.
 #[derive(Clone, Copy)]
-pub(crate) struct WantedMemory {
+pub(crate) struct SharedMemorySpec {
     /// Its bytes.
     pub(crate) bytes: u64,
     /// The number of the buffer that the file belongs to.

@@ -40,10 +40,10 @@ pub use found::Recovered;
 pub use shared::SharedMemoryImage;
 pub use survivor::Survivor;
 use symbols::{Symbols, Variable};
-use tracebuf_session::export::whole_within;
+pub use tracebuf_session::Written;
+use tracebuf_session::parts::whole_within;
 pub use tracebuf_session::region_file::Damage;
-use tracebuf_session::region_file::{self, Contents, RecoveredSmb, PendingWrite};
-pub use tracebuf_session::totals::Written;
+use tracebuf_session::region_file::{self, Contents, PendingWrite, RecoveredSmb};
 
 /// Where in a dump to look.
 ///

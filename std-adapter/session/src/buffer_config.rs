@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use tracebuf::buffer::{Config, FillPolicy};
 
-use super::producer_cell::{CHUNK, WRITERS};
+use crate::limits::{CHUNK, WRITERS};
 
 /// One central buffer.
 ///
@@ -22,9 +22,9 @@ use super::producer_cell::{CHUNK, WRITERS};
 /// ```
 #[derive(Clone, Debug)]
 pub struct BufferConfig {
-    pub(super) bytes: u64,
+    pub(crate) bytes: u64,
     policy: FillPolicy,
-    pub(super) file: Option<PathBuf>,
+    pub(crate) file: Option<PathBuf>,
     self_contained_chunks: bool,
     sequences: u16,
 }
@@ -99,18 +99,18 @@ impl BufferConfig {
         self
     }
 
-    pub(super) fn config(&self) -> Config {
+    pub(crate) fn config(&self) -> Config {
         Config::new(self.policy).sequences(self.sequences).histograms(true)
     }
 
     /// Bytes of memory; `None` for a buffer too large for any memory.
-    pub(super) fn region_size(&self) -> Option<usize> {
+    pub(crate) fn region_size(&self) -> Option<usize> {
         let bytes = u32::try_from(self.bytes).ok()?;
         usize::try_from(self.config().region_size(bytes)).ok()
     }
 
     /// After how many bytes names are repeated: in a ring what is overwritten takes them along, so every quarter of it.
-    pub(super) fn state_every(&self) -> u32 {
+    pub(crate) fn state_every(&self) -> u32 {
         let bytes = u32::try_from(self.bytes).unwrap_or(u32::MAX);
         match self.policy {
             _ if self.self_contained_chunks => 0,
@@ -123,7 +123,7 @@ impl BufferConfig {
 
 /// What a full chunk takes in a buffer: 24 bytes of header instead of the 8 in shared memory. A smaller buffer would
 /// refuse every one.
-pub(super) const SMALLEST: u64 = CHUNK as u64 - 8 + 24;
+pub(crate) const SMALLEST: u64 = CHUNK as u64 - 8 + 24;
 
 /// Sequences in a buffer's table unless set otherwise, with their histograms: 224 KiB. Each writer of this process is
 /// one, and all may write to one buffer: none must lose its place to another.

@@ -8,22 +8,22 @@ use std::thread::JoinHandle;
 use tracebuf::producer::{Exhaustion, MemoryError};
 use tracebuf::service::ProducerIdentity;
 
-use super::Session;
-use super::buffer_config::{BufferConfig, SMALLEST};
-use super::drain::{Drain, Task};
-use super::error::SessionError;
-use super::in_process::InProcess;
-use super::long_trace::LongTrace;
-use super::open_files::OpenFiles;
-use super::producer_cell::{self, ENOUGH_TO_STALL, ProducerCell, Words};
-use super::recorder_context::RecorderContext;
-use super::session_clock::SessionClock;
-use super::snapshot::{Spare, prepare};
-use super::switch::Switch;
-use super::waits::{PATIENCE, made_by};
-use super::waker::Waker;
+use crate::buffer_config::{BufferConfig, SMALLEST};
+use crate::clock::SessionClock;
+use crate::drain::{Drain, Task};
+use crate::error::SessionError;
+use crate::in_process::InProcess;
 use crate::limits::{BUFFERS_MAX, SHARED_MEMORY};
+use crate::long_trace::LongTrace;
+use crate::open_files::OpenFiles;
+use crate::producer_cell::RecorderContext;
+use crate::producer_cell::{self, ENOUGH_TO_STALL, ProducerCell, Words};
+use crate::recording_gate::RecordingGate;
 use crate::region_file::{OwnMemory, SharedMemorySpec};
+use crate::session::Session;
+use crate::snapshot::{Spare, prepare};
+use crate::waits::Waker;
+use crate::waits::{PATIENCE, made_by};
 use tracebuf_std::process::named;
 use tracebuf_std::system::user_id;
 
@@ -48,8 +48,15 @@ pub struct SessionBuilder {
     fast_clock: bool,
 }
 
+impl Session {
+    /// A builder of a session, with one ring of 4 MiB unless set otherwise.
+    pub fn builder() -> SessionBuilder {
+        SessionBuilder::new()
+    }
+}
+
 impl SessionBuilder {
-    pub(super) fn new() -> Self {
+    fn new() -> Self {
         Self {
             buffers: Vec::new(),
             sources: Vec::new(),
@@ -209,7 +216,7 @@ impl SessionBuilder {
         }
         self.check()?;
         let spare = self.spare()?;
-        let (switch, waker) = (Arc::new(Switch::new()), Waker::default());
+        let (gate, waker) = (Arc::new(RecordingGate::new()), Waker::default());
         let clock = SessionClock::new(self.fast_clock);
         // With shared memory in a file, what the producer is made over exists only once the file does; otherwise files
         // come last. In either case what they held is there until the session starts.
@@ -222,7 +229,7 @@ impl SessionBuilder {
             // make.
             None => Memory::OnHeap(producer_cell::words(bytes)),
         };
-        let started = self.start_drain(memory, &switch, &waker)?;
+        let started = self.start_drain(memory, &gate, &waker)?;
         let producer = started.producer.map_err(|_| SessionError::SharedMemory { bytes })?;
 
         let state_every: Vec<_> = self.buffers.iter().map(BufferConfig::state_every).collect();
@@ -230,14 +237,14 @@ impl SessionBuilder {
             Some(files) => files,
             None => self.open_files(None)?,
         };
-        let (central, long_trace) = files.begin(&switch)?;
-        let central = central.state_every(&state_every);
-        let beside = central.beside.clone();
+        let (service, long_trace) = files.begin(&gate)?;
+        let service = service.state_every(&state_every);
+        let side = service.side.clone();
         let progress = long_trace.as_ref().map(|recording| recording.progress.clone());
-        let _ = started.owner.send(Drain::new(central, long_trace, clock));
+        let _ = started.owner.send(Drain::new(service, long_trace, clock));
 
         let context = RecorderContext {
-            switch,
+            gate,
             producer,
             exhaustion: self.exhaustion,
             clock,
@@ -252,7 +259,7 @@ impl SessionBuilder {
             thread: Mutex::new(Some(started.thread)),
             progress,
             spare,
-            beside,
+            side,
         })
     }
 
@@ -281,30 +288,30 @@ impl SessionBuilder {
     fn start_drain(
         &self,
         memory: Memory,
-        switch: &Arc<Switch>,
+        gate: &Arc<RecordingGate>,
         waker: &Waker,
     ) -> Result<Started, SessionError> {
         let (owner, owned) = channel::<Drain>();
         let (tasks, receiver) = channel::<Task>();
         let (made, of_thread) = channel();
-        let (in_thread, its_waker) = (switch.clone(), waker.clone());
+        let (in_thread, its_waker) = (gate.clone(), waker.clone());
         let (name, buffers) = (named(self.process_name.as_deref()), self.buffers.len() as u16);
         let thread = std::thread::Builder::new()
             .name("tracebuf-drain".into())
             .spawn(move || {
                 // Made here, because it first lies on the stack, and the thread that starts the session may have little
                 // of that.
-                let switch = in_thread.clone();
+                let gate = in_thread.clone();
                 let producer = match memory {
-                    Memory::OnHeap(words) => ProducerCell::in_memory(words, switch, its_waker, name),
-                    Memory::InFile(memory) => ProducerCell::in_file(memory, switch, its_waker, name),
+                    Memory::OnHeap(words) => ProducerCell::in_memory(words, gate, its_waker, name),
+                    Memory::InFile(memory) => ProducerCell::in_file(memory, gate, its_waker, name),
                 };
                 let producer = producer.map(Arc::new);
                 let own = producer.as_ref().ok().cloned();
                 let _ = made.send(producer);
                 let transport = Box::new(InProcess::new(own?, identity(), buffers));
                 let mut drain = owned.recv().ok()?;
-                drain.central.attach(transport);
+                drain.service.attach(transport);
                 Some(drain.run(&receiver, in_thread))
             })
             .map_err(|error| SessionError::io("starting the drain thread", error))?;

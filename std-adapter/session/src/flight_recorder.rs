@@ -1,27 +1,25 @@
-//! The flight recorder: what happened last, in a file, when something goes wrong.
+//! The flight recorder: snapshots of a session's rings, when something goes wrong.
 
 mod files;
-mod numbers;
-mod signals;
-mod status;
 #[cfg(test)]
 mod tests;
+mod triggers;
 
 use std::fmt;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use super::waits::FOR_EVER;
-use super::{Session, SessionError};
-use numbers::Numbers;
-pub use status::FlightStatus;
+use crate::error::SessionError;
+use crate::session::Session;
+use files::Numbers;
 use tracebuf_std::display::Escaped;
 use tracebuf_std::fork;
 use tracebuf_std::signals::SignalWatches;
+use triggers::{Request, WAITING, work};
 
 /// Writes snapshots of a session's rings: on request, on a panic, on signals, on triggers.
 ///
@@ -70,6 +68,39 @@ pub struct FlightRecorder {
     signals: SignalWatches,
 }
 
+/// What a flight recorder has done.
+///
+/// ```
+/// use std::sync::Arc;
+/// use tracebuf_session::{FlightRecorder, Session};
+///
+/// # let folder = std::env::temp_dir().join(format!("doc-flight-status-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder)?;
+/// let session = Arc::new(Session::builder().start()?);
+/// let recorder = FlightRecorder::new(&session, &folder)?;
+/// recorder.snapshot("by hand")?;
+/// let status = recorder.status();
+/// println!("{} snapshots; the last one held the session up for {:?}", status.written, status.stall);
+/// assert_eq!((status.written, status.failed, status.error), (1, 0, None));
+/// # std::fs::remove_dir_all(folder)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FlightStatus {
+    /// Snapshots written.
+    pub written: u64,
+    /// Snapshots that could not be written.
+    pub failed: u64,
+    /// Triggers that came while one of the same reason, or 16 others, were waiting for their time: they share its
+    /// snapshot, or have none.
+    pub merged: u64,
+    /// Why the last failed snapshot failed.
+    pub error: Option<String>,
+    /// How long the drain thread stood still for the last snapshot.
+    pub stall: Duration,
+}
+
 struct Inner {
     session: Weak<Session>,
     /// The fork count of the process that has the threads; the session may be gone when that is asked.
@@ -86,16 +117,6 @@ struct State {
     /// Reasons whose time has yet to come.
     waiting: Vec<String>,
 }
-
-struct Request {
-    reason: String,
-    due: Instant,
-    /// Boot time of the first moment that is to be in the snapshot.
-    from: Option<u64>,
-}
-
-/// Most triggers that can wait for their time.
-const WAITING: usize = 16;
 
 impl FlightRecorder {
     /// Makes a recorder of a session into a folder that exists; it stays that folder even if the process changes its
@@ -151,68 +172,6 @@ impl FlightRecorder {
     /// would be longer than names can be.
     pub fn snapshot(&self, reason: &str) -> Result<PathBuf, SessionError> {
         self.inner.snapshot(reason, None)
-    }
-
-    /// Writes a snapshot once `after` has passed, so that it shows what led to this moment (as much as the ring holds)
-    /// and what follows. An instant with the trigger's name marks the moment, on this thread's track.
-    ///
-    /// Returns at once. A trigger that is already waiting also serves those of the same reason that come until then.
-    /// While 16 wait, one of yet another reason is only counted: [`FlightStatus::merged`].
-    pub fn trigger(&self, reason: &'static str, after: Duration) {
-        self.request(reason, after, None);
-    }
-
-    /// Like [`trigger`](Self::trigger), with a window: nothing from earlier than `before` the trigger is in the trace,
-    /// which keeps it small. What the ring no longer holds cannot be in it either.
-    ///
-    /// Triggers that share a snapshot share the window of the first.
-    pub fn trigger_window(&self, reason: &'static str, before: Duration, after: Duration) {
-        let before = u64::try_from(before.as_nanos()).unwrap_or(u64::MAX);
-        let now = self.inner.session.upgrade().map(|session| session.now());
-        self.request(reason, after, now.map(|now| now.saturating_sub(before)));
-    }
-
-    fn request(&self, reason: &'static str, after: Duration, from: Option<u64>) {
-        if !self.inner.is_here() {
-            return;
-        }
-        if let Some(session) = self.inner.session.upgrade() {
-            session.recorder().instant(reason);
-        }
-        {
-            let mut state = self.inner.state();
-            if state.waiting.len() >= WAITING || state.waiting.iter().any(|waiting| waiting == reason) {
-                state.status.merged += 1;
-                return;
-            }
-            state.waiting.push(reason.to_owned());
-        }
-        let due = Instant::now() + after.min(FOR_EVER);
-        let request = Request { reason: reason.to_owned(), due, from };
-        // The thread is gone, so nothing else would take this out of what waits.
-        if self.requests.as_ref().is_some_and(|requests| requests.try_send(request).is_err()) {
-            let mut state = self.inner.state();
-            state.status.merged += 1;
-            state.waiting.retain(|waiting| waiting != reason);
-        }
-    }
-
-    /// From now on, a panic of any thread writes a snapshot `panic`, after the previous hook has said its own. That
-    /// lasts for the rest of the program; once this recorder is gone the hook does nothing more, nor does it in a child
-    /// after a fork. The thread waits for the snapshot, as [`snapshot`](Self::snapshot) says.
-    ///
-    /// No trace is written for a panic within a [`Transport`](super::Transport), nor for later ones: that panic is on
-    /// the session's own thread and ends the session, and what is in the buffers is gone. From one [in a
-    /// file](super::BufferConfig::in_file) it can be recovered.
-    pub fn on_panic(&self) {
-        let inner = Arc::downgrade(&self.inner);
-        let before = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |info| {
-            before(info);
-            if let Some(inner) = inner.upgrade() {
-                inner.report("panic", None);
-            }
-        }));
     }
 
     /// What was done so far; in a child after a fork, nothing.
@@ -329,32 +288,5 @@ impl<'a> Writes<'a> {
 impl Drop for Writes<'_> {
     fn drop(&mut self) {
         self.inner.state().numbers.end(self.reason);
-    }
-}
-
-/// Writes the snapshots of triggers when their time has come, or when no more can come.
-fn work(inner: &Inner, requests: &Receiver<Request>) {
-    let mut waiting: Vec<Request> = Vec::new();
-    loop {
-        let due = waiting.iter().map(|request| request.due).min();
-        let wait = due.map_or(Duration::MAX, |due| due.saturating_duration_since(Instant::now()));
-        let last = match requests.recv_timeout(wait) {
-            Ok(request) => {
-                waiting.push(request);
-                false
-            }
-            Err(RecvTimeoutError::Timeout) => false,
-            Err(RecvTimeoutError::Disconnected) => true,
-        };
-        let now = Instant::now();
-        let come: Vec<_> = waiting.extract_if(.., |request| last || request.due <= now).collect();
-        for request in come {
-            // A trigger that comes from here on is not in this snapshot, and waits for the next one.
-            inner.state().waiting.retain(|reason| *reason != request.reason);
-            inner.report(&request.reason, request.from);
-        }
-        if last {
-            return;
-        }
     }
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use self_cell::self_cell;
 use tracebuf::producer::{Exhaustion, Packet, TraceWriter, WriterStats};
 
-use super::producer_cell::ProducerCell;
-use super::switch::Switch;
+use crate::producer_cell::ProducerCell;
+use crate::recording_gate::RecordingGate;
 
 self_cell!(
     struct WriterCell {
@@ -35,21 +35,21 @@ self_cell!(
 pub struct PacketWriter {
     /// `None` only while it is dropped.
     cell: Option<WriterCell>,
-    switch: Arc<Switch>,
+    gate: Arc<RecordingGate>,
 }
 
 impl PacketWriter {
     /// Takes one of the producer's writers, if one is free.
-    pub(super) fn new(
+    pub(crate) fn new(
         producer: Arc<ProducerCell>,
-        switch: Arc<Switch>,
+        gate: Arc<RecordingGate>,
         target: u16,
         exhaustion: Exhaustion,
     ) -> Option<Self> {
         let cell = WriterCell::try_new(producer, |producer| {
-            producer.borrow_dependent().producer.writer(target, exhaustion).ok_or(())
+            producer.producer().writer(target, exhaustion).ok_or(())
         });
-        Some(Self { cell: Some(cell.ok()?), switch })
+        Some(Self { cell: Some(cell.ok()?), gate })
     }
 
     /// Writes one packet. Once the session is over nothing is written, and `fill` is not called.
@@ -62,7 +62,7 @@ impl PacketWriter {
     /// or with a longer message, is given up as a whole: [`stats`](Self::stats) counts it as `dropped`, and the next
     /// packet says that something is missing before it.
     pub fn packet(&mut self, fill: impl FnOnce(&mut Packet<'_, '_>)) {
-        if let Some(cell) = self.cell.as_mut().filter(|_| self.switch.is_on()) {
+        if let Some(cell) = self.cell.as_mut().filter(|_| self.gate.is_on()) {
             cell.with_dependent_mut(|_, writer| fill(&mut writer.packet()));
         }
     }
@@ -81,7 +81,7 @@ impl fmt::Debug for PacketWriter {
 
 impl Drop for PacketWriter {
     fn drop(&mut self) {
-        if !self.switch.is_here() {
+        if !self.gate.is_here() {
             // As with a thread's tracer: the chunk that it writes is the parent's.
             std::mem::forget(self.cell.take());
         }

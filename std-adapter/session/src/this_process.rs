@@ -42,7 +42,7 @@ pub fn process_track(pid: u32, name: &str) -> Track<'_> {
 }
 
 /// The track of a thread of such a process.
-pub fn thread_track(pid: u32, tid: u32, name: &str) -> Track<'_> {
+pub(crate) fn thread_track(pid: u32, tid: u32, name: &str) -> Track<'_> {
     in_namespace(process::pid_namespace(), Track::thread(pid, tid, name))
 }
 

@@ -6,7 +6,7 @@ use std::mem::ManuallyDrop;
 use tracebuf::producer::track_event::{Details, LogMessage, Track};
 
 use super::{Recorder, ThreadTracer};
-use crate::switch::BufferId;
+use crate::recording_gate::BufferId;
 
 impl Recorder {
     /// A slice on this thread's track that ends when the guard is dropped. On other tracks: [`Recorder::on`].

@@ -6,7 +6,7 @@ use std::mem::ManuallyDrop;
 use tracebuf::producer::track_event::{Details, Track};
 
 use super::Recorder;
-use crate::switch::BufferId;
+use crate::recording_gate::BufferId;
 
 /// Records on a track of your own, from any thread: [`Recorder::on`] makes it.
 ///

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use memmap2::{MmapMut, MmapOptions};
 
-use crate::undo::Undo;
+use crate::files::Undo;
 use tracebuf_std::file_lock::{Lock, lock};
 use tracebuf_std::free_file::in_use;
 use tracebuf_std::system::{FileExt as _, allocate};

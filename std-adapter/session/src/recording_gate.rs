@@ -1,5 +1,6 @@
-//! Whether a session records.
+//! The gate that every event passes: open while its session records, in the session's process.
 
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -17,14 +18,14 @@ pub fn is_one_session(buffer: BufferId, other: BufferId) -> bool {
 }
 
 /// Something that is on only as long as a session is.
-pub trait Connected: Send + Sync {
+pub(crate) trait Connected: Send + Sync {
     /// That session, given by its first buffer, is off.
     fn leave(&self, session: BufferId);
 }
 
-/// Whether threads may write: the session records, and this is its process.
-pub struct Switch {
-    /// The first buffer while the session is on; in a relay's switch, the buffer that it is connected to.
+/// Says whether threads may write: the session records, and this is its process.
+pub struct RecordingGate {
+    /// The first buffer while the session is on; in a relay's gate, the buffer that it is connected to.
     buffer: AtomicU64,
     /// What identifies it: the first buffer, or for a relay a number that no session has.
     own: BufferId,
@@ -33,16 +34,17 @@ pub struct Switch {
     connected: Mutex<Vec<Weak<dyn Connected>>>,
 }
 
-impl Switch {
-    /// A session's switch, which is on.
+impl RecordingGate {
+    /// The gate of a session that records.
+    #[allow(clippy::new_without_default)]
     pub fn new() -> Self {
-        let switch = Self::of_relay();
-        switch.buffer.store(switch.own, Ordering::Relaxed);
-        switch
+        let gate = Self::of_relay();
+        gate.buffer.store(gate.own, Ordering::Relaxed);
+        gate
     }
 
-    /// A relay's switch, which is off.
-    pub fn of_relay() -> Self {
+    /// A relay's gate, which is off.
+    pub(crate) fn of_relay() -> Self {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
         fork::watch();
         Self {
@@ -56,37 +58,39 @@ impl Switch {
 
     /// The buffer that events go to; none in a child.
     #[inline(always)]
-    pub fn buffer_id(&self) -> BufferId {
+    pub(crate) fn buffer_id(&self) -> BufferId {
         let buffer = self.buffer.load(Ordering::Relaxed);
         if self.is_here() { buffer } else { NO_BUFFER }
     }
 
     /// Whether events for buffer number `target` still go to `buffer`, where earlier ones went.
     #[inline(always)]
-    pub fn leads_to(&self, buffer: BufferId, target: u16) -> bool {
+    pub(crate) fn leads_to(&self, buffer: BufferId, target: u16) -> bool {
         self.buffer.load(Ordering::Relaxed) | u64::from(target) == buffer && self.is_here()
     }
 
-    pub fn own(&self) -> BufferId {
+    pub(crate) fn own(&self) -> BufferId {
         self.own
     }
 
+    /// Returns true if events are recorded.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.buffer_id() != NO_BUFFER
     }
 
-    /// Whether this process is the one that began the session.
+    /// Returns true in the process that began the session.
     #[inline]
     pub fn is_here(&self) -> bool {
         fork::forks() == self.forks
     }
 
-    /// Sets where a relay's switch leads: it is on as long as the relay is connected.
-    pub fn set(&self, buffer: BufferId) {
+    /// Sets where a relay's gate leads: it is on as long as the relay is connected.
+    pub(crate) fn set(&self, buffer: BufferId) {
         self.buffer.store(buffer, Ordering::Relaxed);
     }
 
+    /// Ends recording, for good.
     pub fn off(&self) {
         self.set(NO_BUFFER);
         // Not under the lock: this frees memory, which an allocator may record.
@@ -97,17 +101,17 @@ impl Switch {
     }
 
     /// Turns it off; somebody waits for the session's end.
-    pub fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::Relaxed);
         self.off();
     }
 
-    pub fn is_stopping(&self) -> bool {
+    pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
     }
 
     /// Has something told when the session is off.
-    pub fn tell(&self, other: Weak<dyn Connected>) {
+    pub(crate) fn tell(&self, other: Weak<dyn Connected>) {
         let mut connected = self.connected();
         connected.retain(|known| known.strong_count() > 0 && !known.ptr_eq(&other));
         connected.push(other);
@@ -118,9 +122,15 @@ impl Switch {
     }
 }
 
+impl fmt::Debug for RecordingGate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RecordingGate").field("is_on", &self.is_on()).finish_non_exhaustive()
+    }
+}
+
 /// Turns recording off when the drain thread ends, even by a panic, perhaps of a transport: threads that stall would
 /// wait for it for ever.
-pub struct OffAtEnd(pub Arc<Switch>);
+pub(crate) struct OffAtEnd(pub(crate) Arc<RecordingGate>);
 
 impl Drop for OffAtEnd {
     fn drop(&mut self) {

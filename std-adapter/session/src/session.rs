@@ -1,4 +1,4 @@
-//! A running session, and what it is asked for.
+//! A running session.
 
 use std::fmt;
 use std::sync::mpsc::{RecvTimeoutError, Sender, SyncSender, sync_channel};
@@ -8,17 +8,20 @@ use std::time::{Duration, Instant};
 
 use tracebuf::producer::track_event::Clock;
 
-use super::drain::{Drain, Task, Work};
-use super::long_trace::Progress;
-use super::recorder_context::RecorderContext;
-use super::snapshot::Spare;
-use super::stopped::summary_of;
-use super::waits::{FOR_EVER, GRACE, PATIENCE};
-use super::{Beside, Descriptions};
-use super::{
-    BootClock, LongTraceStatus, Recorder, SessionBuilder, SessionError, Snapshot, Stopped, Summary,
-    Transport, Waker,
-};
+use crate::clock::BootClock;
+use crate::drain::{Drain, Task, Work};
+use crate::error::SessionError;
+use crate::limits;
+use crate::long_trace::{LongTraceStatus, Progress};
+use crate::process_tree::ProcessTree;
+use crate::producer_cell::RecorderContext;
+use crate::recorder::{Recorder, buffer_of};
+use crate::side_packets::{SideData, SidePackets};
+use crate::snapshot::{Snapshot, Spare};
+use crate::stopped::Stopped;
+use crate::summary::{Summary, summary_of};
+use crate::transport::Transport;
+use crate::waits::{FOR_EVER, GRACE, PATIENCE, Waker};
 
 /// A running session. See [the module](super).
 ///
@@ -38,28 +41,19 @@ use super::{
 /// Calls may come from any thread, through `&Session` or an `Arc` of it. Dropping it stops it; a long trace is then
 /// completed (soon after, where a [`Transport`] drops it), and what is in the buffers is gone.
 pub struct Session {
-    #[doc(hidden)]
-    pub context: Arc<RecorderContext>,
-    #[doc(hidden)]
-    pub sources: Vec<(String, u16)>,
-    pub(super) tasks: Sender<Task>,
-    #[doc(hidden)]
-    pub waker: Waker,
-    pub(super) thread: Mutex<Option<JoinHandle<Option<Drain>>>>,
-    pub(super) progress: Option<Arc<Progress>>,
-    pub(super) spare: Spare,
-    #[doc(hidden)]
-    pub beside: Beside,
+    pub(crate) context: Arc<RecorderContext>,
+    pub(crate) sources: Vec<(String, u16)>,
+    pub(crate) tasks: Sender<Task>,
+    pub(crate) waker: Waker,
+    pub(crate) thread: Mutex<Option<JoinHandle<Option<Drain>>>>,
+    pub(crate) progress: Option<Arc<Progress>>,
+    pub(crate) spare: Spare,
+    pub(crate) side: SideData,
 }
 
 impl Session {
     /// The number of the producer that is this process's own threads: no [`Transport`] may have it.
-    pub const OWN_PRODUCER_ID: u16 = 1;
-
-    /// A builder of a session, with one ring of 4 MiB unless set otherwise.
-    pub fn builder() -> SessionBuilder {
-        SessionBuilder::new()
-    }
+    pub const OWN_PRODUCER_ID: u16 = limits::OWN_PRODUCER_ID;
 
     /// A recorder into the first buffer.
     pub fn recorder(&self) -> Recorder {
@@ -93,7 +87,7 @@ impl Session {
 
     /// Flushes, and copies all buffers while recording goes on.
     ///
-    /// Beside a [long trace](SessionBuilder::long_trace), whose file takes what is in the buffers, the copy holds only
+    /// SideData a [long trace](SessionBuilder::long_trace), whose file takes what is in the buffers, the copy holds only
     /// what was recorded since its last period: perhaps nothing, perhaps events whose names, tracks and clocks are in
     /// the file, so that no reader can show them.
     ///
@@ -111,7 +105,7 @@ impl Session {
         let taken = self.ask_for(deadline + PATIENCE, Task::new, move |drain, answer| {
             // However late its turn comes, producers that answer at once are in it.
             let deadline = deadline.max(Instant::now() + GRACE);
-            drain.flush(deadline, move |drain, _| tell(&answer, Snapshot::take(&drain.central, &spare)));
+            drain.flush(deadline, move |drain, _| tell(&answer, Snapshot::take(&drain.service, &spare)));
         })?;
         taken.map_err(|error| SessionError::io("making a snapshot", error))
     }
@@ -139,7 +133,7 @@ impl Session {
     /// [`SessionError::NoProducerId`] when all are taken; [`SessionError::Timeout`] when the session does not answer in
     /// 5 s; [`SessionError::Stopped`] and [`SessionError::Forked`] as for [`snapshot`](Self::snapshot).
     pub fn new_producer_id(&self) -> Result<u16, SessionError> {
-        let id = self.ask(Instant::now() + PATIENCE, |drain| drain.central.new_producer_id())?;
+        let id = self.ask(Instant::now() + PATIENCE, |drain| drain.service.new_producer_id())?;
         id.ok_or(SessionError::NoProducerId)
     }
 
@@ -152,13 +146,13 @@ impl Session {
     /// so trying again would add another one; [`SessionError::Stopped`] when it has ended or is about to, or this is
     /// its own thread; [`SessionError::Forked`] in a child after a fork.
     pub fn attach(&self, transport: impl Transport + 'static) -> Result<(), SessionError> {
-        self.ask(Instant::now() + PATIENCE, move |drain| drain.central.attach(Box::new(transport)))
+        self.ask(Instant::now() + PATIENCE, move |drain| drain.service.attach(Box::new(transport)))
     }
 
     /// The time of the session's clock, in nanoseconds of boot time.
     pub fn now(&self) -> u64 {
         // In a child nothing finishes what a thread of the parent was changing.
-        if self.context.switch.is_here() { self.context.clock.now() } else { BootClock.now() }
+        if self.context.gate.is_here() { self.context.clock.now() } else { BootClock.now() }
     }
 
     /// What wakes the drain thread, for a [`Transport`].
@@ -166,15 +160,40 @@ impl Session {
         self.waker.clone()
     }
 
-    /// Descriptions of tracks that come before all that the buffers hold.
-    pub fn descriptions(&self) -> Descriptions {
-        self.beside.tracks.clone()
+    /// Packets that come before all that the buffers hold, in every file.
+    pub fn side_packets(&self) -> SidePackets {
+        self.side.packets.clone()
+    }
+
+    /// The data sources, each with the number of its buffer.
+    pub fn data_sources(&self) -> &[(String, u16)] {
+        &self.sources
+    }
+
+    /// The number of the buffer that a data source was mapped to; `None` if it was not mapped.
+    pub fn buffer_of(&self, data_source: &str) -> Option<u16> {
+        buffer_of(&self.sources, data_source)
+    }
+
+    /// For each buffer, after how many bytes a writer repeats its state: names, clocks and tracks.
+    pub fn state_every(&self) -> &[u32] {
+        &self.context.state_every
+    }
+
+    /// Returns true in the process that started the session, and false in its children.
+    pub fn is_here(&self) -> bool {
+        self.context.gate.is_here()
+    }
+
+    /// The programs in containers that record into this session.
+    pub fn process_tree(&self) -> ProcessTree {
+        self.side.process_tree.clone()
     }
 
     /// How the long trace is doing; `None` if there is none, and in a child after a fork.
     pub fn long_trace(&self) -> Option<LongTraceStatus> {
         // In a child, the status's lock may be held by a thread of the parent.
-        self.progress.as_ref().filter(|_| self.context.switch.is_here()).map(|progress| progress.status())
+        self.progress.as_ref().filter(|_| self.context.gate.is_here()).map(|progress| progress.status())
     }
 
     /// What has happened so far.
@@ -184,7 +203,7 @@ impl Session {
     /// [`SessionError::Forked`] as for [`snapshot`](Self::snapshot).
     pub fn summary(&self) -> Result<Summary, SessionError> {
         let summary =
-            self.ask(Instant::now() + PATIENCE, |drain| summary_of(&drain.central, drain.written()))?;
+            self.ask(Instant::now() + PATIENCE, |drain| summary_of(&drain.service, drain.written()))?;
         Ok(Summary { long_trace: self.long_trace(), ..summary })
     }
 
@@ -202,7 +221,7 @@ impl Session {
     /// The session was stopped before, or this is a child after a fork, or the session's own thread, which calls a
     /// [`Transport`]. [`Stopped::long_trace`] says if the long trace could not be written whole.
     pub fn stop(&self) -> Result<Stopped, SessionError> {
-        if !self.context.switch.is_here() {
+        if !self.context.gate.is_here() {
             // The thread is not in this process; waiting for it would be for ever.
             return Err(SessionError::Forked);
         }
@@ -212,7 +231,7 @@ impl Session {
         }
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         let thread = thread.ok_or(SessionError::Stopped)?;
-        self.context.switch.stop();
+        self.context.gate.stop();
         let stop: Work = Box::new(|drain| {
             drain.last_flush();
             drain.stop();
@@ -221,7 +240,7 @@ impl Session {
         self.waker.wake();
         let mut drain = thread.join().ok().flatten().ok_or(SessionError::Stopped)?;
         let file = drain.finish();
-        Ok(Stopped::new(drain.central, file, self.long_trace()))
+        Ok(Stopped::new(drain.service, file, self.long_trace()))
     }
 
     /// Makes the drain thread do something before the session stops, and waits for the result.
@@ -240,7 +259,7 @@ impl Session {
         make: fn(Work) -> Task,
         task: impl FnOnce(&mut Drain, SyncSender<T>) + Send + 'static,
     ) -> Result<T, SessionError> {
-        if !self.context.switch.is_here() {
+        if !self.context.gate.is_here() {
             return Err(SessionError::Forked);
         }
         if self.waker.is_current() {
@@ -249,7 +268,7 @@ impl Session {
         }
         let (answer, answers) = sync_channel(1);
         let work: Work = Box::new(move |drain| task(drain, answer));
-        if self.context.switch.is_stopping() {
+        if self.context.gate.is_stopping() {
             // The answer would come only after the stop, which may wait for producers.
             return Err(SessionError::Stopped);
         }
@@ -270,13 +289,13 @@ fn tell<T>(answer: &SyncSender<T>, value: T) {
 
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Session").field("is_on", &self.context.switch.is_on()).finish_non_exhaustive()
+        f.debug_struct("Session").field("is_on", &self.context.gate.is_on()).finish_non_exhaustive()
     }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if !self.context.switch.is_here() {
+        if !self.context.gate.is_here() {
             // The thread is not in this process. Dropping its handle would detach it, and the system may have given the
             // place by which it is identified to a thread of this process.
             std::mem::forget(self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take());
@@ -284,7 +303,7 @@ impl Drop for Session {
         }
         if self.waker.is_current() {
             // A transport was the last owner. The thread finds that nothing can ask for anything more, and ends.
-            self.context.switch.off();
+            self.context.gate.off();
             return;
         }
         // Callers that want to hear of errors call `stop`.

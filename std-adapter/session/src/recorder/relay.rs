@@ -1,10 +1,12 @@
-//! Recorders that go on from session to session.
+//! Relays: recorders that go on from session to session.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use super::route::Route;
-use super::{Recorder, SessionError};
+use super::Recorder;
+use crate::error::SessionError;
+use crate::producer_cell::RecorderContext;
+use crate::recording_gate::{BufferId, Connected, NO_BUFFER, RecordingGate};
 
 /// Connects recorders to one session after another, so that tracing can begin, end and begin again while the program
 /// runs, whatever holds the recorders: even a subscriber for `tracing`, of which a program has one for ever.
@@ -86,7 +88,7 @@ impl Relay {
     /// Whether its recorders record.
     #[must_use]
     pub fn is_connected(&self) -> bool {
-        self.0.switch().is_on()
+        self.0.gate().is_on()
     }
 
     /// Makes its recorders record where `recorder` does, which is that of a session or a
@@ -97,7 +99,7 @@ impl Relay {
     /// [`SessionError::Stopped`] if `recorder` does not record; this then stays connected to what it was, unless that
     /// session has stopped just now. [`SessionError::Forked`] in a child after a fork, and for a session of its parent.
     pub fn connect(&self, recorder: &Recorder) -> Result<(), SessionError> {
-        if !self.0.switch().is_here() || !recorder.is_here() {
+        if !self.0.gate().is_here() || !recorder.is_here() {
             return Err(SessionError::Forked);
         }
         let (context, target) = recorder.destination().ok_or(SessionError::Stopped)?;
@@ -106,7 +108,7 @@ impl Relay {
 
     /// Makes its recorders record nothing, except the ends of open slices, until it is connected again.
     pub fn disconnect(&self) {
-        if self.0.switch().is_here() {
+        if self.0.gate().is_here() {
             self.0.lead_nowhere();
         }
     }
@@ -121,5 +123,74 @@ impl Default for Relay {
 impl fmt::Debug for Relay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Relay").field("is_connected", &self.is_connected()).finish_non_exhaustive()
+    }
+}
+
+/// What the recorders of one relay share.
+pub(crate) struct Route {
+    /// What every event looks at. Changed under the lock of `to`, to where that leads.
+    gate: Arc<RecordingGate>,
+    to: Mutex<Option<(Arc<RecorderContext>, u16)>>,
+}
+
+impl Route {
+    /// A route that leads nowhere.
+    pub(super) fn new() -> Self {
+        Self { gate: Arc::new(RecordingGate::of_relay()), to: Mutex::new(None) }
+    }
+
+    pub(super) fn gate(&self) -> &Arc<RecordingGate> {
+        &self.gate
+    }
+
+    /// Where its recorders record now: a session, and a buffer of it.
+    pub(super) fn destination(&self) -> Option<(Arc<RecorderContext>, u16)> {
+        // In a child, a thread that does not exist there may hold the lock.
+        if self.gate.is_on() { self.to().clone() } else { None }
+    }
+
+    /// Leads to a buffer of a session from now on. False if that session does not record.
+    pub(super) fn lead(self: &Arc<Self>, context: Arc<RecorderContext>, target: u16) -> bool {
+        let gate = context.gate.clone();
+        if !gate.is_on() {
+            return false;
+        }
+        let route: Weak<Self> = Arc::downgrade(self);
+        gate.tell(route);
+        self.change(self.to(), Some((context, target)));
+        let is_on = gate.is_on();
+        if !is_on {
+            // The session has ended meanwhile, and perhaps said so before this led there.
+            self.leave(gate.own());
+        }
+        is_on
+    }
+
+    pub(super) fn lead_nowhere(&self) {
+        self.change(self.to(), None);
+    }
+
+    fn change(&self, mut from: Destination<'_>, to: Option<(Arc<RecorderContext>, u16)>) {
+        let buffer = to.as_ref().map_or(NO_BUFFER, |(context, target)| context.buffer_id(*target));
+        self.gate.set(buffer);
+        let before = std::mem::replace(&mut *from, to);
+        drop(from);
+        // Not under the lock: this frees memory, which an allocator may record.
+        drop(before);
+    }
+
+    fn to(&self) -> Destination<'_> {
+        self.to.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+type Destination<'a> = MutexGuard<'a, Option<(Arc<RecorderContext>, u16)>>;
+
+impl Connected for Route {
+    fn leave(&self, session: BufferId) {
+        let to = self.to();
+        if to.as_ref().is_some_and(|(context, _)| context.gate.own() == session) {
+            self.change(to, None);
+        }
     }
 }

@@ -1,11 +1,90 @@
-//! Whether a session has lost anything, from all that it counts.
+//! A session's summary: what it did, and what it has lost.
 
 use std::fmt;
 
-use tracebuf::buffer::{BufferStats, SequenceInfo};
+use tracebuf::buffer::{BufferStats, FillPolicy, SequenceInfo};
+use tracebuf::service::ProducerIdentity;
 
-use super::Summary;
+use crate::limits::OWN_PRODUCER_ID;
+use crate::long_trace::LongTraceStatus;
+use crate::service::Service;
+use crate::totals::{Flushes, ProducerSummary, Written};
+use crate::transport::CentralBuffer;
 use tracebuf_std::display::{Bytes, Count};
+
+/// What a session did.
+///
+/// ```
+/// use tracebuf_session::{Session, Summary};
+///
+/// let session = Session::builder().start()?;
+/// session.recorder().instant("hello");
+/// let Summary { buffers, sequences, producers, .. } = session.stop()?.summary();
+/// println!("{} producers, {} writers", producers.len(), sequences.len());
+/// println!("{} bytes into a ring of {}", buffers[0].bytes_written, buffers[0].buffer_size);
+/// assert_eq!((producers.len(), buffers[0].chunks_overwritten), (1, 0));
+/// # Ok::<(), tracebuf_session::SessionError>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Summary {
+    /// The counters of each buffer.
+    pub buffers: Vec<BufferStats>,
+    /// The writers of all buffers, with what each has lost.
+    pub sequences: Vec<SequenceInfo>,
+    /// The producers that are there, or were when the session stopped: this process's threads are the first.
+    pub producers: Vec<ProducerSummary>,
+    /// How flushes went.
+    pub flushes: Flushes,
+    /// Chunks for a buffer that the producer may not write to, or from more writers than its endpoint has places for.
+    pub chunks_discarded: u64,
+    /// Patches for such a buffer.
+    pub patches_discarded: u64,
+    /// Packets left out of the long trace and of what [`Stopped::write_to`] wrote, because no producer may write them,
+    /// or because they are longer than the 256 MiB that a trace has room for. Packets that a snapshot leaves out are
+    /// still in the buffers, and not counted here: [`Written::invalid_packets`] and its trace's statistics count them.
+    pub invalid_packets: u64,
+    /// Packets and bytes that are in the long trace's file, if there is one.
+    pub file: Option<Written>,
+    /// How the long trace is doing, or how it ended.
+    pub long_trace: Option<LongTraceStatus>,
+    /// Chunks that came to a buffer that keeps its oldest when it was full; one that is still being written comes with
+    /// each flush. (Chunks that a ring discards it has already handed on: they were scraped to their end, and then
+    /// committed.)
+    pub chunks_too_late: u64,
+}
+
+impl Summary {
+    /// What was lost, from all of these counters.
+    pub fn losses(&self) -> Losses {
+        Losses::of(self)
+    }
+
+    /// Producers that have not answered, except this process's threads, which are asked as one.
+    #[doc(hidden)]
+    pub fn silent(&self) -> impl Iterator<Item = &ProducerSummary> {
+        let is_own = |identity: ProducerIdentity| identity.producer_id == OWN_PRODUCER_ID;
+        self.producers.iter().filter(move |one| !one.has_answered && !one.identity.is_some_and(is_own))
+    }
+}
+
+/// What has happened so far, with the long trace's file.
+pub(crate) fn summary_of(service: &Service, file: Option<Written>) -> Summary {
+    let totals = service.totals();
+    let full = service.buffers.iter().filter(|buffer| buffer.policy() == FillPolicy::Discard);
+    Summary {
+        buffers: totals.dropped.told(service.buffers.iter().map(CentralBuffer::stats)).collect(),
+        sequences: service.buffers.iter().flat_map(CentralBuffer::sequences).collect(),
+        producers: service.producers().collect(),
+        flushes: totals.flushes,
+        chunks_discarded: totals.endpoints.chunks_discarded,
+        patches_discarded: totals.endpoints.patches_discarded,
+        invalid_packets: totals.invalid_packets,
+        file,
+        long_trace: None,
+        chunks_too_late: full.map(|buffer| buffer.stats().chunks_discarded).sum(),
+    }
+}
 
 /// What a session has lost, and how: whatever is not 0 here is missing in its traces. Its `Display` says it in one
 /// line.
@@ -54,7 +133,7 @@ pub struct Losses {
 }
 
 impl Losses {
-    pub(super) fn of(summary: &Summary) -> Self {
+    pub(crate) fn of(summary: &Summary) -> Self {
         // What the transports of others report is among them, and may be anything.
         let buffers = |count: fn(&BufferStats) -> u64| sum(summary.buffers.iter().map(count));
         let sequences = |count: fn(&SequenceInfo) -> u64| sum(summary.sequences.iter().map(count));

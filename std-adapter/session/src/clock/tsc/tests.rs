@@ -17,7 +17,6 @@ fn the_counter_s_time_is_boot_time_and_stays_it() {
     }
 }
 
-#[cfg(unix)]
 #[test]
 fn a_child_does_not_wait_for_the_thread_that_steered_its_parent_s_clock() {
     use crate::Session;

@@ -1,30 +1,34 @@
-//! The service's side: the central buffers, and the producers that fill them.
+//! The service: the central buffers of a session, and the producers that fill them.
+
+mod asked;
+mod producer_ids;
 
 use std::collections::{BTreeSet, HashSet};
 
 use tracebuf::service::EndpointStats;
 
-use super::asked::AskedProducer;
-use super::beside::Beside;
-use super::counts::{ProducerSummary, sum};
-use super::own_files::OwnFiles;
-use super::producer_ids::ProducerIds;
-use super::transport::{CentralBuffer, Transport};
+use asked::AskedProducer;
+use producer_ids::ProducerIds;
+
+use crate::files::OwnFiles;
+use crate::limits::BUFFERS_MAX;
 use crate::region_file::OwnMark;
-use crate::totals::{Dropped, Flushes, Totals};
+use crate::side_packets::SideData;
+use crate::totals::{Dropped, Flushes, ProducerSummary, Totals, sum};
+use crate::transport::{CentralBuffer, Transport};
 
 /// The central buffers of a session, with everything that comes into them. Used by one thread at a time.
 #[derive(Default)]
-pub(crate) struct Central {
+pub(crate) struct Service {
     pub(crate) buffers: Vec<CentralBuffer>,
     /// The files that the buffers, or the long trace, lie in.
     pub(crate) files: OwnFiles,
-    pub(crate) beside: Beside,
+    pub(crate) side: SideData,
     producers: Vec<AskedProducer>,
     /// For each buffer: after how many bytes writers are to repeat their state, and how many it had when they were last
     /// asked to.
     states: Vec<(u32, u64)>,
-    pub(super) producer_ids: ProducerIds,
+    producer_ids: ProducerIds,
     /// Counts of producers that are gone.
     past: EndpointStats,
     past_dropped: Dropped,
@@ -38,7 +42,7 @@ pub(crate) struct Central {
     own_memory: Option<OwnMark>,
 }
 
-impl Central {
+impl Service {
     pub(crate) fn new(buffers: Vec<CentralBuffer>, files: OwnFiles) -> Self {
         Self { buffers, files, ..Self::default() }
     }
@@ -80,7 +84,7 @@ impl Central {
                 // Its last packets are not lost.
                 transport.disconnect(buffers);
                 *past = sum(*past, transport.stats());
-                past_dropped.add(transport.as_ref());
+                add_dropped(past_dropped, transport.as_ref());
             }
             connected
         });
@@ -178,17 +182,15 @@ impl Central {
     }
 
     /// The producers that are there.
-    pub(super) fn producers(&self) -> impl Iterator<Item = ProducerSummary> {
-        self.producers
-            .iter()
-            .map(|producer| ProducerSummary::of(producer.transport.as_ref(), !producer.is_late()))
+    pub(crate) fn producers(&self) -> impl Iterator<Item = ProducerSummary> {
+        self.producers.iter().map(|producer| summary_of(producer, !producer.is_late()))
     }
 
     /// What is counted over the whole session.
     pub(crate) fn totals(&self) -> Totals {
         let endpoints = self.transports().fold(self.past, |all, transport| sum(all, transport.stats()));
         let mut dropped = self.past_dropped;
-        self.transports().for_each(|transport| dropped.add(transport));
+        self.transports().for_each(|transport| add_dropped(&mut dropped, transport));
         Totals {
             dropped,
             producers_connected: u32::try_from(self.producers.len()).unwrap_or(u32::MAX),
@@ -197,6 +199,26 @@ impl Central {
             invalid_packets: self.invalid_packets,
             flushes: self.flushes,
         }
+    }
+}
+
+/// What a summary says of a producer.
+fn summary_of(AskedProducer { transport, .. }: &AskedProducer, has_answered: bool) -> ProducerSummary {
+    // A producer elsewhere may say anything.
+    let dropped = (0..BUFFERS_MAX).map(|buffer| transport.packets_dropped(buffer));
+    ProducerSummary {
+        identity: transport.identity(),
+        has_answered,
+        packets_dropped: dropped.fold(0, u64::saturating_add),
+        endpoint: transport.stats(),
+    }
+}
+
+/// Adds the packets that a producer's writers gave up.
+fn add_dropped(dropped: &mut Dropped, transport: &dyn Transport) {
+    for (buffer, count) in dropped.0.iter_mut().enumerate() {
+        // A producer elsewhere may say anything.
+        *count = count.saturating_add(transport.packets_dropped(buffer));
     }
 }
 
@@ -241,13 +263,13 @@ mod tests {
             || TraceBuffer::new(PagedMemory::new(size).expect("memory").into(), config).expect("room");
         let every = 4096;
         // In the first one, each chunk begins with a state.
-        let mut central =
-            Central::new(vec![buffer(), buffer()], OwnFiles::default()).state_every(&[0, every]);
+        let mut service =
+            Service::new(vec![buffer(), buffer()], OwnFiles::default()).state_every(&[0, every]);
         let asked = [(); 2].map(|()| Arc::<AtomicU32>::default());
         let mut chunk_id = 0;
-        let mut fill = |central: &mut Central, buffer: usize, bytes: u64| {
-            let end = central.buffers[buffer].stats().bytes_written + bytes;
-            while central.buffers[buffer].stats().bytes_written < end {
+        let mut fill = |service: &mut Service, buffer: usize, bytes: u64| {
+            let end = service.buffers[buffer].stats().bytes_written + bytes;
+            while service.buffers[buffer].stats().bytes_written < end {
                 assert!(chunk_id < 10_000, "chunks are written");
                 let header = ChunkHeader {
                     producer_id: 2,
@@ -256,25 +278,25 @@ mod tests {
                     complete: true,
                     ..Default::default()
                 };
-                central.buffers[buffer].copy_chunk_untrusted(&Chunk { header, payload: b"\x02\x40\x05" });
+                service.buffers[buffer].copy_chunk_untrusted(&Chunk { header, payload: b"\x02\x40\x05" });
                 chunk_id += 1;
             }
-            central.drain();
-            central.drain();
+            service.drain();
+            service.drain();
         };
-        central.attach(Box::new(Counts(asked[0].clone())));
-        fill(&mut central, 0, u64::from(every));
-        fill(&mut central, 1, u64::from(every));
+        service.attach(Box::new(Counts(asked[0].clone())));
+        fill(&mut service, 0, u64::from(every));
+        fill(&mut service, 1, u64::from(every));
         let counts = || asked.each_ref().map(|count| count.load(Ordering::Relaxed));
         assert_eq!(counts(), [0, 0], "one alone knows how much it records");
-        central.attach(Box::new(Counts(asked[1].clone())));
-        central.drain();
-        central.drain();
+        service.attach(Box::new(Counts(asked[1].clone())));
+        service.drain();
+        service.drain();
         assert_eq!(counts(), [1, 1]);
-        fill(&mut central, 0, u64::from(every));
-        fill(&mut central, 1, u64::from(every) / 2);
+        fill(&mut service, 0, u64::from(every));
+        fill(&mut service, 1, u64::from(every) / 2);
         assert_eq!(counts(), [1, 1]);
-        fill(&mut central, 1, u64::from(every) / 2);
+        fill(&mut service, 1, u64::from(every) / 2);
         assert_eq!(counts(), [2, 2]);
     }
 }

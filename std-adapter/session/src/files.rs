@@ -1,10 +1,14 @@
-//! Files made by a start, which are removed again if the session does not start.
+//! A session's files: opened, locked, taken back if it does not start, and replaced by no trace of its own.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use tracebuf_std::system::rename_to_free;
+use tracebuf_std::file_lock::Lock;
+use tracebuf_std::system::{
+    FileId, for_a_trace, id_at, id_of, open_at_once, rename_to_free, standard_output,
+};
+use tracebuf_std::whole_file::followed;
 
 /// Takes a new file back when dropped, unless the file is to stay.
 #[must_use]
@@ -60,6 +64,71 @@ fn put_back(names: &[PathBuf], rename: impl Fn(&Path, &Path) -> io::Result<()>) 
         [to, from] => rename(from, to),
         _ => Ok(()),
     });
+}
+
+/// The files that a session writes into as long as it runs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OwnFiles {
+    /// Kept when that is complete, too.
+    pub(crate) long_trace: Option<FileId>,
+    /// The files of buffers.
+    pub(crate) regions: Vec<FileId>,
+}
+
+impl OwnFiles {
+    /// Refuses to replace one of them, under whatever name: what goes into it would be gone.
+    pub(crate) fn check_is_none(&self, path: &Path) -> io::Result<()> {
+        if !path.is_file() {
+            return Ok(());
+        }
+        let Ok(there) = id_at(path) else { return Ok(()) };
+        let what = if self.long_trace == Some(there) {
+            "it is the file of the session's long trace"
+        } else if self.regions.contains(&there) {
+            "it is the file of a buffer of the session"
+        } else {
+            return Ok(());
+        };
+        Err(io::Error::new(io::ErrorKind::AlreadyExists, what))
+    }
+}
+
+/// The file of a long trace, kept locked against other sessions.
+pub(crate) struct Opened {
+    pub(crate) file: File,
+    pub(crate) lock: Option<Lock>,
+    /// What identifies it, whatever its name.
+    pub(crate) id: FileId,
+}
+
+/// Opens the file of a long trace, or creates it. What is in it stays there until the session has started.
+pub(crate) fn open_long_trace(path: &Path) -> io::Result<(Opened, Option<Undo>)> {
+    if let Some(file) = standard_output(path)? {
+        let id = id_of(&file)?;
+        return Ok((Opened { file, lock: None, id }, None));
+    }
+    // For a link that leads to nothing, the place it leads to: the file is created, and taken back, there.
+    let path = &if path.exists() { path.to_owned() } else { followed(path)? };
+    let (file, undo) = match for_a_trace().create_new(true).open(path) {
+        Ok(file) => (file, Some(Undo::new(path, Vec::new()))),
+        // It exists, or this says why it cannot.
+        Err(_) => (open_at_once(path)?, None),
+    };
+    let id = id_of(&file)?;
+    // Two sessions may write into one pipe or device.
+    if !file.metadata()?.is_file() {
+        return Ok((Opened { file, lock: None, id }, undo));
+    }
+    match Lock::where_possible(&file, path) {
+        Ok(lock) => Ok((Opened { file, lock, id }, undo)),
+        Err(error) => {
+            if error.kind() == io::ErrorKind::ResourceBusy {
+                // Another session has opened the file that was created here, and locked it first: it stays.
+                undo.into_iter().for_each(Undo::forget);
+            }
+            Err(error)
+        }
+    }
 }
 
 #[cfg(test)]

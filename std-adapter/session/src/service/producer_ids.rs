@@ -1,8 +1,8 @@
-//! Numbers for new producers.
+//! The numbers of producers, given out in turn.
 
 use std::collections::HashSet;
 
-use super::Session;
+use crate::limits::OWN_PRODUCER_ID;
 
 /// Gives out numbers in turn, so that each one rests as long as possible before it is given out again.
 #[derive(Default)]
@@ -14,9 +14,9 @@ pub(crate) struct ProducerIds {
 impl ProducerIds {
     /// The next one that is not taken; `None` if all are.
     pub(crate) fn next(&mut self, taken: &HashSet<u16>) -> Option<u16> {
-        let last = self.last.max(Session::OWN_PRODUCER_ID);
+        let last = self.last.max(OWN_PRODUCER_ID);
         let behind = (last..=u16::MAX).skip(1);
-        let again = Session::OWN_PRODUCER_ID + 1..=last;
+        let again = OWN_PRODUCER_ID + 1..=last;
         self.last = behind.chain(again).find(|id| !taken.contains(id))?;
         Some(self.last)
     }
@@ -31,8 +31,8 @@ mod tests {
     use tracebuf::service::{EndpointStats, ProducerIdentity};
 
     use super::*;
-    use crate::central::Central;
-    use crate::own_files::OwnFiles;
+    use crate::files::OwnFiles;
+    use crate::service::Service;
     use crate::transport::{CentralBuffer, Transport};
     use tracebuf_std::memory::PagedMemory;
 
@@ -89,46 +89,46 @@ mod tests {
         let size = config.region_size(4096) as usize;
         let buffer =
             || TraceBuffer::new(PagedMemory::new(size).expect("memory").into(), config).expect("room");
-        let mut central = Central::new(vec![buffer(), buffer()], OwnFiles::default());
+        let mut service = Service::new(vec![buffer(), buffer()], OwnFiles::default());
         let connected = Arc::new(AtomicBool::new(true));
-        let come = |central: &mut Central, silent| {
-            let id = central.new_producer_id().expect("a number");
-            central.attach(Box::new(One(id, connected.clone(), silent)));
-            central.drain();
+        let come = |service: &mut Service, silent| {
+            let id = service.new_producer_id().expect("a number");
+            service.attach(Box::new(One(id, connected.clone(), silent)));
+            service.drain();
             id
         };
-        assert_eq!([false, true].map(|silent| come(&mut central, silent)), [2, 3]);
-        let come_round = |central: &mut Central| {
-            central.producer_ids.last = u16::MAX;
-            central.new_producer_id()
+        assert_eq!([false, true].map(|silent| come(&mut service, silent)), [2, 3]);
+        let come_round = |service: &mut Service| {
+            service.producer_ids.last = u16::MAX;
+            service.new_producer_id()
         };
-        assert_eq!(come_round(&mut central), Some(4), "both are there");
+        assert_eq!(come_round(&mut service), Some(4), "both are there");
         connected.store(false, Ordering::Relaxed);
-        central.drain();
-        let read = |central: &mut Central| {
-            let (mut reader, mut packets) = (central.buffers[1].read(), Vec::new());
+        service.drain();
+        let read = |service: &mut Service| {
+            let (mut reader, mut packets) = (service.buffers[1].read(), Vec::new());
             while let Some(packet) = reader.next_packet() {
                 packets.push((packet.producer_id(), packet.loss().bits()));
             }
             packets
         };
-        assert_eq!(come_round(&mut central), Some(3), "the other one's packet was not read");
-        assert_eq!(read(&mut central), [(2, 0)]);
+        assert_eq!(come_round(&mut service), Some(3), "the other one's packet was not read");
+        assert_eq!(read(&mut service), [(2, 0)]);
         assert_eq!(
-            come_round(&mut central),
+            come_round(&mut service),
             Some(3),
             "what was read of it would be read as that of the next one"
         );
         // Others take its place in the table.
         for id in 10..14 {
-            central.attach(Box::new(One(id, connected.clone(), false)));
+            service.attach(Box::new(One(id, connected.clone(), false)));
         }
-        central.drain();
-        assert_eq!(read(&mut central), [10, 11, 12, 13].map(|id| (id, 0)));
-        assert_eq!(come_round(&mut central), Some(2));
+        service.drain();
+        assert_eq!(read(&mut service), [10, 11, 12, 13].map(|id| (id, 0)));
+        assert_eq!(come_round(&mut service), Some(2));
         // Its first chunk has the id of the one that was read.
-        central.attach(Box::new(One(2, connected.clone(), false)));
-        central.drain();
-        assert!(matches!(read(&mut central)[..], [(2, _)]));
+        service.attach(Box::new(One(2, connected.clone(), false)));
+        service.drain();
+        assert!(matches!(read(&mut service)[..], [(2, _)]));
     }
 }

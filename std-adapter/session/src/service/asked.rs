@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use super::transport::Transport;
-use super::waits::PATIENCE;
+use crate::transport::Transport;
+use crate::waits::PATIENCE;
 
 /// A producer, with the number of the last flush that it was asked for and of the last that it has answered.
 ///
@@ -71,7 +71,7 @@ mod tests {
     use tracebuf::service::EndpointStats;
 
     use super::*;
-    use crate::central::Central;
+    use crate::service::Service;
     use crate::transport::CentralBuffer;
 
     /// How often a producer was asked, and the last of those questions that it has answered.
@@ -118,30 +118,30 @@ mod tests {
 
     #[test]
     fn who_is_slow_is_asked_anew_when_nobody_waits_for_its_answer_and_others_at_once() {
-        let (mut central, slow, quick) = (Central::default(), Arc::<Said>::default(), Arc::<Said>::default());
-        central.attach(Box::new(Answers(false, slow.clone())));
-        central.attach(Box::new(Answers(true, quick.clone())));
+        let (mut service, slow, quick) = (Service::default(), Arc::<Said>::default(), Arc::<Said>::default());
+        service.attach(Box::new(Answers(false, slow.clone())));
+        service.attach(Box::new(Answers(true, quick.clone())));
         let asked = || (slow.asked(), quick.asked());
-        let [first, second, third] = [(); 3].map(|()| central.begin_flush());
+        let [first, second, third] = [(); 3].map(|()| service.begin_flush());
         assert_eq!(asked(), (1, 3));
-        assert!(!central.end_flush(second));
-        central.ask_flush_of_idle();
+        assert!(!service.end_flush(second));
+        service.ask_flush_of_idle();
         assert_eq!(asked(), (1, 4));
         assert_eq!(quick.answered.load(Ordering::Relaxed), 4, "and what they have is there");
         // It answers what it was asked, and then has the next question.
         slow.answer();
-        central.drain();
+        service.drain();
         assert_eq!(asked(), (2, 4));
-        assert!(central.is_flushed(first) && !central.is_flushed(third));
-        assert!(central.end_flush(first));
+        assert!(service.is_flushed(first) && !service.is_flushed(third));
+        assert!(service.end_flush(first));
         slow.answer();
-        central.drain();
-        assert!(central.end_flush(third));
+        service.drain();
+        assert!(service.end_flush(third));
         // Nothing waits any more for what it was asked before.
         for number in 3..5 {
-            let flush = central.begin_flush();
+            let flush = service.begin_flush();
             assert_eq!(asked(), (number, number + 2));
-            assert!(!central.end_flush(flush));
+            assert!(!service.end_flush(flush));
         }
     }
 
@@ -162,34 +162,34 @@ mod tests {
 
     #[test]
     fn late_is_who_has_not_answered_when_a_flush_ends_and_not_who_was_asked_since() {
-        let (mut central, said) = (Central::default(), Arc::<Said>::default());
-        central.attach(Box::new(Answers(false, said.clone())));
-        let has_answered = |central: &Central| central.producers().all(|producer| producer.has_answered);
-        let first = central.begin_flush();
-        assert!(has_answered(&central), "somebody waits for it");
+        let (mut service, said) = (Service::default(), Arc::<Said>::default());
+        service.attach(Box::new(Answers(false, said.clone())));
+        let has_answered = |service: &Service| service.producers().all(|producer| producer.has_answered);
+        let first = service.begin_flush();
+        assert!(has_answered(&service), "somebody waits for it");
         said.answer();
-        let second = central.begin_flush();
+        let second = service.begin_flush();
         // As when a long trace's period begins while a session's last flush waits.
-        assert!(central.end_flush(first) && has_answered(&central));
-        assert!(!central.end_flush(second) && !has_answered(&central));
-        let third = central.begin_flush();
-        assert!(!has_answered(&central), "nor to what it was asked before");
+        assert!(service.end_flush(first) && has_answered(&service));
+        assert!(!service.end_flush(second) && !has_answered(&service));
+        let third = service.begin_flush();
+        assert!(!has_answered(&service), "nor to what it was asked before");
         said.answer();
-        central.drain();
-        assert!(has_answered(&central) && central.end_flush(third) && has_answered(&central));
+        service.drain();
+        assert!(has_answered(&service) && service.end_flush(third) && has_answered(&service));
     }
 
     #[test]
     fn a_flush_does_not_wait_for_those_that_come_behind_it() {
-        let mut central = Central::default();
+        let mut service = Service::default();
         let [silent, newcomer] = [(); 2].map(|()| Arc::<Said>::default());
-        central.attach(Box::new(Answers(false, silent.clone())));
-        let flush = central.begin_flush();
-        central.attach(Box::new(Answers(false, newcomer.clone())));
-        central.drain();
+        service.attach(Box::new(Answers(false, silent.clone())));
+        let flush = service.begin_flush();
+        service.attach(Box::new(Answers(false, newcomer.clone())));
+        service.drain();
         assert_eq!(newcomer.asked(), 0);
         silent.answer();
-        central.drain();
-        assert!(central.end_flush(flush));
+        service.drain();
+        assert!(service.end_flush(flush));
     }
 }

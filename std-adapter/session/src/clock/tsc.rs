@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use tracebuf::producer::track_event::Clock;
 
-use super::clock::BootClock;
+use super::BootClock;
 use tracebuf_std::fork;
 use tracebuf_std::system::counter_is_steady;
 

@@ -19,7 +19,6 @@
 //! let written = Survivor::open(&region)?.write_to(&folder.join("recovered.pftrace"))?;
 //! assert!(written.packets >= 3);
 //! # std::fs::remove_dir_all(folder)?;
-//! # }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!

@@ -1,23 +1,20 @@
 //! Producers that a session, or a service of one's own, gets from elsewhere: how they come and go.
 #![cfg(target_os = "linux")]
 
-use tracebuf_testing::trace;
-use tracebuf_testing::transport;
-
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 use memmap2::MmapMut;
-use trace::{Trace, folder, message, scratch, wait_for};
 use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
 use tracebuf::producer::{Consumer, SharedMemory, atomic_words_in};
 use tracebuf::service::{EndpointStats, ProducerEndpoint, ProducerIdentity};
 use tracebuf_session::{
     BufferConfig, CentralBuffer, FlightRecorder, LongTrace, Session, SessionError, Transport,
 };
-use transport::Does;
+use tracebuf_testing::trace::{Trace, folder, message, scratch, wait_for};
+use tracebuf_testing::transport::Does;
 
 /// Page faults of this thread for which nothing was read from a disk.
 fn page_faults() -> usize {
@@ -141,6 +138,7 @@ impl Transport for Silent {
 }
 
 #[test]
+#[ignore = "takes 5 s"]
 fn who_answers_has_time_to_also_when_others_were_waited_for_before() {
     let session = Session::builder().start().expect("a session");
     let (asked, was_asked) = channel();
@@ -166,6 +164,7 @@ fn who_answers_has_time_to_also_when_others_were_waited_for_before() {
 }
 
 #[test]
+#[ignore = "takes 5 s"]
 fn who_answers_has_time_to_also_when_the_session_s_thread_comes_late() {
     let session = Session::builder().start().expect("a session");
     let (go, held) = channel::<()>();

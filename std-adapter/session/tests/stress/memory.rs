@@ -16,6 +16,7 @@ fn resident() -> usize {
 
 /// Alone in its program: another test's memory would be counted too.
 #[test]
+#[ignore = "measures the memory of its process"]
 fn a_gibibyte_of_which_a_mebibyte_is_used_costs_that_and_so_does_a_clone() {
     // A clone needs a second one, more than the address space of 32 bits can hold besides the rest.
     let ring: u32 = if cfg!(target_pointer_width = "64") { 1 << 30 } else { 1 << 28 };

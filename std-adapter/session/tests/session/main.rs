@@ -1,19 +1,25 @@
 //! Sessions as a program uses them: threads, flushes, snapshots, stops.
 
-use tracebuf_testing::trace;
-use tracebuf_testing::transport;
+mod attached;
+mod cut_short;
+mod failed_start;
+mod hostile;
+mod own_files;
+mod relay;
+mod stall;
+mod tracks;
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
-use trace::{Trace, message, scratch};
 use tracebuf::producer::Exhaustion;
 use tracebuf::producer::track_event::{Track, Unit};
 use tracebuf_analysis::size::Sizing;
 use tracebuf_analysis::trace_stats::TraceReport;
 use tracebuf_session::{BufferConfig, LongTrace, Session, SessionError, Transport};
-use transport::Does;
+use tracebuf_testing::trace::{Trace, message, scratch};
+use tracebuf_testing::transport::Does;
 
 #[test]
 fn events_of_many_threads_are_all_in_the_trace_with_their_threads_names() {

@@ -2,8 +2,6 @@
 //! counted loss each time, never a crash, never silence.
 #![cfg(target_os = "linux")]
 
-use tracebuf_testing::trace;
-
 use std::fs::OpenOptions;
 use std::io::Read;
 use std::path::Path;
@@ -12,11 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use trace::{Trace, folder, mkfifo, scratch};
 use tracebuf::producer::Exhaustion;
 use tracebuf::producer::track_event::{Track, Unit};
 use tracebuf_analysis::recover::Survivor;
 use tracebuf_session::{BufferConfig, LongTrace, LongTraceStatus, Session};
+use tracebuf_testing::trace::{Trace, folder, mkfifo, scratch};
 
 static COUNTER: Track<'static> = Track::counter("events", Unit::Count);
 
@@ -43,7 +41,7 @@ fn record_until(session: &Session, mut value: i64, is: impl Fn(&LongTraceStatus)
 /// Runs an ignored test of this file in a process of its own.
 fn in_child(test: &str, path: &Path) -> Output {
     Command::new(std::env::current_exe().expect("this program"))
-        .args([test, "--exact", "--ignored", "--nocapture"])
+        .args([&format!("hostile::{test}"), "--exact", "--ignored", "--nocapture"])
         .env("TRACEBUF_CHILD_TRACE", path)
         .output()
         .expect("a child")

@@ -1,12 +1,10 @@
 //! Slices and instants on tracks that are no thread's, and ends with details.
 
-use tracebuf_testing::trace;
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use trace::{Trace, message, number, scratch};
 use tracebuf_session::{Relay, Session, Track, TrackSliceGuard, this_process};
+use tracebuf_testing::trace::{Trace, message, number, scratch};
 
 static GPU: Track<'static> = Track::custom("gpu");
 static DISK: Track<'static> = Track::custom("disk");
@@ -102,7 +100,8 @@ fn requests_that_overlap_have_tracks_that_live_no_longer_than_they_do() {
         assert_eq!(on(&trace, Some(kind.uuid())), "!");
         for (track, name) in [(request, "request"), (kind, &*text)] {
             let described = trace.packets().filter_map(|packet| message(packet, 60));
-            let described = described.filter(|described| trace::number(described, 1) == Some(track.uuid()));
+            let described = described
+                .filter(|described| tracebuf_testing::trace::number(described, 1) == Some(track.uuid()));
             let names: Vec<_> = described.filter_map(|described| message(described, 2)).collect();
             assert!(
                 !names.is_empty() && names.iter().all(|told| *told == name.as_bytes()),

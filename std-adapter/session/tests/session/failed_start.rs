@@ -1,15 +1,13 @@
 //! Sessions that do not start: what their files held is still there.
 #![cfg(unix)]
 
-use tracebuf_testing::trace;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use trace::{Trace, folder};
 use tracebuf_analysis::recover::{Dump, Place, Survivor};
 use tracebuf_session::{BufferConfig, LongTrace, Session, SessionBuilder};
+use tracebuf_testing::trace::{Trace, folder};
 
 fn ring(path: &Path) -> BufferConfig {
     BufferConfig::ring(1 << 20).in_file(path)
@@ -96,7 +94,7 @@ fn a_start_that_is_killed_in_between_costs_no_crash_and_leaves_nothing() {
     endless.set_len(1 << 42).expect("a file without blocks");
     let killed_start = |megabytes: usize| {
         let mut child = Command::new(std::env::current_exe().expect("this program"))
-            .args(["start_that_hangs", "--exact", "--ignored"])
+            .args(["failed_start::start_that_hangs", "--exact", "--ignored"])
             .env("TRACEBUF_CHILD_FOLDER", &folder)
             .env("TRACEBUF_CHILD_RING", (megabytes << 20).to_string())
             .spawn()
@@ -197,7 +195,7 @@ fn a_buffer_s_file_is_as_it_was_if_no_more_files_can_be_opened() {
     let child = Command::new("sh")
         .args(["-c", "ulimit -n 64; exec \"$0\" \"$@\""])
         .arg(std::env::current_exe().expect("this program"))
-        .args(["starts_with_few_open_files", "--exact", "--ignored", "--nocapture"])
+        .args(["failed_start::starts_with_few_open_files", "--exact", "--ignored", "--nocapture"])
         .env("TRACEBUF_CHILD_REGION", &region)
         .output()
         .expect("a child");

@@ -3,11 +3,11 @@
 //!
 //! 1,000,000 packets a thread in release builds, fewer in debug; `TRACEBUF_STRESS_EVENTS` sets another number.
 
-use tracebuf_testing::mix;
-#[path = "stress/packets.rs"]
+mod four_gigabytes;
+mod load;
+mod memory;
 mod packets;
 
-use mix::mix;
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -17,6 +17,7 @@ use tracebuf::buffer::{Config, FillPolicy, TraceBuffer};
 use tracebuf::producer::*;
 use tracebuf::service::{ProducerEndpoint, ProducerIdentity};
 use tracebuf_std::PagedMemory;
+use tracebuf_testing::mix::mix;
 
 const THREADS: usize = 8;
 const MEMORY: usize = 64 << 10;

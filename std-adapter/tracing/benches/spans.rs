@@ -1,13 +1,15 @@
-//! A span, begin and end, in each way there is: ours, others', and what they all build on.
+//! `cargo bench -p tracebuf-tracing --bench spans`: what a span takes, begin and end, in each way there is: ours, with
+//! `--features compare` others', and what they all build on. `-- --slack F` multiplies the limits by F.
 
 use std::hint::black_box;
+use std::process::ExitCode;
 
+use tracebuf_session::{Recorder, Session};
+use tracebuf_testing::budget::{Sheet, nanoseconds};
 use tracebuf_tracing::{TraceLayer, TraceSubscriber};
 use tracing::{Dispatch, Span};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::SubscriberExt;
-
-use crate::{Sheet, nanoseconds, quick};
 
 /// A layer that does nothing.
 struct Empty;
@@ -23,9 +25,21 @@ fn with(subscriber: impl tracing::Subscriber + Send + Sync + 'static, work: fn()
     tracing::subscriber::with_default(subscriber, || nanoseconds(work))
 }
 
-pub(crate) fn run(sheet: &mut Sheet) {
+fn main() -> ExitCode {
+    Sheet::run(&[("spans", spans)])
+}
+
+/// A session with the quick clock, and its recorder.
+fn quick() -> (Session, Recorder) {
+    let builder = Session::builder().ring(16 << 20).shared_memory(4 << 20).fast_clock();
+    let session = builder.start().expect("a session");
+    let recorder = session.recorder();
+    (session, recorder)
+}
+
+fn spans(sheet: &mut Sheet) {
     let print = |name: &str, time: f64| println!("span, {name}: {time:.1} ns");
-    let clock = tracebuf_session::Session::builder().fast_clock();
+    let clock = Session::builder().fast_clock();
     let session = clock.start().expect("a session");
     let clocks = nanoseconds(|| {
         black_box((session.now(), session.now()));

@@ -1,12 +1,10 @@
 //! Sessions that end, or of which a snapshot is taken, while a thread is in the middle of a long event.
 
-use tracebuf_testing::trace;
-
 use std::path::Path;
 use std::sync::mpsc::channel;
 
-use trace::{Trace, folder, scratch};
 use tracebuf_session::{LongTrace, Session, SessionBuilder};
+use tracebuf_testing::trace::{Trace, folder, scratch};
 
 /// Gets a trace out of a session while a thread that has recorded instants is within the details of an event that spans
 /// more than two chunks. The last instants lie in the chunk in which this event begins, and the first of them began in

@@ -1,14 +1,12 @@
 //! Recorders that go on from session to session.
 
-use tracebuf_testing::trace;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use trace::{Trace, scratch};
 use tracebuf::producer::Exhaustion;
 use tracebuf::producer::track_event::{Track, Unit};
 use tracebuf_session::{BufferConfig, Relay, Session, SessionError, Stopped};
+use tracebuf_testing::trace::{Trace, scratch};
 
 /// With no more memory than these tests need: the thread sanitizer takes some time for each page.
 fn session() -> Session {

@@ -1,16 +1,14 @@
 //! A session's files are not taken from it, and it neither takes another's nor waits for one.
 #![cfg(unix)]
 
-use tracebuf_testing::trace;
-
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use trace::{Trace, folder, mkfifo, scratch};
 use tracebuf_analysis::recover::Survivor;
 use tracebuf_session::{BufferConfig, LongTrace, Session, SessionBuilder, SessionError, Written};
+use tracebuf_testing::trace::{Trace, folder, mkfifo, scratch};
 
 /// The time allowed for what takes some milliseconds, or for ever.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,7 +1,5 @@
 //! Threads that wait when shared memory is full: never for a thread that does not come.
 
-use tracebuf_testing::transport;
-
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -10,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tracebuf::producer::Exhaustion;
 use tracebuf_session::{Recorder, Session, SessionError};
-use transport::Does;
+use tracebuf_testing::transport::Does;
 
 /// The time allowed for what takes some milliseconds, or for ever.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -12,8 +12,8 @@ use tracebuf_std::system::{boot_time, steady_time, time_of_day};
 use tsc::TscClock;
 
 /// Nanoseconds since the machine started, sleep included: `CLOCK_BOOTTIME`, Perfetto's default trace clock. On Windows
-/// it is the performance counter, which counts from there too, in steps of mostly 100 ns; on Unixes other than Linux,
-/// the steady clock. Each is the same for all processes of a machine.
+/// it is the performance counter, in steps of mostly 100 ns; on Unixes other than Linux, the steady clock. Each is the
+/// same for all processes of a machine.
 ///
 /// ```
 /// use tracebuf::producer::track_event::Clock;

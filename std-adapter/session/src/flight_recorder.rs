@@ -45,22 +45,17 @@ use triggers::{Request, WAITING, work};
 /// ```
 ///
 /// The rings always hold what came last; a snapshot copies them while recording goes on. A file `REASON-N.pftrace`
-/// appears in the folder when it is complete. `N` continues after the largest that is there, earlier runs included, and
-/// with each new file the oldest go, so that neither a storm of signals nor a program that is restarted after each
-/// panic can fill the disk. This limit is per reason: a program that makes up reasons, from numbers or from what others
-/// send, gets files for each of them, and has to remove them itself. Processes that share a folder share that number of
-/// files, and two that write one of the same reason at the same moment may write the same file. If you restart a
-/// program again and again that may be killed while writing, remove the parts that it leaves: see
-/// [`Snapshot::write_to`](super::Snapshot::write_to).
+/// appears in the folder when it is complete. `N` continues after the largest that is there, earlier runs included.
+/// With each new file the oldest of its reason go, so that a storm of signals, or a program restarted after each panic,
+/// cannot fill the disk. Use a few fixed reasons: the number of reasons is not limited. Processes that share a folder
+/// share its limit, and two that write one reason at the same moment may write the same file. A program that is killed
+/// while writing leaves [parts](crate::Snapshot::write_to), which you have to remove.
 ///
-/// A session with a [long trace](super::SessionBuilder::long_trace) has no flight recorder: every period the file takes
-/// what is in the rings. For both, record into two sessions.
+/// A session with a [long trace](crate::SessionBuilder::long_trace) has no flight recorder, because the file takes what
+/// is in the rings: record into two sessions. If threads may hang, let the ring have
+/// [`self_contained_chunks`](crate::BufferConfig::self_contained_chunks): what they did last can then be read.
 ///
-/// If threads may hang, let the ring have [`self_contained_chunks`](super::BufferConfig::self_contained_chunks): what
-/// such a thread did last is in the snapshot anyway, and then it can be read.
-///
-/// For snapshots that nothing waits for (panics, signals, triggers), standard error says where they are, or why there
-/// is none.
+/// Standard error says where a snapshot of a panic, signal or trigger is, or why there is none.
 pub struct FlightRecorder {
     inner: Arc<Inner>,
     requests: Option<SyncSender<Request>>,
@@ -119,8 +114,8 @@ struct State {
 }
 
 impl FlightRecorder {
-    /// Makes a recorder of a session into a folder that exists; it stays that folder even if the process changes its
-    /// working directory later. The recorder does not keep the session alive.
+    /// Makes a recorder of a session into a folder that exists, and stays the same if the process changes its working
+    /// directory. The recorder does not keep the session alive.
     ///
     /// # Errors
     /// The folder is not one, the session has a long trace, or the system has no thread.
@@ -149,8 +144,8 @@ impl FlightRecorder {
         Ok(Self { inner, requests: Some(requests), worker: Some(worker), signals: SignalWatches::default() })
     }
 
-    /// How many files of each reason to keep in the folder, whichever process wrote them: 8 unless set otherwise, at
-    /// least 1. The number of reasons is not limited.
+    /// Sets how many files of each reason to keep in the folder, whichever process wrote them: 8 unless set, at least
+    /// 1.
     #[must_use]
     pub fn keep(self, files: u32) -> Self {
         if self.inner.is_here() {
@@ -159,22 +154,20 @@ impl FlightRecorder {
         self
     }
 
-    /// Writes a snapshot now, and says where it is. `reason` begins the file's name; it may have folders before that,
-    /// which must exist. On Windows it may not have a colon. Use a few fixed reasons: [`keep`](Self::keep) removes
-    /// files of the same reason only. What is different each time belongs in an event.
+    /// Writes a snapshot now, and returns its path. `reason` begins the file's name; folders before that must exist.
+    /// What is different each time belongs in an event, because [`keep`](Self::keep) removes files of the same reason
+    /// only.
     ///
-    /// Before the buffers are copied, producers have 5 s to send what they have: with one that never answers, each
-    /// snapshot takes that long, and then what it has is scraped.
+    /// Producers have 5 s to send what they have before the buffers are copied; then that is scraped.
     ///
     /// # Errors
-    /// The session does not answer, has ended or is about to, or the file system refuses; or `reason` is not valid: it
-    /// leads out of the folder, its name is empty, or it has more than 226 bytes, so that with its number and ending it
-    /// would be longer than names can be.
+    /// The session does not answer, has ended or is about to; the file system refuses; or `reason` is not valid: it
+    /// leads out of the folder, its name is empty or has more than 226 bytes, or, on Windows, it has a colon.
     pub fn snapshot(&self, reason: &str) -> Result<PathBuf, SessionError> {
         self.inner.snapshot(reason, None)
     }
 
-    /// What was done so far; in a child after a fork, nothing.
+    /// Returns what was done so far; in a child after a fork, nothing.
     pub fn status(&self) -> FlightStatus {
         if self.inner.is_here() { self.inner.state().status.clone() } else { FlightStatus::default() }
     }

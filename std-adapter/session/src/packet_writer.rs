@@ -1,4 +1,4 @@
-//! Packets that threads make themselves.
+//! Writers of packets that programs make themselves.
 
 use std::fmt;
 use std::sync::Arc;
@@ -54,20 +54,19 @@ impl PacketWriter {
 
     /// Writes one packet. Once the session is over nothing is written, and `fill` is not called.
     ///
-    /// With [`Exhaustion::Drop`] all of it must fit into what is free of [shared
-    /// memory](super::SessionBuilder::shared_memory) until the drain thread comes: some 1,000 KiB of the default 1 MiB,
-    /// if no other thread records. With [`Exhaustion::Stall`] it may be as long as fits into its buffer, and into a
-    /// trace, where it must be less than 256 MiB. In either case a message in it must fit into [3,072
-    /// chunks](tracebuf::producer::TraceWriter::MAX_PATCHED), some 6 MB. A packet for which shared memory has no room,
-    /// or with a longer message, is given up as a whole: [`stats`](Self::stats) counts it as `dropped`, and the next
-    /// packet says that something is missing before it.
+    /// With [`Exhaustion::Drop`] the packet must fit into what is free of [shared
+    /// memory](crate::SessionBuilder::shared_memory) until the drain thread comes: some 1,000 KiB of the default 1 MiB.
+    /// With [`Exhaustion::Stall`] it must fit into its buffer, and into a trace, where it is less than 256 MiB. A
+    /// message in it must fit into [3,072 chunks](tracebuf::producer::TraceWriter::MAX_PATCHED), some 6 MB. A packet
+    /// that does not fit is given up as a whole: [`stats`](Self::stats) counts it as `dropped`, and the next packet
+    /// says that something is missing.
     pub fn packet(&mut self, fill: impl FnOnce(&mut Packet<'_, '_>)) {
         if let Some(cell) = self.cell.as_mut().filter(|_| self.gate.is_on()) {
             cell.with_dependent_mut(|_, writer| fill(&mut writer.packet()));
         }
     }
 
-    /// Counts of packets and chunks.
+    /// Returns counts of packets and chunks.
     pub fn stats(&self) -> WriterStats {
         self.cell.as_ref().map_or_else(WriterStats::default, |cell| cell.borrow_dependent().stats())
     }

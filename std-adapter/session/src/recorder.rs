@@ -41,19 +41,20 @@ pub type ThreadTracer<'a> = Tracer<'a, SessionClock, 127, 64>;
 /// # Ok::<(), tracebuf_session::SessionError>(())
 /// ```
 ///
-/// A thread's first event makes its writer, and a track named after the thread; the thread's end, or its first event in
-/// a later session, gives them back. (Not for a thread whose first event comes from a destructor of
-/// `pthread_key_create`, which is called after Rust's.) Destructors of thread locals older than its first event run
-/// after that: their events are lost, and counted. When the session is stopped, and in a child after a fork, events go
-/// nowhere, at the cost of three loads. A thread that finds all 1,024 writers taken loses its events until one is free,
-/// and looks for one with each event, which takes some microseconds. Each writer holds 2 KiB of [shared
-/// memory](super::SessionBuilder::shared_memory): the default 1 MiB is enough for 512 threads, and those beyond lose
-/// their events.
+/// A thread's first event makes its writer, and a track named after the thread. The thread's end, or its first event in
+/// a later session, gives the writer back. Each writer holds 2 KiB of [shared
+/// memory](crate::SessionBuilder::shared_memory): the default is enough for 512 threads. A thread that finds no chunk,
+/// or all 1,024 writers taken, loses its events until one is free; looking for a writer takes some microseconds an
+/// event.
+///
+/// When the session is stopped, and in a child after a fork, events go nowhere, at the cost of three loads. Events from
+/// destructors of thread locals older than the thread's first event are lost, and counted. (A thread whose first event
+/// comes from a destructor of `pthread_key_create` keeps its writer.)
 ///
 /// The program's allocator may record, if threads that find shared memory full drop. Its events for what a recorder
-/// itself allocates, while it writes or makes a writer, are lost, and counted.
+/// itself allocates are lost, and counted.
 ///
-/// Cost of a slice's begin or end: 11 to 35 ns, and a reading of the clock; the README has what was measured.
+/// Cost of a slice's begin or end: 11 to 35 ns, and a reading of the clock.
 #[derive(Clone)]
 pub struct Recorder {
     // Every event looks at this, so it lies here, one step nearer than behind `by`.
@@ -90,14 +91,14 @@ impl Recorder {
         Some(Self::new(context.clone(), buffer_of(sources, name)?))
     }
 
-    /// Whether events are recorded: the session was not stopped, and this is its process. For a
-    /// [`Relay`](super::Relay)'s recorder: the relay is connected.
+    /// Returns true if events are recorded: the session was not stopped, and this is its process. For a [`Relay`]'s
+    /// recorder: the relay is connected.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.gate.is_on()
     }
 
-    /// The buffer that events go to now.
+    /// Returns the buffer that events go to now.
     #[inline(always)]
     pub fn buffer_id(&self) -> BufferId {
         match self.gate.buffer_id() {
@@ -114,18 +115,18 @@ impl Recorder {
         }
     }
 
-    /// Whether this is the session's process.
+    /// Returns true in the session's process, and false in its children.
     #[inline]
     pub fn is_here(&self) -> bool {
         self.gate.is_here()
     }
 
-    /// Whether events are recorded, or may be later.
+    /// Returns true if events are recorded, or may be later.
     pub fn goes_on(&self) -> bool {
         self.is_on() || matches!(self.by, By::Relay(_)) && self.is_here()
     }
 
-    /// The same for all recorders of one relay, or of one buffer of a session, and for no others.
+    /// Returns a number that all recorders of one relay, or of one buffer of a session, share, and no others.
     pub fn identity(&self) -> u64 {
         self.gate.own() | u64::from(self.target)
     }
@@ -140,9 +141,8 @@ impl Recorder {
         }
     }
 
-    /// Lends this thread's tracer to `f`, for what recorders have no call for. If nothing is recorded it returns
-    /// `None`, and `f` is not called. What is recorded inside an event's details, into the same buffer, is lost, and
-    /// counted as a packet that the thread has lost.
+    /// Lends this thread's tracer to `f`, for what recorders have no call for. If nothing is recorded it returns `None`
+    /// without calling `f`. Events within another one's details, into the same buffer, are lost, and counted.
     ///
     /// Names must live as long as the program, as literals do; for others use
     /// [`Event::name`](tracebuf::producer::track_event::Event::name).
@@ -151,8 +151,8 @@ impl Recorder {
         self.with_in(&mut self.buffer_id(), f)
     }
 
-    /// The same, for the buffer that events were going to when the caller looked; `buffer` then says which one this has
-    /// gone to.
+    /// Like [`with`](Self::with), for the buffer that events were going to when the caller looked; `buffer` then says
+    /// which one this has gone to.
     #[inline]
     pub fn with_in<R>(
         &self,
@@ -171,7 +171,7 @@ impl Recorder {
         }
     }
 
-    /// The buffer in which a slice has begun: none when `begin` is not called, or says that it has not.
+    /// Begins a slice, and returns its buffer: none if `begin` was not called, or returned false.
     #[inline(always)]
     pub fn begun(&self, begin: impl for<'t, 'a> FnOnce(&'t ThreadTracer<'a>) -> bool) -> BufferId {
         let mut buffer = self.buffer_id();
@@ -181,8 +181,8 @@ impl Recorder {
         buffer
     }
 
-    /// Like [`with_in`](Self::with_in), for the buffer in which this thread began something, wherever this leads by
-    /// now: nothing if that session is over.
+    /// Like [`with_in`](Self::with_in), for the buffer in which this thread began something, wherever events go by now:
+    /// nothing if that session is over.
     #[inline]
     pub fn with_at<R>(
         &self,
@@ -202,9 +202,8 @@ impl Recorder {
         Some(tracers::begun_in(buffer)?.with(f))
     }
 
-    /// A writer of whole packets, for programs that make these themselves; `None` if all writers are taken or the
-    /// session is over. From a [`Relay`](super::Relay)'s recorder, it writes into the session that the relay is
-    /// connected to, and no other.
+    /// Returns a writer of whole packets, for programs that make these themselves; `None` if all writers are taken or
+    /// the session is over. From a [`Relay`]'s recorder, it writes into the session that the relay is connected to now.
     pub fn packet_writer(&self) -> Option<PacketWriter> {
         let (context, target) = self.destination().filter(|(context, _)| context.gate.is_on())?;
         let writer =

@@ -23,7 +23,7 @@ use crate::summary::{Summary, summary_of};
 use crate::transport::Transport;
 use crate::waits::{FOR_EVER, GRACE, PATIENCE, Waker};
 
-/// A running session. See [the module](super).
+/// A running session. See [the crate](crate).
 ///
 /// ```
 /// use std::time::Duration;
@@ -38,8 +38,8 @@ use crate::waits::{FOR_EVER, GRACE, PATIENCE, Waker};
 /// # Ok::<(), tracebuf_session::SessionError>(())
 /// ```
 ///
-/// Calls may come from any thread, through `&Session` or an `Arc` of it. Dropping it stops it; a long trace is then
-/// completed (soon after, where a [`Transport`] drops it), and what is in the buffers is gone.
+/// Call it from any thread, through `&Session` or an `Arc`. Dropping it stops it: a long trace is completed (soon
+/// after, where a [`Transport`] drops it), and what is in the buffers is gone.
 pub struct Session {
     pub(crate) context: Arc<RecorderContext>,
     pub(crate) sources: Vec<(String, u16)>,
@@ -67,15 +67,14 @@ impl Session {
 
     /// Gets all that was recorded until now into the buffers.
     ///
-    /// Producers are asked for what they have, and waited for until the timeout; then shared memory is *scraped*:
-    /// finished packets of chunks that are still being written are copied too. Nothing else waits meanwhile: other
-    /// calls are answered, flushes and snapshots in their own time, and programs that come are accepted. A producer
-    /// that has yet to answer another flush is asked after that answer, and has what is left of this one's timeout.
+    /// Producers have until the timeout to send what they have. Then shared memory is *scraped*: finished packets of
+    /// chunks that are still being written are copied too. Meanwhile the session goes on with everything else. A
+    /// producer that has yet to answer another flush is asked after that answer, within what is left of this timeout.
     ///
     /// # Errors
     /// [`SessionError::Timeout`] when a producer, this process's threads included, did not answer in time (what it had
-    /// is scraped anyway, and [`Summary::producers`] says which one it is), or the drain thread did not;
-    /// [`SessionError::Stopped`] and [`SessionError::Forked`] as for [`snapshot`](Self::snapshot).
+    /// is scraped anyway, and [`Summary::producers`] names it), or the drain thread did not; [`SessionError::Stopped`]
+    /// and [`SessionError::Forked`] as for [`snapshot`](Self::snapshot).
     pub fn flush(&self, timeout: Duration) -> Result<(), SessionError> {
         let deadline = Instant::now() + timeout.min(FOR_EVER);
         // At the deadline the thread looks which producers have not answered; this waits a little longer to hear it.
@@ -87,18 +86,18 @@ impl Session {
 
     /// Flushes, and copies all buffers while recording goes on.
     ///
-    /// SideData a [long trace](SessionBuilder::long_trace), whose file takes what is in the buffers, the copy holds only
-    /// what was recorded since its last period: perhaps nothing, perhaps events whose names, tracks and clocks are in
-    /// the file, so that no reader can show them.
+    /// Beside a [long trace](crate::SessionBuilder::long_trace) the copy holds only what was recorded since its last
+    /// period: perhaps nothing, perhaps events whose names, tracks and clocks are in the file, so that no reader can
+    /// show them.
     ///
-    /// Cost: on the drain thread one copy of the used part of the buffers, which takes as long as [`Snapshot::stall`]
-    /// says. Recording threads go on into shared memory. The copies' memory is kept for the next snapshot;
-    /// [`SessionBuilder::prepare_snapshots`] has it ready for the first.
+    /// Cost: the drain thread copies the used part of the buffers, as long as [`Snapshot::stall`] says. Recording
+    /// threads go on into shared memory. The copies' memory is kept for the next snapshot;
+    /// [`prepare_snapshots`](crate::SessionBuilder::prepare_snapshots) has it ready for the first.
     ///
     /// # Errors
-    /// No memory for the copies; [`SessionError::Timeout`] when there is no answer in 10 s, of which producers have 5
-    /// to send what they have; [`SessionError::Stopped`] when the session has ended or is about to, or this is its own
-    /// thread; [`SessionError::Forked`] in a child after a fork.
+    /// No memory for the copies; [`SessionError::Timeout`] when there is no answer in 10 s, of which producers have 5;
+    /// [`SessionError::Stopped`] when the session has ended or is about to, or this is its own thread;
+    /// [`SessionError::Forked`] in a child after a fork.
     pub fn snapshot(&self) -> Result<Snapshot, SessionError> {
         let (deadline, spare) = (Instant::now() + PATIENCE, self.spare.clone());
         // A snapshot that was asked for before a stop is still made: it may be the last moments before a panic.
@@ -110,13 +109,10 @@ impl Session {
         taken.map_err(|error| SessionError::io("making a snapshot", error))
     }
 
-    /// A number for a producer that is to be [attached](Self::attach): from 2 to 65,535, and then from 2 again, except
-    /// those of which a buffer still has a sequence in its table, and those that an attached [`Transport`]
-    /// [names](Transport::identity).
-    ///
-    /// Chunks with a number that is used again look like chunks of the producer that had it first: those that are no
-    /// newer than what was read of it are discarded, and if it was not read, its packets and theirs are mixed. What was
-    /// read keeps its place in the table until that is needed for another sequence.
+    /// Returns a number for a producer that is to be [attached](Self::attach): from 2 to 65,535, and then from 2 again.
+    /// It leaves out numbers of which a buffer still has a sequence in its table, and those of attached transports that
+    /// [name theirs](Transport::identity): chunks with such a number would be discarded or mixed with another
+    /// producer's.
     ///
     /// Cost: on the drain thread, a look at each sequence of all buffers.
     ///
@@ -139,23 +135,22 @@ impl Session {
 
     /// Adds a producer that is elsewhere, with a number that no other has: one from
     /// [`new_producer_id`](Self::new_producer_id), or, where others number producers, one of which no buffer has a
-    /// sequence any more. [`Transport`] says more about that.
+    /// sequence.
     ///
     /// # Errors
-    /// [`SessionError::Timeout`] when the session does not answer in 5 s: it then adds the producer as soon as it can,
-    /// so trying again would add another one; [`SessionError::Stopped`] when it has ended or is about to, or this is
-    /// its own thread; [`SessionError::Forked`] in a child after a fork.
+    /// [`SessionError::Timeout`] when the session does not answer in 5 s: it still adds the producer as soon as it can,
+    /// so do not try again; [`SessionError::Stopped`] and [`SessionError::Forked`] as for [`snapshot`](Self::snapshot).
     pub fn attach(&self, transport: impl Transport + 'static) -> Result<(), SessionError> {
         self.ask(Instant::now() + PATIENCE, move |drain| drain.service.attach(Box::new(transport)))
     }
 
-    /// The time of the session's clock, in nanoseconds of boot time.
+    /// Returns the time of the session's clock, in nanoseconds of boot time.
     pub fn now(&self) -> u64 {
         // In a child nothing finishes what a thread of the parent was changing.
         if self.context.gate.is_here() { self.context.clock.now() } else { BootClock.now() }
     }
 
-    /// What wakes the drain thread, for a [`Transport`].
+    /// Returns what wakes the drain thread, for a [`Transport`].
     pub fn waker(&self) -> Waker {
         self.waker.clone()
     }
@@ -207,15 +202,12 @@ impl Session {
         Ok(Summary { long_trace: self.long_trace(), ..summary })
     }
 
-    /// Ends recording, flushes, completes the long trace. The buffers are still there to be written. An event over
-    /// several chunks that a thread is still within is given up, and counts as given up by its writer, unless its
-    /// buffer is full and keeps its oldest.
+    /// Ends recording, flushes, completes the long trace, and returns the buffers. An event over several chunks that a
+    /// thread is still within is given up, and counted, unless its buffer is full and keeps its oldest.
     ///
-    /// Producers have 5 s to send what they have: with one that never answers this takes that long, and then what it
-    /// has is scraped. What other threads have asked for and has not begun is left out, and they hear
-    /// [`SessionError::Stopped`], as do those that ask for something, or come, while this waits. The exceptions are
-    /// snapshots that were asked for before, and flushes that have begun: these are done first, and have no more than 5
-    /// s.
+    /// Producers have 5 s to send what they have; then that is scraped. Snapshots asked for before, and flushes that
+    /// have begun, are done first, within 5 s. What else other threads have asked for is left out, and they get
+    /// [`SessionError::Stopped`].
     ///
     /// # Errors
     /// The session was stopped before, or this is a child after a fork, or the session's own thread, which calls a

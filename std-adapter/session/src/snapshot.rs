@@ -108,21 +108,20 @@ impl Snapshot {
         Ok(Self { buffers, totals, clocks, side, stall, spare, forks, from: None, files })
     }
 
-    /// How long the drain thread took for the copy. Recording threads were stalled only if they filled shared memory
-    /// meanwhile.
+    /// Returns how long the drain thread took for the copy. Recording threads were stalled only if they filled shared
+    /// memory meanwhile.
     pub fn stall(&self) -> Duration {
         self.stall
     }
 
-    /// The buffers' counters at the moment of the copy.
+    /// Returns the buffers' counters at the moment of the copy.
     pub fn buffers(&self) -> impl Iterator<Item = BufferStats> {
         self.totals.dropped.told(self.buffers.iter().map(ReadOnlyTraceBuffer::stats))
     }
 
-    /// Leaves out events from before this boot time, in nanoseconds, as from [`Session::now`](super::Session::now).
-    ///
-    /// Names, tracks, reports of losses, increments of counters and packets of other kinds stay, whatever their time. A
-    /// slice that began earlier then has only its end, as at the oldest end of a ring.
+    /// Leaves out events from before this boot time, in nanoseconds, as from [`Session::now`](crate::Session::now).
+    /// Names, tracks, reports of losses, increments of counters and packets of other kinds stay. A slice that began
+    /// earlier has only its end, as at the oldest end of a ring.
     #[must_use]
     pub fn since(mut self, time: u64) -> Self {
         self.from = Some(time);
@@ -131,16 +130,15 @@ impl Snapshot {
 
     /// Writes a whole trace, with statistics at its end, into a file that appears at `path` when it is complete.
     ///
-    /// It is written beside `path` under another name, synced to the disk and renamed: an existing file is replaced
-    /// whole, except for its mode, or stays as it is. On an error nothing is left behind, unless the last step is what
-    /// failed: then the whole trace stays under the other name, `.NAME.PID-N.part` (the first 100 bytes of a long
-    /// name), which the error tells. A process that is killed meanwhile leaves the part that it had written, which
-    /// nothing removes. If `path` is a link, all this is done to its target; a device or a pipe is written into.
+    /// It is written beside `path`, synced to the disk and renamed: an existing file is replaced whole, except for its
+    /// mode, or stays as it is. On an error nothing is left behind, unless the renaming failed: then the trace stays
+    /// under the other name, `.NAME.PID-N.part` (the first 100 bytes of a long name), which the error tells. A process
+    /// that is killed meanwhile leaves its part, which nothing removes. A link's target is used in its place; a device
+    /// or a pipe is written into.
     ///
     /// # Errors
-    /// What the file system says; or `path` names no file, for example because it ends with `/`, or one of the
-    /// session's own files: that of its long trace or of a buffer. With a file of another session, of this process or
-    /// another, the last step fails.
+    /// What the file system says; or `path` names no file, or the file of the long trace or of a buffer of this session
+    /// or another.
     pub fn write_to(self, path: &Path) -> io::Result<Written> {
         self.files.check_is_none(path)?;
         write_atomically(path, |file| self.write(file))

@@ -51,15 +51,15 @@ impl Stopped {
         Self { service, side, is_cut: false, file, long_trace }
     }
 
-    /// Writes what was not read yet as a whole trace, into a file that appears when it is complete. Like
-    /// [`Snapshot::write_to`](super::Snapshot::write_to), without a copy of the buffers; a second call finds them
-    /// empty. What was read from a buffer in a file can no longer be recovered from there. To be able to try again
-    /// elsewhere, or to lose nothing if the process is killed meanwhile, take a snapshot before the session stops.
+    /// Writes what was not read yet as a whole trace, into a file that appears when it is complete, like
+    /// [`Snapshot::write_to`](crate::Snapshot::write_to) but without a copy of the buffers. A second call finds them
+    /// empty, and what was read from a buffer in a file can no longer be recovered from there. To be able to try again
+    /// elsewhere, take a snapshot before the session stops.
     ///
     /// # Errors
-    /// What the file system says, or that `path` is the file of the long trace or of a buffer. After such an error,
-    /// unless the file could not even be created, further calls say that what there was has been read: what is left of
-    /// it is in the file that the first error names, if it names one.
+    /// What the file system says, or that `path` is the file of the long trace or of a buffer. Unless the file could
+    /// not even be created, further calls then say that what there was has been read; the first error names the file
+    /// that has it, if any.
     pub fn write_to(&mut self, path: &Path) -> std::io::Result<Written> {
         if self.is_cut {
             return Err(std::io::Error::other(
@@ -78,7 +78,7 @@ impl Stopped {
         Ok(written)
     }
 
-    /// What the session did.
+    /// Returns what the session did.
     pub fn summary(&self) -> Summary {
         Summary { long_trace: self.long_trace.clone(), ..summary_of(&self.service, self.file) }
     }

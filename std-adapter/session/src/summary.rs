@@ -32,7 +32,7 @@ pub struct Summary {
     pub buffers: Vec<BufferStats>,
     /// The writers of all buffers, with what each has lost.
     pub sequences: Vec<SequenceInfo>,
-    /// The producers that are there, or were when the session stopped: this process's threads are the first.
+    /// The producers that are there, or were when the session stopped; this process's threads are the first.
     pub producers: Vec<ProducerSummary>,
     /// How flushes went.
     pub flushes: Flushes,
@@ -40,7 +40,7 @@ pub struct Summary {
     pub chunks_discarded: u64,
     /// Patches for such a buffer.
     pub patches_discarded: u64,
-    /// Packets left out of the long trace and of what [`Stopped::write_to`] wrote, because no producer may write them,
+    /// Packets left out of the long trace and of what [`Stopped::write_to`](crate::Stopped::write_to) wrote, because no producer may write them,
     /// or because they are longer than the 256 MiB that a trace has room for. Packets that a snapshot leaves out are
     /// still in the buffers, and not counted here: [`Written::invalid_packets`] and its trace's statistics count them.
     pub invalid_packets: u64,
@@ -48,9 +48,8 @@ pub struct Summary {
     pub file: Option<Written>,
     /// How the long trace is doing, or how it ended.
     pub long_trace: Option<LongTraceStatus>,
-    /// Chunks that came to a buffer that keeps its oldest when it was full; one that is still being written comes with
-    /// each flush. (Chunks that a ring discards it has already handed on: they were scraped to their end, and then
-    /// committed.)
+    /// Chunks that came to a full buffer that keeps its oldest; one that is still being written comes with each flush.
+    /// (A ring that discards a chunk has handed it on already: it was scraped to its end, and then committed.)
     pub chunks_too_late: u64,
 }
 
@@ -86,8 +85,7 @@ pub(crate) fn summary_of(service: &Service, file: Option<Written>) -> Summary {
     }
 }
 
-/// What a session has lost, and how: whatever is not 0 here is missing in its traces. Its `Display` says it in one
-/// line.
+/// What a session has lost, and how: whatever is not 0 is missing in its traces. `Display` says it in one line.
 ///
 /// ```
 /// use tracebuf_session::Session;
@@ -100,13 +98,11 @@ pub(crate) fn summary_of(service: &Service, file: Option<Written>) -> Summary {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// The packets of a trace themselves say which of them have a loss before them, and of what kind. What the file that
-/// [`Stopped::write_to`](super::Stopped::write_to) writes leaves out is counted here once it is written.
+/// What the file of [`Stopped::write_to`](crate::Stopped::write_to) leaves out is counted once it is written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Losses {
-    /// Chunks that were overwritten before all of them was read. A full ring overwrites its oldest to make room for
-    /// what comes, unless a [long trace](super::LongTrace) has read it.
+    /// Chunks that a full ring overwrote before all of them was read.
     pub chunks_overwritten: u64,
     /// Bytes of these.
     pub bytes_overwritten: u64,
@@ -116,8 +112,8 @@ pub struct Losses {
     pub packets_broken: u64,
     /// Chunks that no buffer took: it is full and keeps its oldest, or may not take them.
     pub chunks_not_taken: u64,
-    /// Chunks that break the rules of shared memory, at least this many: those refused for it, which were not taken
-    /// either, and those whose rest was dropped.
+    /// Chunks that break the rules of shared memory, at least this many: those refused, which were not taken either,
+    /// and those whose rest was dropped.
     pub chunks_malformed: u64,
     /// Packets that no trace accepts: [`Summary::invalid_packets`].
     pub invalid_packets: u64,
@@ -127,8 +123,7 @@ pub struct Losses {
     pub file_is_full: bool,
     /// What went wrong with the long trace's file: some of it may not be on the disk.
     pub file_error: Option<String>,
-    /// Programs in other processes, and other transports, that have not answered the last flush. They may have more
-    /// than could be scraped.
+    /// Other producers that have not answered the last flush, and may have more than could be scraped.
     pub programs_silent: u64,
 }
 

@@ -53,8 +53,7 @@ pub struct Flushes {
     pub requested: u64,
     /// Flushes in which every producer answered in time; this process's threads count as one producer.
     pub succeeded: u64,
-    /// Flushes in which some producer did not, for example because a thread that was sending waited for its processor;
-    /// its data was scraped.
+    /// Flushes in which some producer did not answer in time; its data was scraped.
     pub failed: u64,
     /// Whether the last one succeeded; `None` before the first.
     pub last: Option<bool>,
@@ -89,8 +88,8 @@ impl Flushes {
 pub struct ProducerSummary {
     /// Who it is; `None` where its [transport](crate::Transport) does not tell.
     pub identity: Option<ProducerIdentity>,
-    /// Whether it has sent everything that the flushes which have ended asked it for. False for one that hangs or
-    /// stands still, for which flushes wait in vain, until it answers.
+    /// It has sent everything that ended flushes asked it for. False for one that hangs, until it answers; flushes wait
+    /// for it in vain.
     pub has_answered: bool,
     /// Packets that its writers gave up, in all buffers, and that nothing in shared memory tells of.
     pub packets_dropped: u64,

@@ -23,19 +23,17 @@ pub(super) struct Request {
 pub(super) const WAITING: usize = 16;
 
 impl FlightRecorder {
-    /// Writes a snapshot once `after` has passed, so that it shows what led to this moment (as much as the ring holds)
-    /// and what follows. An instant with the trigger's name marks the moment, on this thread's track.
+    /// Writes a snapshot once `after` has passed, so that it shows what led to this moment and what follows. An instant
+    /// with the trigger's name marks the moment, on this thread's track.
     ///
-    /// Returns at once. A trigger that is already waiting also serves those of the same reason that come until then.
-    /// While 16 wait, one of yet another reason is only counted: [`FlightStatus::merged`].
+    /// Returns at once. A trigger that is already waiting serves those of the same reason too. While 16 wait, one of
+    /// another reason is only counted: [`FlightStatus::merged`](crate::FlightStatus::merged).
     pub fn trigger(&self, reason: &'static str, after: Duration) {
         self.request(reason, after, None);
     }
 
-    /// Like [`trigger`](Self::trigger), with a window: nothing from earlier than `before` the trigger is in the trace,
-    /// which keeps it small. What the ring no longer holds cannot be in it either.
-    ///
-    /// Triggers that share a snapshot share the window of the first.
+    /// Like [`trigger`](Self::trigger), but keeps nothing from earlier than `before` the trigger, so that the file is
+    /// small. Triggers that share a snapshot share the window of the first.
     pub fn trigger_window(&self, reason: &'static str, before: Duration, after: Duration) {
         let before = u64::try_from(before.as_nanos()).unwrap_or(u64::MAX);
         let now = self.inner.session.upgrade().map(|session| session.now());
@@ -67,13 +65,11 @@ impl FlightRecorder {
         }
     }
 
-    /// From now on, a panic of any thread writes a snapshot `panic`, after the previous hook has said its own. That
-    /// lasts for the rest of the program; once this recorder is gone the hook does nothing more, nor does it in a child
-    /// after a fork. The thread waits for the snapshot, as [`snapshot`](Self::snapshot) says.
+    /// Writes a snapshot `panic` when any thread panics, after the previous hook has run; the thread waits for it. The
+    /// hook stays for the rest of the program, and does nothing once this recorder is gone, or in a child after a fork.
     ///
-    /// No trace is written for a panic within a [`Transport`](super::Transport), nor for later ones: that panic is on
-    /// the session's own thread and ends the session, and what is in the buffers is gone. From one [in a
-    /// file](super::BufferConfig::in_file) it can be recovered.
+    /// A panic within a [`Transport`](crate::Transport) is on the session's own thread and ends the session: no trace
+    /// is written, and only a buffer [in a file](crate::BufferConfig::in_file) can be recovered.
     pub fn on_panic(&self) {
         let inner = Arc::downgrade(&self.inner);
         let before = std::panic::take_hook();
@@ -85,37 +81,32 @@ impl FlightRecorder {
         }));
     }
 
-    /// From now on, each of these signals writes a snapshot `signal-NUMBER`, and the program goes on. Signals that come
-    /// while one is being written count as one.
-    ///
-    /// In a child after a fork, which does not have the thread for it, nothing happens on them; nor once this recorder
-    /// is gone, unless another one watches them.
-    ///
-    /// Signals of a crash (SIGSEGV, SIGILL, SIGFPE, SIGBUS) are refused: nothing can be trusted then. Not available on
-    /// Windows.
+    /// Writes a snapshot `signal-NUMBER` on each of these signals, and the program goes on. Signals that come while one
+    /// is being written count as one. In a child after a fork, and once this recorder is gone, they do nothing, unless
+    /// another recorder watches them. Not available on Windows.
     ///
     /// # Errors
-    /// A signal that cannot be caught, no thread, or a child after a fork.
+    /// A signal that cannot be caught, or that tells of a crash (SIGSEGV, SIGILL, SIGFPE, SIGBUS): nothing can be
+    /// trusted then; no thread, or a child after a fork.
     pub fn on_signals(&self, signals: &[i32]) -> io::Result<()> {
         self.check_signals(signals)?;
         self.signals.watch(signals, self.on_signal())
     }
 
     /// Like [`on_signals`](Self::on_signals), for signals that end the program: once the snapshot is written, they take
-    /// their default action.
+    /// their default action. Real-time signals, whose default action the crate `signal-hook` does not know, only write
+    /// a snapshot.
     ///
-    /// Writing may take long, or never end, as on a file system that hangs. So if another of these signals comes 500 ms
-    /// or more after the first, as with a second Ctrl-C, it takes its default action at once, and the snapshot remains
-    /// a [part](crate::Snapshot::write_to). SIGHUP counts neither as the first nor as another: a terminal's end
-    /// is reported more than once. Real-time signals, whose default action the crate `signal-hook` does not know, only
-    /// write a snapshot.
+    /// Writing may hang. So if another of these signals comes 500 ms or more after the first, as with a second Ctrl-C,
+    /// it takes its default action at once, and the snapshot remains a [part](crate::Snapshot::write_to). SIGHUP does
+    /// not count: a terminal's end is reported more than once.
     ///
-    /// In a child after a fork, and once this recorder is gone, they take it at once, unless another recorder of the
-    /// process watches them; that is so even where the process has handlers of the crate `signal-hook` for them. Not
+    /// In a child after a fork, and once this recorder is gone, they take their default action at once, unless another
+    /// recorder of the process watches them, and even if the process has handlers of `signal-hook` for them. Not
     /// available on Windows.
     ///
     /// # Errors
-    /// A signal that cannot be caught, no thread, or a child after a fork.
+    /// As for [`on_signals`](Self::on_signals).
     pub fn before_ending_on(&self, signals: &[i32]) -> io::Result<()> {
         self.check_signals(signals)?;
         self.signals.watch_before_end(signals, self.on_signal())

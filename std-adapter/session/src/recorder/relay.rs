@@ -9,7 +9,7 @@ use crate::producer_cell::RecorderContext;
 use crate::recording_gate::{BufferId, Connected, NO_BUFFER, RecordingGate};
 
 /// Connects recorders to one session after another, so that tracing can begin, end and begin again while the program
-/// runs, whatever holds the recorders: even a subscriber for `tracing`, of which a program has one for ever.
+/// runs, whatever holds the recorders, such as a subscriber for `tracing`.
 ///
 /// ```
 /// use tracebuf_session::{Relay, Session};
@@ -30,7 +30,7 @@ use crate::recording_gate::{BufferId, Connected, NO_BUFFER, RecordingGate};
 /// # Ok::<(), tracebuf_session::SessionError>(())
 /// ```
 ///
-/// A library that is handed nothing keeps one in a `static`, and lets the program connect it, which may never do so:
+/// A library that is handed nothing keeps one in a `static`, and lets the program connect it:
 ///
 /// ```
 /// use std::sync::LazyLock;
@@ -56,19 +56,17 @@ use crate::recording_gate::{BufferId, Connected, NO_BUFFER, RecordingGate};
 /// # Ok::<(), SessionError>(())
 /// ```
 ///
-/// If only some categories of events may be wanted, a program has a relay for each: see
-/// [`ConnectionBuilder::follow_perfetto`](super::ConnectionBuilder::follow_perfetto).
+/// If only some categories of events may be wanted, use a relay for each.
 ///
-/// An event while nothing is connected costs three loads. Otherwise its recorders are like those of the session, at the
-/// same cost, and a thread's first event in each session makes its writer there. A thread keeps that writer, and with
-/// it the memory of a session that is over, some 1.4 MB by default, until its next event in another session, or its own
-/// end.
+/// An event while nothing is connected costs three loads; otherwise as much as with the session's recorders. A thread's
+/// first event in each session makes its writer there. It keeps that, and with it the memory of a session that is over,
+/// some 1.4 MB by default, until its next event in another session, or its own end.
 ///
-/// A slice that is open when the sessions change is ended by its [guard](super::SliceGuard) or span in the session
+/// A slice that is open when the sessions change is ended by its [guard](crate::SliceGuard) or span in the session
 /// where it began, if that goes on; [`Recorder::end`] does not know where that was.
 ///
-/// Clones are the same relay, and recorders stay connected when all clones are gone. In a child after a fork recorders
-/// are off, and the relay cannot be connected again.
+/// Clones are the same relay. Recorders stay connected when all clones are gone. In a child after a fork recorders are
+/// off, and the relay cannot be connected again.
 #[derive(Clone)]
 pub struct Relay(Arc<Route>);
 
@@ -85,19 +83,18 @@ impl Relay {
         Recorder::of_relay(self.0.clone())
     }
 
-    /// Whether its recorders record.
+    /// Returns true if its recorders record.
     #[must_use]
     pub fn is_connected(&self) -> bool {
         self.0.gate().is_on()
     }
 
-    /// Makes its recorders record where `recorder` does, which is that of a session or a
-    /// [connection](super::Connection): from now on, until that ends or this is connected elsewhere. If it is another
-    /// relay's, the session is the one which that relay is connected to.
+    /// Makes its recorders record where `recorder` does, until that session ends or this is connected elsewhere. For
+    /// another relay's recorder, that is the session that it is connected to now.
     ///
     /// # Errors
-    /// [`SessionError::Stopped`] if `recorder` does not record; this then stays connected to what it was, unless that
-    /// session has stopped just now. [`SessionError::Forked`] in a child after a fork, and for a session of its parent.
+    /// [`SessionError::Stopped`] if `recorder` does not record; this then stays connected to what it was.
+    /// [`SessionError::Forked`] in a child after a fork, and for a session of its parent.
     pub fn connect(&self, recorder: &Recorder) -> Result<(), SessionError> {
         if !self.0.gate().is_here() || !recorder.is_here() {
             return Err(SessionError::Forked);

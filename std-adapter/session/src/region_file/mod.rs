@@ -1,4 +1,4 @@
-//! Buffers in mapped files, whose content survives the process. Made on a Unix only; Windows can read such files.
+//! Buffers in mapped files, whose content survives the process. They are made on Unix only; Windows can read them.
 //!
 //! ```
 //! use tracebuf_analysis::recover::Survivor;
@@ -23,68 +23,62 @@
 //! ```
 //!
 //! # What survives
-//! The pages belong to the system, so whatever was committed when the process dies, even by `kill -9`, is in the file,
-//! without a system call in between: a commit is as fast as without a file. What still lay in shared memory is not. It
-//! is committed once a second, by the next flush, and when it fills half of the [shared
-//! memory](crate::SessionBuilder::shared_memory): a kill costs the last second and, for each thread, the last
-//! event that it wrote before that; with [shared memory in the file](#with-shared-memory-in-it), neither. A power cut
-//! is different: pages that the system had not yet written are gone, and half of a commit may be there without the
-//! other; recovery then leaves out chunks that make no sense and, in a slot, everything after the first damage.
+//! The pages belong to the system: what was committed when the process dies, even by `kill -9`, is in the file. A
+//! commit needs no system call, and is as fast as without a file. What still lay in shared memory is lost: the last
+//! second, since it is committed once a second, by each flush, and when half of
+//! [it](crate::SessionBuilder::shared_memory) is full; and each thread's last event before that. [With shared memory in
+//! the file](#with-shared-memory-in-it) neither is lost.
+//!
+//! After a power cut, pages that the system had not written are missing. Recovery leaves out chunks that make no sense
+//! and, in a slot, everything after the first damage.
 //!
 //! # What the file must not suffer
-//! As long as the session runs, the file must not be made shorter: touching a page that is gone ends the process by
-//! SIGBUS. `> FILE`, `truncate`, and log rotation that copies and truncates all do this. The file's lock is for
-//! sessions only, and prevents none of them. If the file is removed or renamed, the session goes on in it; a removed
-//! file is gone when the process is.
+//! While the session runs, never make the file shorter: touching a page that is gone ends the process by SIGBUS. `>
+//! FILE`, `truncate`, and log rotation that copies and truncates do this, whatever the lock, which is for sessions
+//! only. Removing or renaming the file does no harm; a removed file is gone when the process is.
 //!
 //! # With a long trace beside it
 //! What the long trace has read must stay in the file until it is in the trace's. So the file has two *halves*. The
 //! buffer lies in the first one. Before packets are read, its used part is copied into the second half, and one store
 //! of eight bytes makes that the valid one. Then packets are consumed and put, in the form that they will have in the
 //! trace, into a *slot*, and a second store makes the first half and the slot valid together. When the trace's file has
-//! taken the slot, a third one frees it. So at any instant each packet is in the valid half, in a slot, or in the file. A slot knows where in the file it goes, so [`after`](tracebuf_analysis::recover::Survivor::after) can leave out
-//! what is there already, if the file is that session's: the next session with the same trace file empties it. What
-//! does not fit into a file of the [largest size](crate::LongTrace::max_file_size) stays in a slot. Bytes that
-//! bypass the slots are lost when the process is killed while they are being written: a packet of more than a mebibyte,
-//! and the last that such a file takes.
+//! taken the slot, a third one frees it. So at any instant each packet is in the valid half, in a slot, or in the file.
 //!
-//! Cost: a slot takes what is read at once, a quarter of the buffer, but at least 256 KiB and at most 16 MiB, and a
-//! mebibyte more. The file has twice the buffer and two slots. Each period, and each slot that is filled in it, copies
-//! the used part of the buffer: for a large one that is full, all of it for every 16 MiB.
+//! A slot knows where in the trace's file it goes, so `Survivor::after` of `tracebuf-analysis` leaves out what is there
+//! already. That needs the trace of the same session: the next one empties its file. What does not fit into a file of
+//! the [largest size](crate::LongTrace::max_file_size) stays in a slot. A kill loses what bypasses the slots and is
+//! just being written: a packet of more than a mebibyte, and the last that a full file takes.
+//!
+//! Cost: the file has twice the buffer and two slots. A slot is a quarter of the buffer, 256 KiB to 16 MiB, and a
+//! mebibyte more. Each period, and each slot filled in it, copies the used part of the buffer.
 //!
 //! # With shared memory in it
-//! With [`shared_memory_in_file`](crate::SessionBuilder::shared_memory_in_file), the shared memory of the
-//! session's own threads is part of the file too, and the last second survives a kill. Recovery does what the drain
-//! thread would have done next: it brings what threads had finished into the buffer, after what is there, each thread's
-//! events in order; what the buffer or the long trace already has does not come again, as long as the buffer's table
-//! has room for [all sequences](crate::BufferConfig::sequences). What a thread was just writing is given up.
+//! With [`shared_memory_in_file`](crate::SessionBuilder::shared_memory_in_file), the shared memory of the session's own
+//! threads is part of the file. Recovery brings what threads had finished into the buffer, each thread's events in
+//! order. What the buffer or the long trace already has does not come again, as long as the buffer's table has room for
+//! [all sequences](crate::BufferConfig::sequences). What a thread was just writing is given up.
 //!
-//! Not brought in are chunks for other buffers of the session, what programs in other processes had not sent, and an
-//! event over more than two chunks of 2 KiB whose sizes the drain thread had not yet received: its thread's next event,
-//! if there is one, says that it is lost. A buffer that discards and was full takes nothing. Pages that make no sense
-//! are left out. After a power cut, which may leave half of a chunk without the other, packets of this part may be
-//! damaged: it has no checksums.
+//! Not brought in are chunks for other buffers of the session, what other processes had not sent, and an event over
+//! more than two chunks whose sizes the drain thread had not received: the thread's next event says that it is lost. A
+//! buffer that discards and was full takes nothing. After a power cut packets of this part may be damaged: it has no
+//! checksums.
 //!
 //! When the session stops, everything is in the buffers, and the file says that it has no shared memory. A child after
-//! a fork has its own copy, as of all memory (in pages that it has not written it may find what its parent writes):
-//! what it does within an event that was open during the fork is not in the file.
+//! a fork has its own copy: what it does within an event that was open during the fork is not in the file.
 //!
 //! # At the next start
 //! A file that an earlier session left is moved to `FILE.previous`, and what was there to `FILE.previous.previous`,
-//! which is removed once the session has started; if it does not start, both are put back, but not in place of a file
-//! that another start has made meanwhile. If another session has a buffer in a file of one of these names, the session
-//! does not start. So during a start there must be room for three. A file left by a start that was killed holds nothing
-//! and is replaced: it begins with `TRACENEW`, or has only zeros. What was there before that start is then in
-//! `FILE.previous`, and stays there until a session has started after it and stopped or died, and the next one starts.
-//! [`Survivor::open`](tracebuf_analysis::recover::Survivor::open) and the command say so; neither uses that file instead, because
-//! it may have been recovered before that start.
+//! which is removed once the session has started. So there must be room for three. If the start fails, both are put
+//! back, unless another start has taken the place. It fails if another session has a buffer in one of these files.
+//!
+//! A file left by a killed start holds nothing and is replaced: it begins with `TRACENEW`, or is all zeros. What was
+//! there before is then in `FILE.previous`, until a session has started after it and ended, and the next one starts.
+//! Recovery says so, but does not use that file by itself, because it may have been recovered before.
 //!
 //! # Layout
-//! For a file that is cut short, or whose first page makes no sense, [recovery](tracebuf_analysis::recover) says [what is
-//! wrong](tracebuf_analysis::recover::Damage).
-//!
-//! Little-endian. A page of 4 KiB, then the halves, the slots, and the table of writers immediately followed by shared
-//! memory, each from the next multiple of 4 KiB on.
+//! All numbers are little-endian. The file is a page of 4 KiB, then the halves, the slots, and the table of writers
+//! followed by shared memory, each from the next multiple of 4 KiB on. [`Damage`] says what is wrong with one that is
+//! cut short, or whose first page makes no sense.
 //!
 //! | offset | bytes | what |
 //! |---|---|---|

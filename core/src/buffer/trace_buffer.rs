@@ -158,7 +158,8 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
         &self.layout
     }
 
-    pub(super) fn memory(&self) -> &[u8] {
+    /// The memory that the buffer works on.
+    pub fn memory(&self) -> &[u8] {
         self.memory.as_ref()
     }
 

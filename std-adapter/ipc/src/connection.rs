@@ -16,13 +16,13 @@ use super::protocol::{MessageReceiver, MessageSender};
 use super::records::{RecordReceiver, RecordSender};
 use super::shared_words::SharedWords;
 use super::welcome::{self, Welcome};
+use tracebuf_session::SessionClock;
+use tracebuf_session::Waker;
 use tracebuf_session::limits::SHARED_MEMORY;
-use tracebuf_session::producer_cell::ProducerCell;
-use tracebuf_session::recorder_context::RecorderContext;
-use tracebuf_session::session_clock::SessionClock;
-use tracebuf_session::switch::Switch;
-use tracebuf_session::waits::{FOR_EVER, PATIENCE, made_by};
-use tracebuf_session::waker::Waker;
+use tracebuf_session::parts::ProducerCell;
+use tracebuf_session::parts::RecorderContext;
+use tracebuf_session::parts::RecordingGate;
+use tracebuf_session::parts::{FOR_EVER, PATIENCE, made_by};
 use tracebuf_session::{Recorder, SessionError};
 use tracebuf_std::display::Escaped;
 use tracebuf_std::process::named;
@@ -194,7 +194,7 @@ impl ConnectionBuilder {
     /// The same, with this much time for the thread to begin.
     fn start_within(self, patience: Duration, agreed: Agreed) -> Result<Connection, SessionError> {
         let Agreed { link, words, sender, receiver, state_every, sources, categories } = agreed;
-        let (switch, waker) = (Arc::new(Switch::new()), Waker::default());
+        let (switch, waker) = (Arc::new(RecordingGate::new()), Waker::default());
         let clock = SessionClock::new(self.fast_clock);
         let name = self.name_of_process();
         let bytes = 4 * words.as_ref().len();
@@ -229,7 +229,7 @@ impl ConnectionBuilder {
         })?;
         let of_recorders = line.clone();
         let context = RecorderContext {
-            switch,
+            gate: switch,
             producer: line.producer().clone(),
             exhaustion: self.exhaustion,
             clock,
@@ -310,7 +310,7 @@ impl Connection {
 
     /// Whether the service is there, as far as is known, and this is the process that connected to it.
     pub fn is_connected(&self) -> bool {
-        self.context.switch.is_on()
+        self.context.gate.is_on()
     }
 
     /// Gets all that was recorded until now into the service's buffers, which the service does by itself for each of
@@ -320,7 +320,7 @@ impl Connection {
     /// [`SessionError::Timeout`] when the service has not answered in time; [`SessionError::Stopped`] when it is gone,
     /// [`SessionError::Forked`] in a child after a fork.
     pub fn flush(&self, timeout: Duration) -> Result<(), SessionError> {
-        if !self.context.switch.is_here() {
+        if !self.context.gate.is_here() {
             return Err(SessionError::Forked);
         }
         let deadline = Instant::now() + timeout.min(FOR_EVER);
@@ -330,13 +330,13 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        if !self.context.switch.is_here() {
+        if !self.context.gate.is_here() {
             // The threads are not in this process, and by now others may have their places.
             std::mem::forget(std::mem::take(&mut self.threads));
             return;
         }
         // What the flush asks for is in the queue when the thread sees that it is to end.
-        self.context.producer.borrow_dependent().producer.flush();
+        self.context.producer.producer().flush();
         self.line.end(Instant::now() + PATIENCE);
         for thread in self.threads.drain(..) {
             let _ = thread.join();

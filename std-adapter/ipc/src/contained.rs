@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use tracebuf_session::process_tree::{Presence, Process, ProcessTree, Thread};
+use tracebuf_session::parts::{Presence, ProcessTree, TreeProcess, TreeThread};
 
 /// Where the system reports processes.
 pub(super) const PROC: &str = "/proc";
@@ -47,7 +47,7 @@ impl Contained {
         if own.numbers.len() != 1 || *first != pid || inner.is_empty() {
             return None;
         }
-        let process = Process {
+        let process = TreeProcess {
             pid,
             ppid: status.ppid,
             uid: status.uid,
@@ -90,7 +90,7 @@ impl Contained {
             let Status { name, numbers, .. } = Status::read(&folder.join(tid.to_string()))?;
             let (first, inner) = numbers.split_first()?;
             // A thread without numbers of its own is not reported: it has ended meanwhile.
-            (*first == tid && !inner.is_empty()).then(|| Thread { tid, nstid: inner.to_vec(), name })
+            (*first == tid && !inner.is_empty()).then(|| TreeThread { tid, nstid: inner.to_vec(), name })
         };
         let new: Vec<_> = new.into_iter().filter_map(thread).collect();
         if !new.is_empty() {

@@ -7,7 +7,7 @@ use tracebuf::producer::MemoryError;
 use tracebuf::service::{EndpointStats, ProducerIdentity};
 
 use super::shared_words::SharedWords;
-use tracebuf_session::producer_cell::{Endpoint, endpoint, shared_memory};
+use tracebuf_session::parts::{Endpoint, endpoint, shared_memory};
 
 self_cell!(
     struct Both {

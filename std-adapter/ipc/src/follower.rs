@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::connection::{Connection, ConnectionBuilder};
 use tracebuf_session::SessionError;
-use tracebuf_session::waits::join;
+use tracebuf_session::parts::join;
 use tracebuf_std::fork;
 
 /// How often to look whether a service has come or gone.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use std::{io, thread};
 
 use super::link::Link;
-use tracebuf_session::waker::Waker;
+use tracebuf_session::Waker;
 
 /// Most messages that have come and were not carried out. With as many there the producer has to wait: what it sends
 /// takes no more memory than that.

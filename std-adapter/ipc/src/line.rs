@@ -11,13 +11,13 @@ use tracebuf::producer::Request;
 use super::link::Link;
 use super::messages::is_reached;
 use super::protocol::{MessageReceiver, MessageSender, ServiceMessage};
+use tracebuf_session::SessionClock;
 use tracebuf_session::SessionError;
+use tracebuf_session::Waker;
 use tracebuf_session::limits::BUFFERS_MAX;
-use tracebuf_session::producer_cell::ProducerCell;
-use tracebuf_session::session_clock::SessionClock;
-use tracebuf_session::switch::Switch;
-use tracebuf_session::waits::{MAX_SLEEP, Wait};
-use tracebuf_session::waker::Waker;
+use tracebuf_session::parts::ProducerCell;
+use tracebuf_session::parts::RecordingGate;
+use tracebuf_session::parts::{MAX_SLEEP, Wait};
 
 /// How long to wait for the sending thread: it takes far less to send, unless it waits for the service.
 const SENDER_PATIENCE: Duration = Duration::from_millis(5);
@@ -26,7 +26,7 @@ const SENDER_PATIENCE: Duration = Duration::from_millis(5);
 pub(super) struct Line {
     link: Link,
     producer: Arc<ProducerCell>,
-    switch: Arc<Switch>,
+    switch: Arc<RecordingGate>,
     /// Wakes the thread that sends.
     waker: Waker,
     /// Whether threads wait for chunks, and so want to know what the service has taken.
@@ -68,7 +68,7 @@ impl Line {
     pub(super) fn new(
         link: Link,
         producer: Arc<ProducerCell>,
-        switch: Arc<Switch>,
+        switch: Arc<RecordingGate>,
         waker: Waker,
         waits: bool,
         sender: Box<dyn MessageSender>,
@@ -189,7 +189,7 @@ impl Line {
         // Flushed here, and once for all questions that came meanwhile: a service that asks without end and takes
         // nothing would otherwise fill the queue.
         let question = self.question.swap(0, Ordering::Relaxed);
-        let flush = (question != 0).then(|| self.producer.borrow_dependent().producer.flush());
+        let flush = (question != 0).then(|| self.producer.producer().flush());
         let queue = self.producer.queue();
         let mut requests = std::mem::take(&mut outgoing.requests);
         let chunks = queue.take(&mut requests);
@@ -226,7 +226,7 @@ impl Line {
     }
 
     fn act(&self, message: ServiceMessage) {
-        let producer = &self.producer.borrow_dependent().producer;
+        let producer = self.producer.producer();
         match message {
             ServiceMessage::Question(question) => {
                 self.question.store(question, Ordering::Relaxed);
@@ -258,7 +258,7 @@ impl Line {
             // Nothing takes what is asked for.
             return Err(SessionError::Stopped);
         }
-        let flush = self.producer.borrow_dependent().producer.flush();
+        let flush = self.producer.producer().flush();
         // The last of all that are asked for: what is done for it is done for the earlier ones too.
         let later = |other: u32| (other == 0 || !is_reached(other, flush)).then_some(flush);
         let _ = self.to_scrape.fetch_update(Ordering::Relaxed, Ordering::Relaxed, later);
@@ -279,14 +279,14 @@ mod tests {
     use super::*;
     use crate::link::Kind;
     use crate::records::RecordSender;
-    use tracebuf_session::producer_cell::words;
+    use tracebuf_session::parts::words;
 
     /// A line with a socket that nothing else is connected to.
     fn line(test: &str) -> Line {
         let path = std::env::temp_dir().join(format!("tracebuf-line-{test}-{}", std::process::id()));
         let link = Link::listening(&path, Kind::Messages).expect("a socket");
         std::fs::remove_file(path).expect("it is there");
-        let (switch, waker) = (Arc::new(Switch::new()), Waker::default());
+        let (switch, waker) = (Arc::new(RecordingGate::new()), Waker::default());
         let producer = ProducerCell::in_memory(words(8192), switch.clone(), waker.clone(), String::new())
             .expect("memory");
         Line::new(link, Arc::new(producer), switch, waker, false, Box::new(RecordSender::default()))
@@ -303,7 +303,7 @@ mod tests {
                 thread::sleep(Duration::from_millis(20));
             });
             is_held.recv().expect("it is held");
-            let writer = line.producer.borrow_dependent().producer.writer(0, Exhaustion::Drop);
+            let writer = line.producer.producer().writer(0, Exhaustion::Drop);
             line.announce_within(Duration::from_secs(30));
             // The request was taken out of the queue, to be sent.
             let mut requests = Vec::new();
@@ -332,7 +332,7 @@ mod tests {
         let line = line("stalled");
         // The first of them fill shared memory.
         for _ in 0..1000 {
-            let writer = line.producer.borrow_dependent().producer.writer(0, Exhaustion::Drop);
+            let writer = line.producer.producer().writer(0, Exhaustion::Drop);
             writer.expect("a place").packet().varint(8, 1);
             assert!(matches!(line.flush(Instant::now()), Err(SessionError::Timeout)));
         }

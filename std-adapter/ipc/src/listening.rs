@@ -16,8 +16,8 @@ use super::link::{Kind, Link};
 use super::peer::Peer;
 use super::socket_file::SocketFile;
 use tracebuf_session::limits::SHARED_MEMORY;
-use tracebuf_session::process_tree::ProcessTree;
-use tracebuf_session::waits::join;
+use tracebuf_session::parts::ProcessTree;
+use tracebuf_session::parts::join;
 use tracebuf_session::{BootClock, Session, SessionError, Transport, Waker};
 use tracebuf_std::display::Count;
 
@@ -66,7 +66,7 @@ pub(super) fn bind(
     if !SHARED_MEMORY.contains(&shared_memory) {
         return Err(SessionError::SharedMemory { bytes: shared_memory });
     }
-    if !session.context.switch.is_here() {
+    if !session.is_here() {
         return Err(SessionError::Forked);
     }
     SocketFile::bind(path, kind)
@@ -174,7 +174,7 @@ impl<H: Host> Listening<H> {
             host,
             door: Arc::new(Door { socket, is_closed: AtomicBool::new(false) }),
             session: Arc::downgrade(session),
-            buffers: session.context.state_every.len() as u16,
+            buffers: session.state_every().len() as u16,
             producers,
             places: Arc::default(),
             seen: AtomicU64::new(0),
@@ -252,7 +252,7 @@ impl<H: Host> Acceptor<H> {
             buffers: self.buffers,
             waker: session.waker(),
             time: BootClock.now(),
-            process_tree: session.beside.process_tree.clone(),
+            process_tree: session.process_tree(),
             place: self.places.clone(),
             door: Arc::downgrade(&self.door),
         };

@@ -14,7 +14,7 @@ use super::messages::{FromProducer, FromService, MAX_MESSAGE, RECORD, is_reached
 use super::remote::Remote;
 use super::shared_words::SharedWords;
 use tracebuf_session::limits::BUFFERS_MAX;
-use tracebuf_session::transport::{CentralBuffer, Transport};
+use tracebuf_session::{CentralBuffer, Transport};
 
 /// A [welcome](super::welcome), and a file of the shared memory that goes with it.
 type Welcome = (Arc<[u8]>, OwnedFd);

@@ -153,8 +153,8 @@ impl ProducerSocketBuilder {
     pub fn serve(self, session: &Arc<Session>, socket: SocketFile) -> Result<ProducerSocket, SessionError> {
         let welcome = Welcome {
             shared_memory: self.shared_memory,
-            state_every: session.context.state_every.clone(),
-            sources: session.sources.clone(),
+            state_every: session.state_every().to_vec(),
+            sources: session.data_sources().to_vec(),
         };
         let too_long = |_| io::Error::new(io::ErrorKind::InvalidInput, "they are too long");
         let welcome = welcome.to_bytes().map_err(too_long);

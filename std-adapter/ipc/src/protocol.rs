@@ -5,7 +5,7 @@ use std::io;
 use tracebuf::producer::Request;
 
 use super::link::Link;
-use tracebuf_session::waits::Wait;
+use tracebuf_session::parts::Wait;
 
 /// Encodes a producer's messages in one of the protocols, and keeps them until they are sent.
 pub(super) trait MessageSender: Send {

@@ -7,7 +7,7 @@ use tracebuf::producer::Request;
 use super::link::Link;
 use super::messages::{FromProducer, FromService, MAX_MESSAGE, RECORD, records};
 use super::protocol::{MessageReceiver, MessageSender, ServiceMessage};
-use tracebuf_session::waits::Wait;
+use tracebuf_session::parts::Wait;
 
 /// Added to a question's number.
 const ASKED: u64 = 1 << 32;

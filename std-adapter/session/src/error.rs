@@ -81,6 +81,7 @@ pub enum SessionError {
 }
 
 impl SessionError {
+    /// An error of the system: what was to be done, and what the system says.
     pub fn io(what: impl Into<String>, error: io::Error) -> Self {
         Self::Io { what: what.into(), error }
     }

@@ -6,8 +6,8 @@ use self_cell::self_cell;
 use tracebuf::producer::Request;
 use tracebuf::service::{EndpointStats, ProducerIdentity};
 
-use super::producer_cell::{Endpoint, ProducerCell, endpoint};
-use super::transport::{CentralBuffer, Transport};
+use crate::producer_cell::{Endpoint, ProducerCell, endpoint};
+use crate::transport::{CentralBuffer, Transport};
 
 self_cell!(
     struct EndpointCell {
@@ -28,9 +28,8 @@ pub(crate) struct InProcess {
 
 impl InProcess {
     pub(crate) fn new(producer: Arc<ProducerCell>, identity: ProducerIdentity, buffers: u16) -> Self {
-        let endpoint = EndpointCell::new(producer, |cell| {
-            endpoint(cell.borrow_dependent().producer.memory(), identity, buffers)
-        });
+        let endpoint =
+            EndpointCell::new(producer, |cell| endpoint(cell.producer().memory(), identity, buffers));
         Self { endpoint, requests: Vec::new(), is_flushed: true }
     }
 }
@@ -53,7 +52,7 @@ impl Transport for InProcess {
     }
 
     fn ask_flush(&mut self) {
-        self.is_flushed = self.endpoint.borrow_owner().borrow_dependent().producer.commit();
+        self.is_flushed = self.endpoint.borrow_owner().producer().commit();
     }
 
     fn is_flushed(&self) -> bool {
@@ -63,7 +62,7 @@ impl Transport for InProcess {
     }
 
     fn clear_incremental_state(&mut self) {
-        self.endpoint.borrow_owner().borrow_dependent().producer.clear_incremental_state();
+        self.endpoint.borrow_owner().producer().clear_incremental_state();
     }
 
     fn scrape(&mut self, buffers: &mut [CentralBuffer]) {
@@ -83,6 +82,5 @@ impl Transport for InProcess {
     }
 }
 
-// Whether a thread waits is seen in `/proc`.
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests;

@@ -7,7 +7,7 @@ use tracebuf::proto::fields::{clock_snapshot, data_loss_reason, sequence_flags, 
 use crate::fields::{Fields, Value, messages, push_number, push_packet};
 
 /// What is in a packet. If a field occurs twice, the last one counts; a message that is missing is empty.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Packet<'p> {
     /// The packet without the file's tag and length.
     content: &'p [u8],

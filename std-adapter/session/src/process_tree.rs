@@ -3,10 +3,6 @@
 //! A program in a pid namespace of its own names its process and threads by the numbers that they have there: 1, like
 //! those in other containers. A reader finds the one that is meant by the number that the service sees, `trusted_pid`
 //! in each packet, and by the numbers in all namespaces, which are reported here.
-#![cfg_attr(
-    not(any(target_os = "linux", target_os = "android")),
-    allow(dead_code, reason = "nobody comes from a container there")
-)]
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,11 +17,12 @@ use crate::limits::WRITERS;
 
 /// A process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Process {
+pub struct TreeProcess {
     /// As the service sees it.
     pub pid: u32,
     /// 0 if it has no parent that the service sees.
     pub ppid: u32,
+    /// Its user.
     pub uid: u32,
     /// Its number in each namespace within the service's, the outermost first.
     pub nspid: Vec<u32>,
@@ -37,11 +34,12 @@ pub struct Process {
 
 /// A thread of such a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Thread {
+pub struct TreeThread {
     /// As the service sees it.
     pub tid: u32,
     /// Like a process's.
     pub nstid: Vec<u32>,
+    /// Its name.
     pub name: String,
 }
 
@@ -54,10 +52,10 @@ const THREADS: usize = WRITERS;
 const PAST: usize = 1 << 20;
 
 /// The processes of a session. Clones are the same tree.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct ProcessTree(Arc<Mutex<Processes>>);
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Processes {
     /// In the order in which they came.
     entries: Vec<Entry>,
@@ -65,13 +63,14 @@ struct Processes {
     number: u64,
 }
 
+#[derive(Debug)]
 struct Entry {
     presence: Presence,
     /// The boot time since when it may record.
     time: u64,
-    process: Process,
+    process: TreeProcess,
     number: u64,
-    threads: Vec<(u64, Thread)>,
+    threads: Vec<(u64, TreeThread)>,
 }
 
 /// Held as long as a process is there, by each of its connections.
@@ -86,9 +85,9 @@ impl ProcessTree {
     /// Adds a process that records nothing before this boot time. If it is already there through another connection it
     /// is the same one: if it were reported again, a reader would forget its threads. A connection may outlive its
     /// process, whose number then another container's may get.
-    pub fn come(&self, process: Process, time: u64) -> Presence {
+    pub fn come(&self, process: TreeProcess, time: u64) -> Presence {
         let mut processes = self.lock();
-        let numbers = |process: &Process| (process.pid, process.nspid.clone());
+        let numbers = |process: &TreeProcess| (process.pid, process.nspid.clone());
         let is_it = |entry: &&Entry| numbers(&entry.process) == numbers(&process) && !entry.is_gone();
         if let Some(entry) = processes.entries.iter().find(is_it) {
             return entry.presence.clone();
@@ -114,7 +113,7 @@ impl ProcessTree {
     }
 
     /// Adds such threads. If there are too many, they take the place of those that have ended, the oldest first.
-    pub fn add(&self, process: &Presence, threads: &[u32], new: Vec<Thread>) {
+    pub fn add(&self, process: &Presence, threads: &[u32], new: Vec<TreeThread>) {
         let mut processes = self.lock();
         let mut number = processes.number;
         let Some(entry) = processes.entries.iter_mut().find(|entry| entry.is_of(process)) else { return };
@@ -197,7 +196,7 @@ impl<'k> Packet<'k> {
         self.entry.number > self.since
     }
 
-    fn threads(&self) -> impl Iterator<Item = &'k Thread> {
+    fn threads(&self) -> impl Iterator<Item = &'k TreeThread> {
         let since = self.since;
         self.entry.threads.iter().filter(move |(number, _)| *number > since).map(|(_, thread)| thread)
     }
@@ -225,7 +224,7 @@ impl Message for Tree<'_, '_> {
     }
 }
 
-impl Message for Process {
+impl Message for TreeProcess {
     fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
         out.int(process_tree_process::PID, self.pid.into())?;
         out.int(process_tree_process::PPID, self.ppid.into())?;
@@ -242,7 +241,7 @@ impl Message for Process {
     }
 }
 
-struct OfProcess<'k>(&'k Process, &'k Thread);
+struct OfProcess<'k>(&'k TreeProcess, &'k TreeThread);
 
 impl Message for OfProcess<'_> {
     fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {

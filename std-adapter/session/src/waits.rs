@@ -1,28 +1,29 @@
-//! How long to wait for things, and what not to wait for.
+//! Waiting and waking: limits of time, threads that end, the wake-up call of a session's own thread.
 
 use std::cell::Cell;
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::thread::{self, JoinHandle};
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, JoinHandle, Thread};
 use std::time::Duration;
 
-use super::error::SessionError;
+use crate::error::SessionError;
 
 /// How long producers are given to send what they have, and a session's thread to answer.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Time until the next look whether producers have answered, or a file that is behind has caught up.
-pub const POLL_INTERVAL: Duration = Duration::from_millis(1);
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// How long past a deadline to wait for what takes some milliseconds.
-pub const GRACE: Duration = Duration::from_millis(100);
+pub(crate) const GRACE: Duration = Duration::from_millis(100);
 
 /// How long a session's or a connection's own thread sleeps when nothing wakes it. Where buffers are in files, a kill
 /// loses what came to lie in shared memory within this time.
 pub const MAX_SLEEP: Duration = Duration::from_secs(1);
 
 /// Whether to wait for something that cannot be had or done at once.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// No: take as much of it as there is now.
     Now,
@@ -59,7 +60,7 @@ thread_local! {
     static MAY_WAIT: Cell<bool> = const { Cell::new(true) };
 }
 
-pub(super) fn may_wait() -> bool {
+pub(crate) fn may_wait() -> bool {
     MAY_WAIT.get()
 }
 
@@ -73,6 +74,59 @@ pub fn without_waiting(record: impl FnOnce()) {
     }
     let _before = Before(MAY_WAIT.replace(false));
     record();
+}
+
+/// Wakes a session's drain thread. Cheap to clone; from any thread.
+///
+/// ```
+/// # use std::sync::mpsc::{Receiver, Sender, channel};
+/// # use tracebuf::service::EndpointStats;
+/// # use tracebuf_session::{CentralBuffer, Session, Transport};
+/// # struct Line(Receiver<&'static str>, Sender<&'static str>);
+/// # impl Transport for Line {
+/// #     fn drain(&mut self, _: &mut [CentralBuffer]) {
+/// #         self.0.try_iter().for_each(|request| self.1.send(request).unwrap());
+/// #     }
+/// #     fn ask_flush(&mut self) {}
+/// #     fn is_flushed(&self) -> bool { true }
+/// #     fn scrape(&mut self, _: &mut [CentralBuffer]) {}
+/// #     fn stats(&self) -> EndpointStats { EndpointStats::default() }
+/// # }
+/// # let session = Session::builder().start()?;
+/// # let (sender, requests) = channel();
+/// # let (carry_out, carried_out) = channel();
+/// session.attach(Line(requests, carry_out))?; // a `Transport` of your own
+/// let waker = session.waker();
+/// std::thread::spawn(move || {
+///     sender.send("chunk 1 is complete").expect("a session");
+///     waker.wake(); // so that the session calls `Transport::drain` now, not within a second
+/// });
+/// assert_eq!(carried_out.recv()?, "chunk 1 is complete");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Waker {
+    thread: Arc<OnceLock<Thread>>,
+}
+
+impl Waker {
+    /// Wakes the thread, or keeps it from going to sleep the next time. Cost: an atomic swap, plus a system call if the
+    /// thread sleeps.
+    pub fn wake(&self) {
+        if let Some(thread) = self.thread.get() {
+            thread.unpark();
+        }
+    }
+
+    /// Sets the thread that this and its clones wake, once.
+    pub fn set(&self, thread: Thread) {
+        let _ = self.thread.set(thread);
+    }
+
+    /// Returns true if that thread calls.
+    pub fn is_current(&self) -> bool {
+        self.thread.get().is_some_and(|thread| thread.id() == thread::current().id())
+    }
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use self_cell::self_cell;
 use tracebuf::producer::track_event::Track;
 
-use tracebuf_session::switch::{BufferId, NO_BUFFER, is_one_session};
-use tracebuf_session::this_process::this_process;
+use tracebuf_session::parts::{BufferId, NO_BUFFER, is_one_session};
+use tracebuf_session::this_process;
 
 /// How many nested lives may contain others: deeper ones lie within the last of these, beside their parent. A thread
 /// that switches between many tasks describes all tracks above one again, and a chunk that is to be readable by itself

@@ -12,7 +12,7 @@ use super::origin::tell;
 use super::owner::Owner;
 use super::spans::SpanData;
 use tracebuf_session::Recorder;
-use tracebuf_session::switch::NO_BUFFER;
+use tracebuf_session::parts::NO_BUFFER;
 
 /// Whether there was ever a layer that records lives: until then nothing looks for one when a span ends.
 static ARE_WANTED: AtomicBool = AtomicBool::new(false);

@@ -9,8 +9,8 @@ use super::layers::{self, have_gone, is_layer};
 use super::origin::{category, tell};
 use super::owner::Owner;
 use super::spans::SpanData;
-use tracebuf_session::switch::{BufferId, NO_BUFFER, is_one_session};
-use tracebuf_session::waits::without_waiting;
+use tracebuf_session::parts::without_waiting;
+use tracebuf_session::parts::{BufferId, NO_BUFFER, is_one_session};
 use tracebuf_session::{Recorder, ThreadTracer};
 
 /// A span that this thread is in.

@@ -9,7 +9,7 @@ use tracebuf::service::{ProducerEndpoint, ProducerIdentity, StartMark};
 
 use super::Aligned;
 use tracebuf_session::limits::{PAGE, WRITERS};
-use tracebuf_session::region_file::LeftMemory;
+use tracebuf_session::region_file::RecoveredSmb;
 use tracebuf_std::display::Count;
 
 /// Bytes before a ring that are looked at: more than firmware has.
@@ -81,7 +81,7 @@ impl SharedMemoryImage {
     }
 
     /// That of a session that was killed, in the file of one of its buffers.
-    pub(super) fn in_file(left: &LeftMemory) -> Option<Self> {
+    pub(super) fn in_file(left: &RecoveredSmb) -> Option<Self> {
         let is_wanted = |chunk: &SmbChunkHeader| left.is_for_buffer(chunk.writer_id, chunk.chunk_id);
         Self::of(left.words(), PAGE, left.start(), left.identity, is_wanted)
     }

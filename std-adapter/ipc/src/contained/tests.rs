@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 
 use super::*;
-use tracebuf_session::export::Piece;
+use tracebuf_session::parts::Piece;
 
 /// Stands in for `/proc`, until it is dropped.
 struct FakeProc(PathBuf);

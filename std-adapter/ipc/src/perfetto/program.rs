@@ -18,7 +18,7 @@ use crate::listening::Newcomer;
 use crate::remote::Remote;
 use crate::shared_words::SharedWords;
 use tracebuf_session::limits::PAGE;
-use tracebuf_session::transport::{CentralBuffer, Transport};
+use tracebuf_session::{CentralBuffer, Transport};
 
 /// Most things said that are carried out at a time: no more than one of tracebuf's own messages says.
 const AT_A_TIME: usize = 256;

@@ -15,7 +15,6 @@ use crate::listening::{self, Host, Listening, Newcomer};
 use crate::shared_words::SharedWords;
 use crate::socket_file::SocketFile;
 use tracebuf_session::limits::PAGE;
-use tracebuf_session::recorder::buffer_of;
 use tracebuf_session::{Session, SessionError};
 
 /// Sets up a [`PerfettoSocket`]. Made by [`PerfettoSocket::builder`].
@@ -182,7 +181,7 @@ impl PerfettoSocketBuilder {
             self = self.categories(["*"]);
         }
         let wanted = self.data_sources.into_iter().map(|(name, config)| {
-            let buffer = buffer_of(&session.sources, &name).unwrap_or(0);
+            let buffer = session.buffer_of(&name).unwrap_or(0);
             Wanted { name, buffer, config }
         });
         let wanted: Arc<[Wanted]> = wanted.collect();

@@ -15,12 +15,11 @@ fn a_session_whose_rings_a_long_trace_empties_has_no_recorder() {
     std::fs::remove_file(path).expect("the file is there");
 }
 
-#[cfg(unix)]
 #[test]
 fn a_child_does_not_wait_for_the_thread_that_had_the_recorder_s_lock() {
     use super::FlightStatus;
     use crate::SessionError;
-    use crate::children::in_child;
+    use tracebuf_testing::fork::in_child;
 
     let session = Arc::new(Session::builder().start().expect("a session"));
     let mut recorder = FlightRecorder::new(&session, std::env::temp_dir()).ok();
@@ -31,7 +30,7 @@ fn a_child_does_not_wait_for_the_thread_that_had_the_recorder_s_lock() {
         // What the panic hook does.
         recorder.inner.report("panic", None);
         matches!(recorder.snapshot("child"), Err(SessionError::Forked))
-            && recorder.on_signals(&[libc::SIGUSR2]).is_err()
+            && recorder.on_signals(&[12]).is_err()
             && recorder.status() == FlightStatus::default()
     }));
     drop(held);

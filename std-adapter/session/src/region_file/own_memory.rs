@@ -8,10 +8,10 @@ use tracebuf::producer::{AtomicU32, Page, SmbChunkHeader};
 use tracebuf_std::memory::WordsInFile;
 
 use super::writers::{ENTRIES, Entry, changes};
-use super::{BUFFER, OWN, OWN_PAGE, PAGE, PROCESS, PRODUCER, TABLE, USER, WRITERS_AT, WantedMemory};
+use super::{BUFFER, OWN, OWN_PAGE, PAGE, PROCESS, PRODUCER, SharedMemorySpec, TABLE, USER, WRITERS_AT};
 use crate::limits::{self, LAYOUT, WRITERS};
 
-impl WantedMemory {
+impl SharedMemorySpec {
     /// What the first page says of it, and where.
     pub(super) fn numbers(&self) -> [(usize, u64); 7] {
         [

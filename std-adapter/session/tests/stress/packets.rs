@@ -2,7 +2,7 @@
 
 use tracebuf::producer::{MessageHandle, TraceWriter};
 
-use crate::mix::mix;
+use tracebuf_testing::mix::mix;
 
 /// What packet `number` of a writer looks like: a function of the two, so that the reader knows it as well.
 struct Shape {

@@ -13,7 +13,7 @@ use crate::messages::is_reached;
 use crate::perfetto::frames::{Frames, push_frame};
 use crate::perfetto::proto::Proto;
 use crate::protocol::{MessageReceiver, MessageSender, ServiceMessage};
-use tracebuf_session::waits::Wait;
+use tracebuf_session::parts::Wait;
 
 /// Most chunks and patches in one call: the service takes no more than 1,024 patches of a chunk, and this many of
 /// either make a frame that is not too long.

@@ -18,7 +18,7 @@ use crate::perfetto::frames::{Frames, push_frame};
 use crate::perfetto::proto::{Proto, numbers};
 use crate::shared_words::SharedWords;
 use tracebuf_session::limits::{PAGE, SHARED_MEMORY};
-use tracebuf_session::waits::PATIENCE;
+use tracebuf_session::parts::PATIENCE;
 use tracebuf_std::display::Count;
 
 /// Bytes of shared memory that a program would like to have.

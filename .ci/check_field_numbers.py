@@ -1,15 +1,19 @@
 #!/usr/bin/env python3
-"""Compares core/src/proto/fields.rs with the message descriptors that Perfetto publishes.
+"""Compares the field numbers of core/src/proto with what Perfetto publishes.
 
-Needs the package `perfetto` (0.59 or later). Every constant must name a field of its message, with
-that number and of that kind, or a value of its enumeration. Exits 1 and says what differs, or prints
-how many constants were compared; finding fewer than it should is an error too.
+Needs the package `perfetto` (0.59 or later), whose descriptors have all that is in a trace, and for the rest, the
+messages of the producer socket, the C++ source in the crate `perfetto-sdk-sys` that interop/ builds with: cargo says
+where that is. Every constant must name a field of its message, with that number and of that kind, or a value of its
+enumeration, or a method. Exits 1 and says what differs, or prints how many constants were compared; finding fewer than
+it should is an error too.
 
-Usage: check_field_numbers.py [FIELDS_RS]
+Usage: check_field_numbers.py
 """
 
+import json
 import pathlib
 import re
+import subprocess
 import sys
 
 from google.protobuf.descriptor import FieldDescriptor as F
@@ -40,6 +44,49 @@ MESSAGES = {
     "trace_stats": [pb.TraceStats],
     "buffer_stats": [pb.TraceStats.BufferStats],
     "writer_stats": [pb.TraceStats.WriterStats],
+    "data_source_config": [pb.DataSourceConfig],
+    "track_event_config": [pb.TrackEventConfig],
+    "data_source_descriptor": [pb.DataSourceDescriptor],
+    "track_event_descriptor": [pb.TrackEventDescriptor],
+    "track_event_category": [pb.TrackEventCategory],
+}
+
+# Messages that only the C++ source has, by their classes there.
+CLASSES = {
+    "ipc_frame": "IPCFrame",
+    "bind_service": "IPCFrame_BindService",
+    "bind_service_reply": "IPCFrame_BindServiceReply",
+    "method_info": "IPCFrame_BindServiceReply_MethodInfo",
+    "invoke_method": "IPCFrame_InvokeMethod",
+    "invoke_method_reply": "IPCFrame_InvokeMethodReply",
+    "initialize_connection_request": "InitializeConnectionRequest",
+    "initialize_connection_response": "InitializeConnectionResponse",
+    "register_data_source_request": "RegisterDataSourceRequest",
+    "unregister_data_source_request": "UnregisterDataSourceRequest",
+    "register_trace_writer_request": "RegisterTraceWriterRequest",
+    "unregister_trace_writer_request": "UnregisterTraceWriterRequest",
+    "notify_data_source_started_request": "NotifyDataSourceStartedRequest",
+    "notify_data_source_stopped_request": "NotifyDataSourceStoppedRequest",
+    "commit_data_request": "CommitDataRequest",
+    "chunks_to_move": "CommitDataRequest_ChunksToMove",
+    "chunk_to_patch": "CommitDataRequest_ChunkToPatch",
+    "patch": "CommitDataRequest_ChunkToPatch_Patch",
+    "get_async_command_response": "GetAsyncCommandResponse",
+    "setup_tracing": "GetAsyncCommandResponse_SetupTracing",
+    "setup_data_source": "GetAsyncCommandResponse_SetupDataSource",
+    "start_data_source": "GetAsyncCommandResponse_StartDataSource",
+    "stop_data_source": "GetAsyncCommandResponse_StopDataSource",
+    "flush": "GetAsyncCommandResponse_Flush",
+    "clear_incremental_state": "GetAsyncCommandResponse_ClearIncrementalState",
+}
+CPP_ENUMS = {
+    "smb_scraping_mode": ("InitializeConnectionRequest_ProducerSMBScrapingMode", "SMB_SCRAPING_"),
+    "protocol_abi_version": ("ProtocolAbiVersion", "PROTOCOL_ABI_VERSION_"),
+}
+# What a field is in C++, where that tells its kind; otherwise it is a message.
+CPP_KINDS = {
+    "bool": ["Bool"], "uint32_t": ["Varint"], "uint64_t": ["Varint"], "int32_t": ["Int"], "int64_t": ["Int"],
+    "std::string": ["String", "Bytes"],
 }
 
 # Our module: the enumeration, and what its values' names begin with.
@@ -72,12 +119,65 @@ def constants(text):
         elif match := re.fullmatch(r"pub const (\w+): u(?:32|64) = (\d+);", line):
             yield module, match[1], int(match[2]), kind
             kind = None
-        elif line == "}":
+        elif match := re.fullmatch(r"pub const (\w+): &str = \"(\w+)\";", line):
+            yield module, match[1], match[2], None
             kind = None
+        elif line == "}":
+            module, kind = None, None
 
 
-def problem(module, name, value, kind):
+def counters(text):
+    """The same for the list of a buffer's counters, whose constants have the names of the counters."""
+    for name, constant, value in re.findall(r"^ +(\w+): (\w+) = (\d+),$", text, re.MULTILINE):
+        yield "buffer_stats", constant, int(value), "Varint" if constant == name.upper() else "of another name"
+
+
+class Cpp:
+    """The C++ source of Perfetto's SDK."""
+
+    def __init__(self, root):
+        command = ["cargo", "metadata", "--locked", "--format-version", "1", "--manifest-path", root / "interop/Cargo.toml"]
+        metadata = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+        crate = next(p for p in metadata["packages"] if p["name"] == "perfetto-sdk-sys")
+        self.text = (pathlib.Path(crate["manifest_path"]).parent / "libperfetto_c/perfetto_c.cc").read_text()
+        port = re.search(r"ProducerPort::NewDescriptor\(\) \{(.*?)^\}", self.text, re.DOTALL | re.MULTILINE)[1]
+        self.service = re.search(r'service_name = "(\w+)"', port)[1]
+        self.methods = re.findall(r'^ +"(\w+)",$', port, re.MULTILINE)
+
+    def body(self, what):
+        """What is between the braces of a class or an enumeration."""
+        return re.search(rf"^{what} : [^{{;]*\{{(.*?)^\}};", self.text, re.DOTALL | re.MULTILINE)[1]
+
+    def field_problem(self, name, value, kind, message):
+        body = self.body(f"class PERFETTO_EXPORT_COMPONENT {message}")
+        camel = "".join(part.capitalize() for part in name.split("_"))
+        number = re.search(rf"\bk{camel}FieldNumber = (\d+),", body)
+        if not number or int(number[1]) != value:
+            return f"{message} has {number[0] if number else 'no such field'}"
+        of = re.search(rf"^  (?:const )?(?:std::vector<)?([\w:]+)>?&? {name.lower()}\(\) const ", body, re.MULTILINE)[1]
+        enum = re.search(rf"^enum {of} : int", self.text, re.MULTILINE)
+        expected = ["Varint"] if enum else CPP_KINDS.get(of, ["Message"])
+        return None if kind in expected else f"{message}'s is {of}, described as {kind}"
+
+    def value_problem(self, name, value, enum, prefix):
+        values = dict(re.findall(rf"(?:{enum}_)?{prefix}(\w+) = (\d+),", self.body(f"enum {enum}")))
+        return None if values.get(name) == str(value) else f"{enum} has {prefix}{name} = {values.get(name)}"
+
+    def name_problem(self, module, name, value):
+        if module is None:
+            return None if value == self.service else f"the service is {self.service}"
+        spelled = re.sub(r"(?<!^)([A-Z])", r"_\1", value).upper()
+        return None if value in self.methods and name == spelled else "there is no such method"
+
+
+def problem(cpp, module, name, value, kind):
     """What is wrong with a constant, or None."""
+    if isinstance(value, str):
+        return cpp.name_problem(module, name, value)
+    if module in CLASSES:
+        return cpp.field_problem(name, value, kind, CLASSES[module])
+    if module in CPP_ENUMS:
+        return cpp.value_problem(name, value, *CPP_ENUMS[module])
     if module in ENUMS:
         enum, prefix = ENUMS[module]
         known = dict(enum.items())
@@ -99,22 +199,38 @@ def problem(module, name, value, kind):
 
 
 def main():
-    here = pathlib.Path(__file__).resolve().parent
-    path = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else here.parent / "core/src/proto/fields.rs"
-    text = path.read_text()
-    found = list(constants(text))
-    bad = [(c, p) for c in found if (p := problem(*c))]
-    for (module, name, value, _), what in bad:
-        print(f"{path.name}: {module}::{name} = {value}: {what}", file=sys.stderr)
-    missing = (MESSAGES.keys() | ENUMS.keys()) - {module for module, *_ in found}
-    for module in sorted(missing):
-        print(f"{path.name}: no constant of {module}", file=sys.stderr)
-    unread = text.count("pub const ") - len(found)
-    if unread:
-        print(f"{path.name}: {unread} constants this script cannot read", file=sys.stderr)
-    if bad or missing or unread:
+    root = pathlib.Path(__file__).resolve().parent.parent
+    proto, cpp = root / "core/src/proto", Cpp(root)
+    files = [proto / "fields.rs", *sorted((proto / "fields").glob("*.rs"))]
+    found, failed = [], False
+
+    def fail(path, what):
+        nonlocal failed
+        failed = True
+        print(f"{path.relative_to(root)}: {what}", file=sys.stderr)
+
+    def check(path, those):
+        for constant in those:
+            found.append(constant)
+            if what := problem(cpp, *constant):
+                module, name, value, _ = constant
+                fail(path, f"{module}::{name} = {value}: {what}")
+
+    for path in files:
+        text = path.read_text()
+        those = list(constants(text))
+        check(path, those)
+        # Those that a macro makes of the list of counters are checked there.
+        unread = len(re.findall(r"pub const (?!\$)", text)) - len(those)
+        if unread:
+            fail(path, f"{unread} constants this script cannot read")
+    check(proto / "buffer_stats.rs", counters((proto / "buffer_stats.rs").read_text()))
+    known = MESSAGES.keys() | ENUMS.keys() | CLASSES.keys() | CPP_ENUMS.keys()
+    for module in sorted(known - {module for module, *_ in found}):
+        fail(proto, f"no constant of {module}")
+    if failed:
         return 1
-    print(f"{len(found)} field numbers and values agree with Perfetto's descriptors")
+    print(f"{len(found)} field numbers, values and names agree with Perfetto's")
     return 0
 
 

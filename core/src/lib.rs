@@ -36,7 +36,8 @@
 //! | [`buffer`] | the central buffer: chunks in, whole packets out | `proto` |
 //! | [`producer`] | the producer side: shared memory, trace writers, track events | `proto` |
 //! | [`proto`] | varints, fields, validation, the trace file | nothing |
-//! | [`service`] | what joins them: draining, scraping, trusted fields, export | all |
+//! | [`service`] | what joins them: draining, scraping, flushes, trusted fields, export | all |
+//! | [`wrapping`] | the order of numbers that wrap around | nothing |
 //!
 //! # Targets
 //!
@@ -47,10 +48,11 @@
 //!
 //! On by default: `crc` and `histograms`, which [`buffer::Config`] can ask for, and `patches`, for writers' packets
 //! over three chunks and more ([`producer::TraceWriter`]). `std`: an output's error may be `std::io::Error`, through
-//! `embedded-io`'s feature of that name. `defmt`: `defmt::Format` for errors and statistics. `portable-atomic`: for
-//! targets without compare-and-swap, such as Cortex-M0. There, [`producer`], [`service::ProducerEndpoint`] and
-//! [`service::StartMark`] exist only with this feature, and only if the application has chosen what stands in for it
-//! among that crate's own features, such as `unsafe-assume-single-core`.
+//! `embedded-io`'s feature of that name, and a `Vec<u8>` is a [`proto::Sink`]. `frame`: [`proto`]'s frames, for lines
+//! that lose bytes. `defmt`: `defmt::Format` for errors and statistics. `portable-atomic`: for targets without
+//! compare-and-swap, such as Cortex-M0. There, [`producer`], [`service::ProducerEndpoint`] and [`service::StartMark`]
+//! exist only with this feature, and only if the application has chosen what stands in for it among that crate's own
+//! features, such as `unsafe-assume-single-core`.
 #![no_std]
 #![deny(missing_docs)]
 #![deny(missing_debug_implementations)]
@@ -74,7 +76,7 @@ mod debug;
 mod prefetch;
 #[doc(hidden)]
 pub mod steps;
-mod wrapping;
+pub mod wrapping;
 
 pub mod buffer;
 // Writers need compare-and-swap. Where the target has none, they are there once the feature `portable-atomic` is on and

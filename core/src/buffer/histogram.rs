@@ -1,37 +1,15 @@
 //! How large a writer's chunks were.
 
 use super::words::Le64;
-use crate::proto::trace_stats::{CHUNK_HISTOGRAM_BOUNDS, CHUNK_HISTOGRAM_BUCKETS};
+use crate::proto::trace_stats::{CHUNK_HISTOGRAM_BOUNDS, CHUNK_HISTOGRAM_BUCKETS, ChunkHistogram};
 use static_assertions::const_assert_eq;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
-
-/// A sequence's chunks by payload size: their number and their bytes.
-///
-/// ```
-/// use tracebuf::buffer::Histogram;
-///
-/// assert_eq!(Histogram::BOUNDS[0], 8);
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Histogram {
-    /// Chunks in each bucket.
-    pub counts: [u64; Self::BUCKETS],
-    /// Payload bytes in each bucket.
-    pub sums: [u64; Self::BUCKETS],
-}
-
-impl Histogram {
-    /// Buckets: one for each bound, one for all that is larger.
-    pub const BUCKETS: usize = CHUNK_HISTOGRAM_BUCKETS;
-    /// The largest payload, in bytes, that belongs in each bucket except the last.
-    pub const BOUNDS: [u32; Self::BUCKETS - 1] = CHUNK_HISTOGRAM_BOUNDS;
-}
 
 /// A histogram as it lies in the region.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(super) struct StoredHistogram {
-    buckets: [Bucket; Histogram::BUCKETS],
+    buckets: [Bucket; CHUNK_HISTOGRAM_BUCKETS],
 }
 const_assert_eq!(size_of::<StoredHistogram>(), 176);
 
@@ -44,7 +22,7 @@ pub(super) struct Bucket {
 
 impl StoredHistogram {
     fn bucket(&mut self, payload: u16) -> Option<&mut Bucket> {
-        let index = Histogram::BOUNDS.iter().filter(|bound| u32::from(payload) > **bound).count();
+        let index = CHUNK_HISTOGRAM_BOUNDS.iter().filter(|bound| u32::from(payload) > **bound).count();
         self.buckets.get_mut(index)
     }
 
@@ -68,8 +46,8 @@ impl StoredHistogram {
         self.as_mut_bytes().fill(0);
     }
 
-    pub(super) fn get(&self) -> Histogram {
-        let mut histogram = Histogram::default();
+    pub(super) fn get(&self) -> ChunkHistogram {
+        let mut histogram = ChunkHistogram::default();
         let places = histogram.counts.iter_mut().zip(histogram.sums.iter_mut());
         for ((count, sum), bucket) in places.zip(&self.buckets) {
             (*count, *sum) = (bucket.count.get(), bucket.sum.get());

@@ -105,6 +105,7 @@ mod tests;
 mod trace_buffer;
 mod words;
 
+pub use crate::proto::trace_stats::ChunkHistogram;
 pub use crate::proto::varint::ABORTED_SIZE;
 pub use attach::Salvage;
 #[doc(hidden)]
@@ -114,7 +115,6 @@ pub use chunk_list::WALK_LIMIT;
 pub use config::{Config, FillPolicy};
 pub use data_loss::DataLoss;
 pub use error::{AttachError, RegionError};
-pub use histogram::Histogram;
 pub use inspect::{RingChunk, RingContent, RingItem, RingItems, RingView};
 pub use lease::{Lease, LeaseExpired};
 pub use overwrite::OverwriteObserver;

@@ -1,10 +1,10 @@
 //! What is known about a sequence.
 
 use super::data_loss::DataLoss;
-use super::histogram::Histogram;
 use super::region::Layout;
 use super::sequence_state::Status;
 use crate::debug::debug_fields;
+use crate::proto::trace_stats::ChunkHistogram;
 use core::fmt;
 
 /// A sequence in the table: who writes it, and what it lost.
@@ -51,7 +51,7 @@ pub struct SequenceInfo {
     /// What the next packet will carry, as far as it is certain.
     pub pending: DataLoss,
     /// Chunk sizes, if the buffer keeps them.
-    pub histogram: Option<Histogram>,
+    pub histogram: Option<ChunkHistogram>,
 }
 
 impl SequenceInfo {

@@ -2,7 +2,7 @@
 
 use super::arbiter::Producer;
 use super::sync::Ordering;
-use crate::wrapping::is_after;
+use crate::wrapping::{is_after, is_reached};
 
 impl Producer<'_> {
     /// Sends all there is to send, as [`commit`](Self::commit) does, followed by a flush: for when the service has
@@ -54,7 +54,7 @@ impl Producer<'_> {
     /// Whether the service has acknowledged a [`TraceWriter::flush`](super::TraceWriter::flush), or a
     /// [`flush`](Self::flush).
     pub fn is_flushed(&self, flush: u32) -> bool {
-        (self.flush_done.load(Ordering::Acquire).wrapping_sub(flush) as i32) >= 0
+        is_reached(self.flush_done.load(Ordering::Acquire), flush)
     }
 
     /// Asks that a flush go out with the next request, and returns its number, never 0.

@@ -1,7 +1,7 @@
-//! Field numbers and enumeration values of the messages in a trace, by message.
+//! Field numbers and enumeration values of the messages in a trace, by message; [`ipc`] has those of Perfetto's socket.
 //!
 //! The first word of each constant's description is its kind on the wire, named like a method of [`Sink`](super::Sink).
-//! `.ci/check_field_numbers.py` compares numbers and kinds with the message descriptors that Perfetto publishes.
+//! `.ci/check_field_numbers.py` compares numbers and kinds with those that Perfetto publishes.
 //!
 //! ```
 //! use tracebuf::proto::{Encoder, Sink, fields::{track_event, track_event_type}};
@@ -12,6 +12,11 @@
 //! assert_eq!(event.finish()?, [0x48, 0x02]);
 //! # Ok::<(), tracebuf::proto::Overflow>(())
 //! ```
+
+pub mod ipc;
+mod stats;
+
+pub use stats::{buffer_stats, final_flush_outcome, trace_stats, writer_stats};
 
 /// `Trace`, a whole trace file.
 pub mod trace {
@@ -377,100 +382,4 @@ pub mod trace_packet_defaults {
 pub mod track_event_defaults {
     /// Varint: the track of events that name none.
     pub const TRACK_UUID: u32 = 11;
-}
-
-/// `TraceStats`.
-pub mod trace_stats {
-    /// Message: [`buffer_stats`](super::buffer_stats), repeated, one for each central buffer.
-    pub const BUFFER_STATS: u32 = 1;
-    /// Varint.
-    pub const PRODUCERS_CONNECTED: u32 = 2;
-    /// Varint.
-    pub const PRODUCERS_SEEN: u32 = 3;
-    /// Varint: chunks that no buffer wanted.
-    pub const CHUNKS_DISCARDED: u32 = 8;
-    /// Varint: patches that no buffer wanted.
-    pub const PATCHES_DISCARDED: u32 = 9;
-    /// Varint: packets refused because they were malformed or set the service's fields.
-    pub const INVALID_PACKETS: u32 = 10;
-    /// Varint.
-    pub const FLUSHES_REQUESTED: u32 = 12;
-    /// Varint.
-    pub const FLUSHES_SUCCEEDED: u32 = 13;
-    /// Varint.
-    pub const FLUSHES_FAILED: u32 = 14;
-    /// Varint: a value of [`final_flush_outcome`](super::final_flush_outcome).
-    pub const FINAL_FLUSH_OUTCOME: u32 = 15;
-    /// Int: upper end of a histogram's bucket, repeated, not packed; one bucket more follows the last.
-    pub const CHUNK_PAYLOAD_HISTOGRAM_DEF: u32 = 17;
-    /// Message: [`writer_stats`](super::writer_stats), repeated, one for each sequence.
-    pub const WRITER_STATS: u32 = 18;
-}
-
-/// Values of `TraceStats.FinalFlushOutcome`.
-pub mod final_flush_outcome {
-    /// There was none, or it is not known.
-    pub const UNSPECIFIED: u64 = 0;
-    /// Every producer answered.
-    pub const SUCCEEDED: u64 = 1;
-    /// Some did not answer in time.
-    pub const FAILED: u64 = 2;
-}
-
-/// `TraceStats.BufferStats`.
-pub mod buffer_stats {
-    /// Varint: bytes.
-    pub const BYTES_WRITTEN: u32 = 1;
-    /// Varint.
-    pub const CHUNKS_WRITTEN: u32 = 2;
-    /// Varint.
-    pub const CHUNKS_OVERWRITTEN: u32 = 3;
-    /// Varint.
-    pub const WRITE_WRAP_COUNT: u32 = 4;
-    /// Varint.
-    pub const PATCHES_SUCCEEDED: u32 = 5;
-    /// Varint.
-    pub const PATCHES_FAILED: u32 = 6;
-    /// Varint.
-    pub const READAHEADS_SUCCEEDED: u32 = 7;
-    /// Varint.
-    pub const READAHEADS_FAILED: u32 = 8;
-    /// Varint.
-    pub const ABI_VIOLATIONS: u32 = 9;
-    /// Varint.
-    pub const CHUNKS_REWRITTEN: u32 = 10;
-    /// Varint.
-    pub const CHUNKS_COMMITTED_OUT_OF_ORDER: u32 = 11;
-    /// Varint: bytes.
-    pub const BUFFER_SIZE: u32 = 12;
-    /// Varint: bytes.
-    pub const BYTES_OVERWRITTEN: u32 = 13;
-    /// Varint: bytes.
-    pub const BYTES_READ: u32 = 14;
-    /// Varint: bytes.
-    pub const PADDING_BYTES_WRITTEN: u32 = 15;
-    /// Varint: bytes.
-    pub const PADDING_BYTES_CLEARED: u32 = 16;
-    /// Varint.
-    pub const CHUNKS_READ: u32 = 17;
-    /// Varint.
-    pub const CHUNKS_DISCARDED: u32 = 18;
-    /// Varint.
-    pub const TRACE_WRITER_PACKET_LOSS: u32 = 19;
-    /// Varint.
-    pub const CHUNKS_RELOCATED: u32 = 20;
-    /// Varint: packets that are longer than a reader accepts. The service's.
-    pub const OVERSIZED_PACKETS_DROPPED: u32 = 22;
-}
-
-/// `TraceStats.WriterStats`.
-pub mod writer_stats {
-    /// Varint: the sequence's `trusted_packet_sequence_id`.
-    pub const SEQUENCE_ID: u32 = 1;
-    /// Packed: chunks in each bucket.
-    pub const CHUNK_PAYLOAD_HISTOGRAM_COUNTS: u32 = 2;
-    /// Packed: bytes in each bucket.
-    pub const CHUNK_PAYLOAD_HISTOGRAM_SUM: u32 = 3;
-    /// Varint: which of the central buffers, from 0.
-    pub const BUFFER: u32 = 4;
 }

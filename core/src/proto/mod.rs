@@ -8,9 +8,11 @@
 //! | [`varint`] | variable-length integers, also the redundant ones of size fields |
 //! | [`fields`] | the field numbers, by message |
 //! | [`Encoder`], [`Sink`], [`Message`] | fields into a bounded slice, a counter, or any writer |
+//! | [`reader`], [`PacketView`] | fields out of a message or a packet |
 //! | [`PacketValidator`] | is this untrusted packet well-formed, and free of the service's fields? |
 //! | [`TrustedFields`] | what only the service may say about a packet, appended to it |
 //! | [`TraceFileWriter`], [`TracePackets`] | the `Trace` framing, out and in |
+//! | `frame` | pieces of a trace for lines that lose bytes, out and in (with the feature `frame`) |
 //! | [`trace_stats`] | the `TraceStats` packet that tells users what was lost |
 //!
 //! It knows neither the buffer nor the producers; nothing in it panics, whatever bytes come in.
@@ -39,17 +41,24 @@
 #![forbid(unsafe_code)]
 
 pub mod fields;
+#[cfg(feature = "frame")]
+pub mod frame;
+pub mod reader;
 pub mod trace_stats;
 pub mod varint;
 
+mod buffer_stats;
 mod encoder;
+mod packet_view;
 mod sink;
 mod trace_file;
 mod trace_packets;
 mod trusted;
 mod validate;
 
+pub(crate) use buffer_stats::buffer_counters;
 pub use encoder::{Encoder, Overflow};
+pub use packet_view::PacketView;
 pub use sink::{Measure, Message, Sink, WireType, tag};
 pub(crate) use trace_file::write_all;
 pub use trace_file::{TraceFileWriter, WriteError};

@@ -288,3 +288,15 @@ impl Sink for Measure {
         Ok(())
     }
 }
+
+/// Grows as it must, and so takes everything.
+#[cfg(any(test, fuzzing, feature = "std"))]
+impl Sink for std::vec::Vec<u8> {
+    type Error = Infallible;
+
+    #[inline]
+    fn put(&mut self, bytes: &[u8]) -> Result<(), Infallible> {
+        self.extend_from_slice(bytes);
+        Ok(())
+    }
+}

@@ -23,8 +23,10 @@ use core::iter::{self, Empty};
 
 use crate::debug::debug_fields;
 
-use super::fields::{buffer_stats, final_flush_outcome, trace_packet, trace_stats, writer_stats};
+use super::fields::{final_flush_outcome, trace_packet, trace_stats, writer_stats};
 use super::{Message, SequenceId, Sink};
+
+pub use super::buffer_stats::BufferStats;
 
 /// Upper ends of the buckets of a [`ChunkHistogram`], in bytes of chunk payload; one bucket more takes
 /// the rest.
@@ -32,72 +34,6 @@ pub const CHUNK_HISTOGRAM_BOUNDS: [u32; 10] = [8, 32, 128, 512, 1024, 2048, 4096
 
 /// Buckets in a [`ChunkHistogram`].
 pub const CHUNK_HISTOGRAM_BUCKETS: usize = CHUNK_HISTOGRAM_BOUNDS.len() + 1;
-
-macro_rules! counters {
-    ($($name:ident: $number:ident,)*) => {
-        /// What one central buffer counted since it was made; names and meanings are those of Perfetto's
-        /// `TraceStats.BufferStats`. All are written, zeros too.
-        ///
-        /// ```
-        /// use tracebuf::proto::trace_stats::BufferStats;
-        ///
-        /// /// Whether packets may be missing, as in a ring that has lapped.
-        /// fn has_lost(of: &BufferStats) -> bool {
-        ///     let chunks = of.chunks_overwritten + of.chunks_discarded;
-        ///     chunks + of.trace_writer_packet_loss + of.patches_failed + of.abi_violations > 0
-        /// }
-        /// assert!(has_lost(&BufferStats { chunks_overwritten: 3, ..BufferStats::default() }));
-        /// ```
-        ///
-        /// Made from a [`buffer::BufferStats`](crate::buffer::BufferStats), `chunks_discarded` holds its
-        /// `chunks_refused` too, for which the format has no counter.
-        #[derive(Clone, Copy, PartialEq, Eq, Default)]
-        #[cfg_attr(feature = "defmt", derive(defmt::Format))]
-        pub struct BufferStats {
-            $(
-                #[doc = concat!("As in [`buffer::BufferStats`](crate::buffer::BufferStats::", stringify!($name), ").")]
-                pub $name: u64,
-            )*
-        }
-
-        impl fmt::Debug for BufferStats {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                debug_fields!(self, f, "BufferStats", $($name),*)
-            }
-        }
-
-        impl Message for BufferStats {
-            fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
-                let fields = [$((buffer_stats::$number, self.$name),)*];
-                fields.iter().try_for_each(|&(number, value)| out.varint(number, value))
-            }
-        }
-    };
-}
-
-// In the order in which they are written.
-counters! {
-    bytes_written: BYTES_WRITTEN,
-    chunks_written: CHUNKS_WRITTEN,
-    chunks_overwritten: CHUNKS_OVERWRITTEN,
-    write_wrap_count: WRITE_WRAP_COUNT,
-    patches_succeeded: PATCHES_SUCCEEDED,
-    patches_failed: PATCHES_FAILED,
-    readaheads_succeeded: READAHEADS_SUCCEEDED,
-    readaheads_failed: READAHEADS_FAILED,
-    abi_violations: ABI_VIOLATIONS,
-    chunks_rewritten: CHUNKS_REWRITTEN,
-    chunks_committed_out_of_order: CHUNKS_COMMITTED_OUT_OF_ORDER,
-    buffer_size: BUFFER_SIZE,
-    bytes_overwritten: BYTES_OVERWRITTEN,
-    bytes_read: BYTES_READ,
-    padding_bytes_written: PADDING_BYTES_WRITTEN,
-    padding_bytes_cleared: PADDING_BYTES_CLEARED,
-    chunks_read: CHUNKS_READ,
-    chunks_discarded: CHUNKS_DISCARDED,
-    trace_writer_packet_loss: TRACE_WRITER_PACKET_LOSS,
-    chunks_relocated: CHUNKS_RELOCATED,
-}
 
 /// How large one writer's chunks were: for each bucket of [`CHUNK_HISTOGRAM_BOUNDS`] and the rest, how
 /// many there were and the sum of their payloads.

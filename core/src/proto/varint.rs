@@ -95,6 +95,13 @@ pub fn decode(bytes: &[u8]) -> Option<(u64, usize)> {
     }
 }
 
+/// The varint at the start of `bytes`, as [`decode`] reads it, and what follows it.
+#[inline(always)]
+pub fn split(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let (value, len) = decode(bytes)?;
+    Some((value, bytes.get(len..)?))
+}
+
 /// Out of line, so that each user of [`decode`] carries the short forms only.
 #[inline(never)]
 fn decode_long(bytes: &[u8]) -> Option<(u64, usize)> {

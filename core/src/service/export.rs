@@ -1,7 +1,7 @@
 //! From the buffer to the file: validation, trusted fields, framing, statistics.
 
 use crate::buffer::{BufferStats, DataLoss, Packet, Reader, SequenceInfo};
-use crate::proto::trace_stats::{self, ChunkHistogram, TraceStats, TraceStatsPacket, WriterStats};
+use crate::proto::trace_stats::{TraceStats, TraceStatsPacket, WriterStats};
 use crate::proto::{
     InvalidPacket, PacketValidator, SequenceId, TraceFileWriter, TrustedFields, TrustedSuffix, WriteError,
 };
@@ -129,21 +129,15 @@ impl<W: Write> TraceExporter<W> {
         sequence_id: SequenceId,
         lost_before: DataLoss,
     ) -> Result<Exported, WriteError<W::Error>> {
-        let valid = match PacketValidator::check(packet.slices()) {
-            Ok(valid) => valid,
+        let (len, trusted) = match trusted_fields(packet, sequence_id, lost_before) {
+            Ok(checked) => checked,
             Err(fault) => {
                 self.invalid_packets = self.invalid_packets.saturating_add(1);
                 return Ok(Exported::Invalid(fault));
             }
         };
-        let loss = (packet.loss() | lost_before).marked();
-        let trusted = TrustedFields {
-            pid: (packet.pid() != -1).then_some(packet.pid()),
-            previous_packet_dropped: u32::from(loss.bits()) | valid.previous_packet_dropped,
-            ..TrustedFields::new(packet.uid(), sequence_id)
-        };
         let suffix = self.last.of(&trusted);
-        match self.file.packet_of_len(packet.slices(), valid.len, &suffix) {
+        match self.file.packet_of_len(packet.slices(), len, &suffix) {
             Ok(bytes) => Ok(Exported::Written(bytes)),
             Err(WriteError::TooLong) => {
                 self.invalid_packets = self.invalid_packets.saturating_add(1);
@@ -153,36 +147,82 @@ impl<W: Write> TraceExporter<W> {
         }
     }
 
-    /// Writes all that a read session gives, and returns how many packets that was. `ids` numbers the sequences, as
-    /// [`sequence_id`] does.
+    /// Writes all that a read session gives, and returns how many packets that was: [`drain_up_to`](Self::drain_up_to)
+    /// without a limit.
+    ///
+    /// # Errors
+    /// Those of `drain_up_to`.
+    pub fn drain(
+        &mut self,
+        reader: &mut Reader<'_>,
+        ids: impl FnMut(u16, u16) -> SequenceId,
+    ) -> Result<u64, WriteError<W::Error>> {
+        self.drain_up_to(reader, ids, u64::MAX).map(|drained| drained.packets)
+    }
+
+    /// Writes what a read session gives, until there is no more, or until this call has dealt with more than `limit`
+    /// bytes: those of the file, and those of packets that were left out, because looking at one takes time, whatever
+    /// becomes of it. So it goes beyond the limit by less than one packet, and a limit of 0 is one packet. `ids` numbers
+    /// the sequences, as [`sequence_id`] does.
     ///
     /// A packet that cannot be written, because of its content or its length, is lost, and its sequence's next packet
     /// says so.
     ///
+    /// ```
+    /// use tracebuf::service::{TraceExporter, sequence_id};
+    /// # use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
+    /// # let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer).sequences(4))?;
+    /// # let header = ChunkHeader { producer_id: 1, fragments: 2, ..Default::default() };
+    /// # buffer.copy_chunk_untrusted(&Chunk { header, payload: &[2, 0x40, 5, 2, 0x40, 6] });
+    ///
+    /// // In turns, so that other work has its own.
+    /// let mut file = [0; 256];
+    /// let (mut exporter, mut reader, mut turns) = (TraceExporter::new(&mut file[..]), buffer.read(), 1);
+    /// while !exporter.drain_up_to(&mut reader, sequence_id, 0).unwrap().is_exhausted {
+    ///     turns += 1;
+    /// }
+    /// assert_eq!((exporter.file().packets(), turns), (2, 3));
+    /// # Ok::<(), tracebuf::buffer::RegionError>(())
+    /// ```
+    ///
     /// # Errors
     /// The output's. The packet that was being written is lost in the same way. An exporter that has failed before
     /// reads nothing: [`WriteError::AfterFailure`].
-    pub fn drain(
+    pub fn drain_up_to(
         &mut self,
         reader: &mut Reader<'_>,
         mut ids: impl FnMut(u16, u16) -> SequenceId,
-    ) -> Result<u64, WriteError<W::Error>> {
+        limit: u64,
+    ) -> Result<Drained, WriteError<W::Error>> {
         if self.file.is_broken() {
             return Err(WriteError::AfterFailure);
         }
-        let mut written = 0;
-        while let Some(packet) = reader.next_packet() {
+        let (mut drained, mut bytes) = (Drained::default(), 0_u64);
+        while bytes <= limit {
+            let Some(packet) = reader.next_packet() else {
+                drained.is_exhausted = true;
+                break;
+            };
             let id = ids(packet.producer_id(), packet.writer_id());
             match self.packet(&packet, id, DataLoss::empty()) {
-                Ok(Exported::Written(_)) => written += 1,
-                Ok(left_out) => reader.reject_packet(left_out.loss()),
+                Ok(Exported::Written(written)) => {
+                    drained.packets += 1;
+                    bytes = bytes.saturating_add(written as u64);
+                }
+                Ok(left_out) => {
+                    let len = packet.len() as u64;
+                    reader.reject_packet(left_out.loss());
+                    drained.left_out += 1;
+                    drained.left_out_bytes = drained.left_out_bytes.saturating_add(len);
+                    bytes = bytes.saturating_add(len);
+                }
                 Err(error) => {
                     reader.reject_packet(DataLoss::READ_GAP);
                     return Err(error);
                 }
             }
         }
-        Ok(written)
+        Ok(drained)
     }
 
     /// Writes the `TraceStats` packet of a trace of one buffer, by which readers find its losses; a trace should end
@@ -193,7 +233,7 @@ impl<W: Write> TraceExporter<W> {
     ///
     /// ```
     /// use tracebuf::buffer::{Config, FillPolicy, TraceBuffer};
-    /// use tracebuf::proto::trace_stats::{BufferStats, TraceStats, TraceStatsPacket};
+    /// use tracebuf::proto::trace_stats::{TraceStats, TraceStatsPacket};
     /// use tracebuf::proto::{SequenceId, TrustedFields};
     /// use tracebuf::service::{TraceExporter, sequence_id, writer_stats};
     ///
@@ -206,7 +246,7 @@ impl<W: Write> TraceExporter<W> {
     ///     let told = |of| writer_stats(&of, sequence_id(of.producer_id, of.writer_id), number);
     ///     writers.extend(buffer.sequences().map(told));
     /// }
-    /// let counters = buffers.each_ref().map(|buffer| BufferStats::from(&buffer.stats()));
+    /// let counters = buffers.each_ref().map(|buffer| buffer.stats());
     /// let invalid_packets = exporter.invalid_packets();
     /// let stats = TraceStats { buffers: &counters, invalid_packets, ..Default::default() }.with_writers(writers);
     /// let packet = TraceStatsPacket { timestamp: None, stats };
@@ -219,7 +259,7 @@ impl<W: Write> TraceExporter<W> {
     where
         I: IntoIterator<Item = WriterStats, IntoIter: Clone>,
     {
-        let buffers = [trace_stats::BufferStats::from(buffer)];
+        let buffers = [*buffer];
         let invalid_packets = self.invalid_packets;
         let stats =
             TraceStats { buffers: &buffers, invalid_packets, ..TraceStats::default() }.with_writers(writers);
@@ -243,6 +283,41 @@ impl<W: Write> TraceExporter<W> {
     }
 }
 
+/// What a call of [`TraceExporter::drain_up_to`] did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Drained {
+    /// Packets written.
+    pub packets: u64,
+    /// Packets left out because of their content or length.
+    pub left_out: u64,
+    /// Their bytes.
+    pub left_out_bytes: u64,
+    /// Whether there are no more for now.
+    pub is_exhausted: bool,
+}
+
+/// Checks a packet that is to be exported, and returns its length and what the service has to say about it: what
+/// [`TraceExporter::packet`] writes, for those who write packets in a way of their own.
+///
+/// # Errors
+/// It is not well-formed, or it holds fields that only the service may write: see [`Exported::Invalid`].
+#[inline]
+pub fn trusted_fields(
+    packet: &Packet<'_>,
+    sequence_id: SequenceId,
+    lost_before: DataLoss,
+) -> Result<(usize, TrustedFields), InvalidPacket> {
+    let valid = PacketValidator::check(packet.slices())?;
+    let loss = (packet.loss() | lost_before).marked();
+    let trusted = TrustedFields {
+        pid: (packet.pid() != -1).then_some(packet.pid()),
+        previous_packet_dropped: u32::from(loss.bits()) | valid.previous_packet_dropped,
+        ..TrustedFields::new(packet.uid(), sequence_id)
+    };
+    Ok((valid.len, trusted))
+}
+
 /// A `trusted_packet_sequence_id` for a sequence, without a table of them: the two ids side by side.
 ///
 /// 0 is no sequence and 1 is the service itself, so {0, 1}, which only an unusual service has, gets the number
@@ -261,37 +336,7 @@ pub fn sequence_id(producer_id: u16, writer_id: u16) -> SequenceId {
 
 /// What `TraceStats` says about a writer; `buffer` is the place of its buffer among those of the trace.
 pub fn writer_stats(sequence: &SequenceInfo, sequence_id: SequenceId, buffer: u32) -> WriterStats {
-    let histogram =
-        sequence.histogram.map(|histogram| ChunkHistogram { counts: histogram.counts, sums: histogram.sums });
-    WriterStats { sequence_id, buffer, histogram }
-}
-
-impl From<&BufferStats> for trace_stats::BufferStats {
-    fn from(stats: &BufferStats) -> Self {
-        Self {
-            bytes_written: stats.bytes_written,
-            chunks_written: stats.chunks_written,
-            chunks_overwritten: stats.chunks_overwritten,
-            write_wrap_count: stats.write_wrap_count,
-            patches_succeeded: stats.patches_succeeded,
-            patches_failed: stats.patches_failed,
-            readaheads_succeeded: stats.readaheads_succeeded,
-            readaheads_failed: stats.readaheads_failed,
-            abi_violations: stats.abi_violations,
-            chunks_rewritten: stats.chunks_rewritten,
-            chunks_committed_out_of_order: stats.chunks_committed_out_of_order,
-            buffer_size: stats.buffer_size,
-            bytes_overwritten: stats.bytes_overwritten,
-            bytes_read: stats.bytes_read,
-            padding_bytes_written: stats.padding_bytes_written,
-            padding_bytes_cleared: stats.padding_bytes_cleared,
-            chunks_read: stats.chunks_read,
-            // The format has no counter for those refused, which are just as lost.
-            chunks_discarded: stats.chunks_discarded.saturating_add(stats.chunks_refused),
-            trace_writer_packet_loss: stats.trace_writer_packet_loss,
-            chunks_relocated: stats.chunks_relocated,
-        }
-    }
+    WriterStats { sequence_id, buffer, histogram: sequence.histogram }
 }
 
 #[cfg(test)]

@@ -44,11 +44,13 @@ portable_atomic::cfg_has_atomic_cas! {
     pub use start_mark::StartMark;
 }
 mod export;
+mod flush_tracker;
 
 #[cfg(any(target_has_atomic = "32", loom))]
 pub use endpoint::{ProducerEndpoint, ProducerIdentity};
 #[cfg(any(target_has_atomic = "32", loom))]
 pub use endpoint_stats::EndpointStats;
-pub use export::{Exported, TraceExporter, sequence_id, writer_stats};
+pub use export::{Drained, Exported, TraceExporter, sequence_id, trusted_fields, writer_stats};
+pub use flush_tracker::FlushTracker;
 #[cfg(any(target_has_atomic = "32", loom))]
 pub use start_mark::StartMark;

@@ -1,13 +1,14 @@
 //! How large chunks were, by writer.
 
 use crate::bench::{Bench, Sent, packet, small_table, whole};
-use tracebuf::buffer::{Commit, Histogram, TraceBuffer};
+use tracebuf::buffer::{ChunkHistogram, Commit, TraceBuffer};
+use tracebuf::proto::trace_stats::{CHUNK_HISTOGRAM_BOUNDS, CHUNK_HISTOGRAM_BUCKETS};
 
 fn bench(ring: u32) -> Bench {
     Bench::new(small_table().histograms(true), ring)
 }
 
-fn of(bench: &Bench, writer: u16) -> Histogram {
+fn of(bench: &Bench, writer: u16) -> ChunkHistogram {
     bench.sequence(writer).histogram.expect("one is kept")
 }
 
@@ -22,14 +23,14 @@ fn of_size(size: usize) -> Vec<Vec<u8>> {
 #[test]
 fn a_payload_counts_in_the_first_bucket_that_is_large_enough() {
     let mut b = bench(1 << 17);
-    let sizes = Histogram::BOUNDS.map(|bound| [bound, bound + 1]);
+    let sizes = CHUNK_HISTOGRAM_BOUNDS.map(|bound| [bound, bound + 1]);
     for (chunk_id, size) in (0..).zip(sizes.as_flattened()) {
         assert_eq!(b.commit(Sent::new(chunk_id, &of_size(*size as usize))), Commit::Written);
     }
-    let mut expected = Histogram::default();
+    let mut expected = ChunkHistogram::default();
     for size in sizes.as_flattened() {
-        let bucket = Histogram::BOUNDS.iter().position(|bound| size <= bound);
-        let bucket = bucket.unwrap_or(Histogram::BUCKETS - 1);
+        let bucket = CHUNK_HISTOGRAM_BOUNDS.iter().position(|bound| size <= bound);
+        let bucket = bucket.unwrap_or(CHUNK_HISTOGRAM_BUCKETS - 1);
         expected.counts[bucket] += 1;
         expected.sums[bucket] += u64::from(*size);
     }
@@ -52,7 +53,7 @@ fn a_scraped_chunk_that_grows_in_place_or_elsewhere_counts_once_with_its_new_siz
             assert_eq!(b.read(), whole(&[b"one"]));
         }
         assert_eq!(b.commit(sent()), outcome);
-        let mut expected = Histogram::default();
+        let mut expected = ChunkHistogram::default();
         (expected.counts[2], expected.sums[2]) = (1, 65);
         assert_eq!(of(&b, 1), expected);
     }

@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use tracebuf::producer::*;
+use tracebuf::proto::reader::{self, Field, Fields};
+use tracebuf::proto::varint;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stored {
@@ -168,17 +170,6 @@ impl State {
     }
 }
 
-fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
-    let mut value = 0;
-    for (i, byte) in bytes.iter().enumerate().take(10) {
-        value |= u64::from(byte & 0x7F) << (7 * i);
-        if byte & 0x80 == 0 {
-            return Some((value, i + 1));
-        }
-    }
-    None
-}
-
 pub fn join(chunks: &BTreeMap<(u16, u32), Stored>, writer: u16) -> Vec<Option<Vec<u8>>> {
     let mut packets = Vec::new();
     let mut open: Option<Vec<u8>> = None;
@@ -198,7 +189,7 @@ pub fn join(chunks: &BTreeMap<(u16, u32), Stored>, writer: u16) -> Vec<Option<Ve
         let count = chunk.header.fragments - u16::from(partial);
         let mut rest = &chunk.payload[..];
         for i in 0..count {
-            let (size, header) = varint(rest).expect("a size");
+            let (size, header) = varint::decode(rest).expect("a size");
             if size == 0x0FFF_FFFF {
                 assert_eq!(i + 1, count);
                 packets.push(None);
@@ -227,7 +218,7 @@ pub fn join(chunks: &BTreeMap<(u16, u32), Stored>, writer: u16) -> Vec<Option<Ve
     packets
 }
 
-/// Fields of a message: number, wire type, value or bytes.
+/// The value of a message's field.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
     Int(u64),
@@ -235,35 +226,17 @@ pub enum Value {
     Bytes(Vec<u8>),
 }
 
-pub fn fields(mut bytes: &[u8]) -> Vec<(u32, Value)> {
-    let mut fields = Vec::new();
-    while !bytes.is_empty() {
-        let (tag, n) = varint(bytes).expect("a tag");
-        bytes = &bytes[n..];
-        assert!(tag >> 3 > 0, "a field has a number");
-        let value = match tag & 7 {
-            0 => {
-                let (value, n) = varint(bytes).expect("a value");
-                bytes = &bytes[n..];
-                Value::Int(value)
-            }
-            2 => {
-                let (len, n) = varint(bytes).expect("a length");
-                let (inside, rest) = bytes[n..].split_at(len as usize);
-                bytes = rest;
-                Value::Bytes(inside.to_vec())
-            }
-            kind => {
-                let (inside, rest) = bytes.split_at(if kind == 1 { 8 } else { 4 });
-                bytes = rest;
-                let mut value = [0; 8];
-                value[..inside.len()].copy_from_slice(inside);
-                Value::Fixed(u64::from_le_bytes(value))
-            }
-        };
-        fields.push(((tag >> 3) as u32, value));
-    }
-    fields
+pub fn fields(message: &[u8]) -> Vec<(u32, Value)> {
+    let mut fields = Fields::of(message);
+    let owned = |field: Field<'_>| match field.value {
+        reader::Value::Number(value) => (field.number, Value::Int(value)),
+        reader::Value::Fixed(value) => (field.number, Value::Fixed(value)),
+        reader::Value::Bytes(bytes) => (field.number, Value::Bytes(bytes.to_vec())),
+    };
+    let all: Vec<_> = fields.by_ref().map(owned).collect();
+    assert!(fields.is_at_end(), "{message:x?} is malformed");
+    assert!(all.iter().all(|(number, _)| *number > 0), "a field has a number");
+    all
 }
 
 impl Value {

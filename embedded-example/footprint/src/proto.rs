@@ -4,12 +4,13 @@ use crate::input::Input;
 use crate::observe::{Nowhere, debug, show};
 use core::hint::black_box;
 use core::iter;
+use tracebuf::proto::reader::{Fields, message, messages, number, numbers};
 use tracebuf::proto::trace_stats::{
     BufferStats, CHUNK_HISTOGRAM_BUCKETS, ChunkHistogram, FinalFlush, TraceStats, TraceStatsPacket,
     WriterStats,
 };
 use tracebuf::proto::{
-    Encoder, Measure, Message, PacketValidator, SequenceId, Sink, TraceFileWriter, TracePackets,
+    Encoder, Measure, Message, PacketValidator, PacketView, SequenceId, Sink, TraceFileWriter, TracePackets,
     TrustedFields, is_service_only, varint,
 };
 
@@ -19,11 +20,15 @@ pub(crate) fn all(input: &mut Input<'_>, memory: &mut [u8]) {
     validation(input);
     files(input);
     statistics(input);
+    reading(input, memory);
+    #[cfg(feature = "default")]
+    frames(input, memory);
 }
 
 fn varints(input: &mut Input<'_>, memory: &mut [u8]) {
     black_box(varint::len(input.u64()));
     black_box(varint::decode(input.slice()));
+    black_box(varint::split(input.slice()));
     if let Err(error) = black_box(varint::read(input.slice())) {
         show(error);
     }
@@ -145,4 +150,34 @@ fn statistics(input: &mut Input<'_>) {
     let packet = TraceStatsPacket { timestamp: input.bool().then(|| input.u64()), stats };
     black_box(packet.encoded_len());
     let _ = black_box(TraceFileWriter::new(Nowhere).message(&packet, &trusted(input)));
+}
+
+fn reading(input: &mut Input<'_>, memory: &mut [u8]) {
+    let bytes = input.slice();
+    let mut fields = Fields::of(bytes);
+    fields.by_ref().for_each(debug);
+    black_box((fields.is_at_end(), message(bytes, input.u32()), number(bytes, input.u32())));
+    messages(bytes, input.u32()).for_each(debug);
+    black_box(numbers(bytes, [input.u32(), input.u32()]));
+    let packet = PacketView::of_file(bytes).unwrap_or_else(|| PacketView::of(bytes));
+    black_box((packet.begins_state(), packet.needs_state(), packet.clocks().count()));
+    let _ = black_box(packet.write_to(input.bool(), &mut Encoder::new(memory)));
+    debug(packet);
+}
+
+#[cfg(feature = "default")]
+fn frames(input: &mut Input<'_>, memory: &mut [u8]) {
+    use tracebuf::proto::frame::{FRAME, FrameDecoder, FrameEncoder};
+    let (mut encoder, mut line) = (FrameEncoder::new(), [0; FRAME]);
+    black_box((encoder.is_beginning(), encoder.encode(input.u32() as u8, input.slice(), &mut line)));
+    debug(&encoder);
+    let (mut decoder, mut line) = (FrameDecoder::new(memory), input.slice());
+    while let Some(frame) = decoder.next(&mut line) {
+        match frame {
+            Ok(frame) => debug(frame),
+            Err(corrupt) => debug((corrupt, corrupt.may_be_frame())),
+        }
+    }
+    black_box(decoder.is_within_frame());
+    debug(decoder);
 }

@@ -10,13 +10,15 @@ use tracebuf::producer::{
     ChunkToMove, ChunkToPatch, CommitRequest, Consumer, Patch, Request, SharedMemory, atomic_words_in,
 };
 use tracebuf::service::{
-    Exported, ProducerEndpoint, ProducerIdentity, StartMark, TraceExporter, sequence_id, writer_stats,
+    Exported, FlushTracker, ProducerEndpoint, ProducerIdentity, StartMark, TraceExporter, sequence_id,
+    trusted_fields, writer_stats,
 };
 
 pub(crate) fn all(input: &mut Input<'_>, memory: &mut [u8]) {
     export(input, memory);
     let (shared, central) = memory.split_at_mut_checked(input.u32() as usize).unwrap_or_default();
     endpoint(input, shared, central);
+    flushes(input);
 }
 
 fn endpoint(input: &mut Input<'_>, shared: &mut [u8], central: &mut [u8]) {
@@ -81,6 +83,12 @@ fn export(input: &mut Input<'_>, memory: &mut [u8]) {
             Err(error) => show(error),
         }
         let _ = black_box(exporter.drain(&mut reader, sequence_id));
+        if let Some(packet) = reader.next_packet() {
+            let _ = black_box(trusted_fields(&packet, id(input), loss));
+        }
+        if let Ok(drained) = black_box(exporter.drain_up_to(&mut reader, sequence_id, input.u64())) {
+            debug(drained);
+        }
     }
     let writers: [_; 4] = core::array::from_fn(|_| {
         buffer.sequences().next().map(|sequence| writer_stats(&sequence, id(input), input.u32()))
@@ -90,4 +98,16 @@ fn export(input: &mut Input<'_>, memory: &mut [u8]) {
     let _ = black_box(exporter.file().flush());
     debug(&exporter);
     black_box(exporter.into_output());
+}
+
+fn flushes(input: &mut Input<'_>) {
+    let mut flushes = FlushTracker::after(input.u64());
+    black_box(flushes.ask(input.u64()));
+    for _ in 0..input.u32() {
+        flushes.answer(input.u64(), input.bool().then(|| input.u32()));
+        flushes.carried_out(input.u32());
+    }
+    black_box((flushes.asked(), flushes.answered(), flushes.is_idle()));
+    black_box((flushes.has_answered(input.u64()), flushes.is_carried_out(input.u32())));
+    debug(flushes);
 }

@@ -30,9 +30,11 @@ fn sample_buffers() -> [BufferStats; 2] {
         padding_bytes_written: 1014,
         padding_bytes_cleared: 1015,
         chunks_read: 1016,
-        chunks_discarded: 1017,
+        chunks_discarded: 1000,
+        chunks_refused: 17,
         trace_writer_packet_loss: 1018,
         chunks_relocated: 1019,
+        ..BufferStats::default()
     };
     [first, BufferStats { bytes_written: u64::MAX, ..BufferStats::default() }]
 }

@@ -88,9 +88,13 @@ fn the_statistics_have_the_buffer_s_and_what_was_left_out() {
     commit(&mut buffer, 0, &[2, 0x40, 1]);
     let written = exporter.stats(&buffer.stats(), []).unwrap();
 
-    let buffers = [trace_stats::BufferStats::from(&buffer.stats())];
+    let buffers = [buffer.stats()];
     assert_eq!((buffers[0].chunks_written, buffers[0].chunks_read), (3, 3));
-    assert_eq!(buffers[0].chunks_discarded, 2, "one came late, one was refused");
+    assert_eq!(
+        (buffers[0].chunks_discarded, buffers[0].chunks_refused),
+        (1, 1),
+        "one came late, one was refused"
+    );
     let stats = TraceStats { buffers: &buffers, invalid_packets: 3, ..TraceStats::default() };
     let packet = TraceStatsPacket { timestamp: None, stats: stats.with_writers([]) };
     let mut expected = vec![0u8; 4096];
@@ -160,4 +164,48 @@ fn a_packet_that_the_output_has_no_room_for_is_a_loss_of_the_next() {
     let written = exporter.file().bytes() as usize;
     assert_eq!(exporter.into_output().len(), 64 - written, "what is left of the output");
     assert!(large[..written].ends_with(&[0xD0, 0x02, 3]), "a gap of the reading");
+}
+
+#[test]
+fn packets_that_are_left_out_count_towards_what_is_read_at_once() {
+    let config = Config::new(FillPolicy::RingBuffer);
+    let mut buffer = TraceBuffer::new(vec![0u8; 1 << 16], config).unwrap();
+    for chunk_id in 0..10 {
+        let header = ChunkHeader { producer_id: 2, chunk_id, fragments: 100, ..Default::default() };
+        let forged = [2, 0x18, 0].repeat(100); // trusted_uid = 0
+        buffer.copy_chunk_untrusted(&Chunk { header, payload: &forged });
+    }
+    let mut file = [0u8; 128];
+    let mut exporter = TraceExporter::new(&mut file[..]);
+    let mut reader = buffer.read();
+    for left_out in [400, 399, 201] {
+        // The limit has room for everything before it, and one more.
+        let drained = exporter.drain_up_to(&mut reader, sequence_id, left_out * 2 - 1).unwrap();
+        let is_exhausted = left_out == 201 && drained.is_exhausted;
+        let all = Drained { left_out, left_out_bytes: left_out * 2, is_exhausted, ..Drained::default() };
+        assert_eq!(drained, all);
+    }
+    assert_eq!((exporter.file().bytes(), exporter.invalid_packets()), (0, 1000));
+    assert!(exporter.drain_up_to(&mut reader, sequence_id, 0).unwrap().is_exhausted);
+}
+
+#[test]
+fn a_limit_is_of_each_call_and_of_what_goes_into_the_file() {
+    let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer)).unwrap();
+    for chunk_id in 0..7 {
+        commit(&mut buffer, chunk_id, &[2, 0x40, 1]);
+    }
+    let mut file = [0u8; 128];
+    let mut exporter = TraceExporter::new(&mut file[..]);
+    let mut reader = buffer.read();
+    let mut turn = |limit| {
+        let drained = exporter.drain_up_to(&mut reader, sequence_id, limit).unwrap();
+        (drained.packets, drained.is_exhausted)
+    };
+    // Each takes 13 bytes there.
+    let told = [(0, (1, false)), (12, (1, false)), (13, (2, false)), (26, (3, false)), (0, (0, true))];
+    for (limit, expected) in told {
+        assert_eq!(turn(limit), expected, "{limit}");
+    }
+    assert_eq!(exporter.file().bytes(), 7 * 13);
 }

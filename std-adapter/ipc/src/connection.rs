@@ -1,22 +1,16 @@
-//! The side of a program that records into another one's session: [`Connection`].
+//! A producer that records into another process's session, in either protocol: [`Connection`].
 
-use std::path::Path;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use std::{fmt, io};
 
 use tracebuf::producer::{Exhaustion, MemoryError};
 
-use super::line::Line;
-use super::link::{Kind, Link};
-use super::perfetto::Categories;
-use super::protocol::{MessageReceiver, MessageSender};
-use super::records::{RecordReceiver, RecordSender};
-use super::shared_words::SharedWords;
-use super::welcome::{self, Welcome};
-use tracebuf_session::limits::SHARED_MEMORY;
+use crate::link::Link;
+use crate::service_link::{MessageReceiver, MessageSender, ServiceLink};
+use crate::shared_memory::SharedWords;
 use tracebuf_session::producer_cell::ProducerCell;
 use tracebuf_session::recorder_context::RecorderContext;
 use tracebuf_session::session_clock::SessionClock;
@@ -24,7 +18,6 @@ use tracebuf_session::switch::Switch;
 use tracebuf_session::waits::{FOR_EVER, PATIENCE, made_by};
 use tracebuf_session::waker::Waker;
 use tracebuf_session::{Recorder, SessionError};
-use tracebuf_std::display::Escaped;
 use tracebuf_std::process::named;
 
 /// Sets up a [`Connection`]. Made by [`Connection::builder`].
@@ -87,23 +80,26 @@ pub struct ConnectionBuilder {
 pub struct Connection {
     context: Arc<RecorderContext>,
     sources: Vec<(String, u16)>,
-    categories: Categories,
-    line: Arc<Line>,
+    wants: Wants,
+    line: Arc<ServiceLink>,
     threads: Vec<JoinHandle<()>>,
 }
 
 /// What a producer and its service have agreed on before anything is recorded.
-pub(super) struct Agreed {
-    pub(super) link: Link,
-    pub(super) words: SharedWords,
-    pub(super) sender: Box<dyn MessageSender>,
-    pub(super) receiver: Box<dyn MessageReceiver>,
+pub(crate) struct Agreement {
+    pub(crate) link: Link,
+    pub(crate) words: SharedWords,
+    pub(crate) sender: Box<dyn MessageSender>,
+    pub(crate) receiver: Box<dyn MessageReceiver>,
     /// For each of the service's buffers, after how many bytes a writer repeats its state.
-    pub(super) state_every: Vec<u32>,
+    pub(crate) state_every: Vec<u32>,
     /// Data sources, with the buffers that they go to.
-    pub(super) sources: Vec<(String, u16)>,
-    pub(super) categories: Categories,
+    pub(crate) sources: Vec<(String, u16)>,
+    pub(crate) wants: Wants,
 }
+
+/// Says whether events of a category are wanted.
+pub(crate) type Wants = Box<dyn Fn(&str) -> bool + Send + Sync>;
 
 impl ConnectionBuilder {
     /// What a thread does when shared memory is full: drop, unless set otherwise; see
@@ -152,54 +148,32 @@ impl ConnectionBuilder {
         self
     }
 
-    pub(super) fn name_of_process(&self) -> String {
+    pub(crate) fn name_of_process(&self) -> String {
         named(self.process_name.as_deref())
     }
 
-    pub(super) fn name_of_data_source(&self) -> Option<&str> {
+    pub(crate) fn name_of_data_source(&self) -> Option<&str> {
         self.data_source.as_deref()
     }
 
-    pub(super) fn names_of_categories(&self) -> &[String] {
+    pub(crate) fn names_of_categories(&self) -> &[String] {
         &self.categories
     }
 
-    /// Connects to the service that listens at this path.
-    ///
-    /// # Errors
-    /// Nothing listens there, or no service of this version; it has as many producers as it takes; it does not answer
-    /// in 5 s; no memory, or no thread.
-    pub fn open(self, path: impl AsRef<Path>) -> Result<Connection, SessionError> {
-        let path = path.as_ref();
-        let failed = |error| SessionError::io(format!("the tracing service at {}", path.display()), error);
-        let deadline = Instant::now() + PATIENCE;
-        let link = Link::connected(path, Kind::Messages, deadline).map_err(failed)?;
-        let (welcome, words) = receive(&link, deadline).map_err(failed)?;
-        self.start(Agreed {
-            link,
-            words,
-            sender: Box::new(RecordSender::default()),
-            receiver: Box::new(RecordReceiver::new()),
-            state_every: welcome.state_every,
-            sources: welcome.sources,
-            categories: Categories::default(),
-        })
-    }
-
     /// Makes a producer, with its threads, from what was agreed with a service.
-    pub(super) fn start(self, agreed: Agreed) -> Result<Connection, SessionError> {
+    pub(crate) fn start(self, agreed: Agreement) -> Result<Connection, SessionError> {
         self.start_within(2 * PATIENCE, agreed)
     }
 
     /// The same, with this much time for the thread to begin.
-    fn start_within(self, patience: Duration, agreed: Agreed) -> Result<Connection, SessionError> {
-        let Agreed { link, words, sender, receiver, state_every, sources, categories } = agreed;
+    fn start_within(self, patience: Duration, agreed: Agreement) -> Result<Connection, SessionError> {
+        let Agreement { link, words, sender, receiver, state_every, sources, wants } = agreed;
         let (switch, waker) = (Arc::new(Switch::new()), Waker::default());
         let clock = SessionClock::new(self.fast_clock);
         let name = self.name_of_process();
         let bytes = 4 * words.as_ref().len();
         // A rendezvous: otherwise it could be on its way when nothing waits for it any more.
-        let (made, of_thread) = sync_channel::<Result<Arc<Line>, MemoryError>>(0);
+        let (made, of_thread) = sync_channel::<Result<Arc<ServiceLink>, MemoryError>>(0);
         let (in_thread, its_waker) = (switch.clone(), waker.clone());
         let waits = self.exhaustion != Exhaustion::Drop;
         let sender = thread::Builder::new().name("tracebuf-send".into()).spawn(move || {
@@ -207,7 +181,7 @@ impl ConnectionBuilder {
             let producer =
                 ProducerCell::in_memory(Box::new(words), in_thread.clone(), its_waker.clone(), name);
             let line = producer.map(|producer| {
-                Arc::new(Line::new(link, Arc::new(producer), in_thread, its_waker, waits, sender))
+                Arc::new(ServiceLink::new(link, Arc::new(producer), in_thread, its_waker, waits, sender))
             });
             let own = line.as_ref().ok().cloned();
             // A caller that has given up waiting has said so, and has no connection: the service must not keep one that
@@ -237,25 +211,8 @@ impl ConnectionBuilder {
             announce: Some(Box::new(move || of_recorders.announce())),
         };
         let (context, threads) = (Arc::new(context), vec![sender, hears]);
-        Ok(Connection { context, sources, categories, line, threads })
+        Ok(Connection { context, sources, wants, line, threads })
     }
-}
-
-/// What the service says first, and the memory that comes with it.
-fn receive(link: &Link, deadline: Instant) -> io::Result<(Welcome, SharedWords)> {
-    let refused = |why: String| io::Error::new(io::ErrorKind::ConnectionRefused, why);
-    let mut message = vec![0; welcome::MAX_WELCOME];
-    let (len, file) = link.receive_with(&mut message, deadline)?;
-    if len == 0 {
-        return Err(refused("it has ended the connection".to_owned()));
-    }
-    message.truncate(len);
-    // Whatever listens there says why not.
-    let welcome = Welcome::from_bytes(&message).map_err(|why| refused(Escaped(why).to_string()))?;
-    let has_memory = file.filter(|_| SHARED_MEMORY.contains(&welcome.shared_memory));
-    let file = has_memory.ok_or_else(|| refused("it has sent no shared memory".to_owned()))?;
-    let words = SharedWords::of(&file, welcome.shared_memory)?;
-    Ok((welcome, words))
 }
 
 impl Connection {
@@ -271,7 +228,7 @@ impl Connection {
     }
 
     /// The program knows of the connection, and records from here on.
-    pub(super) fn begin(&self) {
+    pub(crate) fn begin(&self) {
         self.line.begin();
     }
 
@@ -305,7 +262,7 @@ impl Connection {
     /// Cost: it reads the lists, up to four times; meant for the function that is called with each connection.
     #[must_use]
     pub fn wants(&self, category: &str) -> bool {
-        self.categories.wants(category)
+        (self.wants)(category)
     }
 
     /// Whether the service is there, as far as is known, and this is the process that connected to it.
@@ -353,27 +310,29 @@ impl fmt::Debug for Connection {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::link::SocketKind;
+    use crate::native::records::{RecordReceiver, RecordSender};
 
     #[test]
     fn a_service_does_not_keep_one_who_gave_up_waiting_for_the_thread() {
         let path = std::env::temp_dir().join(format!("tracebuf-late-{}", std::process::id()));
-        let listening = Link::listening(&path, Kind::Messages).expect("a socket");
+        let listening = Link::listening(&path, SocketKind::Messages).expect("a socket");
         let deadline = Instant::now() + 12 * PATIENCE;
         // A thread may begin at once and be accepted even so; then the next one is to be late.
         let service = loop {
-            let link = Link::connected(&path, Kind::Messages, deadline).expect("it listens");
+            let link = Link::connected(&path, SocketKind::Messages, deadline).expect("it listens");
             let service = listening.accept().expect("it has come");
             let (words, _) = SharedWords::new(8192).expect("memory");
             let started = Connection::builder().start_within(
                 Duration::ZERO,
-                Agreed {
+                Agreement {
                     link,
                     words,
                     sender: Box::new(RecordSender::default()),
                     receiver: Box::new(RecordReceiver::new()),
                     state_every: vec![0],
                     sources: Vec::new(),
-                    categories: Categories::default(),
+                    wants: Box::new(|_| true),
                 },
             );
             if let Err(error) = started {

@@ -1,4 +1,4 @@
-//! [`PerfettoSocket`].
+//! The socket for programs with Perfetto's SDK: [`PerfettoSocket`].
 
 use std::fmt;
 use std::io;
@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::categories;
-use super::data_sources::{TRACK_EVENT, Wanted};
+use super::data_sources::{TRACK_EVENT, WantedSource};
 use super::frames::MAX_IPC_FRAME;
-use super::program::Program;
-use crate::link::{Kind, Link};
-use crate::listening::{self, Host, Listening, Newcomer};
-use crate::shared_words::SharedWords;
+use super::sdk_producer::SdkProducer;
+use crate::acceptor::{self, Admission, ListenThread, NewProducer};
+use crate::link::{Link, SocketKind};
+use crate::shared_memory::SharedWords;
 use crate::socket_file::SocketFile;
 use tracebuf_session::limits::PAGE;
 use tracebuf_session::recorder::buffer_of;
@@ -64,7 +64,7 @@ pub struct PerfettoSocketBuilder {
 /// in each program that has it, from when the program comes until the session stops.
 ///
 /// Anyone who may write to the socket's file may record; Perfetto's service admits everybody, this one those whom the
-/// umask admits. Producers are trusted as little as [those](super::super::ProducerSocket) with this crate, and are told
+/// umask admits. Producers are trusted as little as [those](crate::ProducerSocket) with this crate, and are told
 /// apart, counted and asked for what they have in the same way. Chunks that they have not completed are scraped, except
 /// for their last packet, unless they forbid it (`SMB_SCRAPING_DISABLED`).
 ///
@@ -80,12 +80,12 @@ pub struct PerfettoSocketBuilder {
 ///
 /// Source of the protocol: Perfetto's `producer_port.proto` and `wire_protocol.proto`. Checked against programs with
 /// its SDK, in the version of Perfetto's crate `perfetto-sdk` 1.2.
-pub struct PerfettoSocket(Listening<Perfetto>);
+pub struct PerfettoSocket(ListenThread<PerfettoAdmission>);
 
 /// The programs that come have Perfetto's SDK.
-struct Perfetto {
+struct PerfettoAdmission {
     shared_memory: usize,
-    wanted: Arc<[Wanted]>,
+    wanted: Arc<[WantedSource]>,
 }
 
 impl fmt::Debug for PerfettoSocket {
@@ -165,7 +165,7 @@ impl PerfettoSocketBuilder {
         session: &Arc<Session>,
         path: impl AsRef<Path>,
     ) -> Result<PerfettoSocket, SessionError> {
-        let socket = listening::bind(session, path.as_ref(), Kind::Stream, self.shared_memory)?;
+        let socket = acceptor::bind(session, path.as_ref(), SocketKind::Stream, self.shared_memory)?;
         self.serve(session, socket)
     }
 
@@ -183,20 +183,20 @@ impl PerfettoSocketBuilder {
         }
         let wanted = self.data_sources.into_iter().map(|(name, config)| {
             let buffer = buffer_of(&session.sources, &name).unwrap_or(0);
-            Wanted { name, buffer, config }
+            WantedSource { name, buffer, config }
         });
-        let wanted: Arc<[Wanted]> = wanted.collect();
-        if wanted.iter().map(Wanted::told).sum::<usize>() > MAX_IPC_FRAME {
+        let wanted: Arc<[WantedSource]> = wanted.collect();
+        if wanted.iter().map(WantedSource::told).sum::<usize>() > MAX_IPC_FRAME {
             let error = io::Error::new(io::ErrorKind::InvalidInput, "they are too long");
             return Err(SessionError::io("configurations of data sources", error));
         }
-        let host = Perfetto { shared_memory: self.shared_memory, wanted };
-        Listening::start(host, session, socket, self.producers).map(PerfettoSocket)
+        let host = PerfettoAdmission { shared_memory: self.shared_memory, wanted };
+        ListenThread::start(host, session, socket, self.producers).map(PerfettoSocket)
     }
 }
 
-impl Host for Perfetto {
-    type Producer = Program;
+impl Admission for PerfettoAdmission {
+    type Producer = SdkProducer;
     // A program that is sent away comes again at once, and after a hundred times in its life never again.
     const WAITS: bool = true;
     const HELD: Duration = Duration::from_secs(1);
@@ -205,8 +205,8 @@ impl Host for Perfetto {
     fn refuse(&self, _: &Link, _: &str) {}
 
     /// The SDK ends a program whose memory is not of whole pages.
-    fn take(&self, newcomer: Newcomer) -> io::Result<Program> {
+    fn take(&self, newcomer: NewProducer) -> io::Result<SdkProducer> {
         let (words, file) = SharedWords::new(self.shared_memory.next_multiple_of(PAGE as usize))?;
-        Program::start(newcomer, words, file, self.wanted.clone())
+        SdkProducer::start(newcomer, words, file, self.wanted.clone())
     }
 }

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use tracebuf::producer::track_event::Clock;
 use tracebuf::service::ProducerIdentity;
 
-use super::link::{Kind, Link};
-use super::peer::Peer;
-use super::socket_file::SocketFile;
+use crate::link::Peer;
+use crate::link::{Link, SocketKind};
+use crate::socket_file::SocketFile;
 use tracebuf_session::limits::SHARED_MEMORY;
 use tracebuf_session::process_tree::ProcessTree;
 use tracebuf_session::waits::join;
@@ -22,7 +22,7 @@ use tracebuf_session::{BootClock, Session, SessionError, Transport, Waker};
 use tracebuf_std::display::Count;
 
 /// How programs that come are spoken to.
-pub(super) trait Host: Send + Sync + 'static {
+pub(crate) trait Admission: Send + Sync + 'static {
     type Producer: Transport + 'static;
 
     /// Whether programs for which there is no place wait for one, without being told.
@@ -36,31 +36,31 @@ pub(super) trait Host: Send + Sync + 'static {
 
     /// Makes a producer of a newcomer, or says why the service cannot. Nothing is said to it before it is attached:
     /// otherwise what it records as soon as it may would not be in a session that ends just then.
-    fn take(&self, newcomer: Newcomer) -> io::Result<Self::Producer>;
+    fn take(&self, newcomer: NewProducer) -> io::Result<Self::Producer>;
 }
 
 /// A program that has come.
-pub(super) struct Newcomer {
-    pub(super) link: Arc<Link>,
-    pub(super) identity: ProducerIdentity,
+pub(crate) struct NewProducer {
+    pub(crate) link: Arc<Link>,
+    pub(crate) identity: ProducerIdentity,
     /// How many buffers the session has.
-    pub(super) buffers: u16,
-    pub(super) waker: Waker,
+    pub(crate) buffers: u16,
+    pub(crate) waker: Waker,
     /// It records nothing before this boot time.
-    pub(super) time: u64,
+    pub(crate) time: u64,
     /// Where it is reported if it is in a container.
-    pub(super) process_tree: ProcessTree,
+    pub(crate) process_tree: ProcessTree,
     /// Its place, held for as long as it is there.
-    pub(super) place: Arc<()>,
+    pub(crate) place: Arc<()>,
     /// The door through which it has come.
-    pub(super) door: Weak<Door>,
+    pub(crate) door: Weak<Listener>,
 }
 
 /// A socket of a session, where each program that comes gets this many bytes of shared memory.
-pub(super) fn bind(
+pub(crate) fn bind(
     session: &Session,
     path: &Path,
-    kind: Kind,
+    kind: SocketKind,
     shared_memory: usize,
 ) -> Result<SocketFile, SessionError> {
     if !SHARED_MEMORY.contains(&shared_memory) {
@@ -73,15 +73,15 @@ pub(super) fn bind(
 }
 
 /// Where programs come in, until it is closed.
-pub(super) struct Door {
+pub(crate) struct Listener {
     socket: SocketFile,
     is_closed: AtomicBool,
 }
 
-impl Door {
+impl Listener {
     /// Lets nobody in any more. Called before those inside are sent away at a session's end: they would come again at
     /// once, and in vain.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         self.is_closed.store(true, Ordering::Relaxed);
         self.socket.link.shut();
     }
@@ -92,7 +92,7 @@ impl Door {
 }
 
 /// A socket with a thread that accepts programs, until it is dropped.
-pub(super) struct Listening<H> {
+pub(crate) struct ListenThread<H> {
     acceptor: Arc<Acceptor<H>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -100,7 +100,7 @@ pub(super) struct Listening<H> {
 /// Accepts programs, on that thread.
 struct Acceptor<H> {
     host: H,
-    door: Arc<Door>,
+    door: Arc<Listener>,
     session: Weak<Session>,
     buffers: u16,
     /// How many may be there at a time.
@@ -126,9 +126,9 @@ enum Next {
 
 /// Refused connections, until their time has come: newcomers do not wait for that.
 #[derive(Default)]
-struct Held(VecDeque<(Instant, Arc<Link>)>);
+struct RefusedLinks(VecDeque<(Instant, Arc<Link>)>);
 
-impl Held {
+impl RefusedLinks {
     fn push(&mut self, link: Arc<Link>, until: Instant) {
         self.0.push_back((until, link));
         if self.0.len() > MOST_HELD {
@@ -155,7 +155,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for RefusedLinks {
     fn drop(&mut self) {
         while !self.0.is_empty() {
             self.let_one_go();
@@ -163,8 +163,8 @@ impl Drop for Held {
     }
 }
 
-impl<H: Host> Listening<H> {
-    pub(super) fn start(
+impl<H: Admission> ListenThread<H> {
+    pub(crate) fn start(
         host: H,
         session: &Arc<Session>,
         socket: SocketFile,
@@ -172,7 +172,7 @@ impl<H: Host> Listening<H> {
     ) -> Result<Self, SessionError> {
         let acceptor = Arc::new(Acceptor {
             host,
-            door: Arc::new(Door { socket, is_closed: AtomicBool::new(false) }),
+            door: Arc::new(Listener { socket, is_closed: AtomicBool::new(false) }),
             session: Arc::downgrade(session),
             buffers: session.context.state_every.len() as u16,
             producers,
@@ -186,16 +186,16 @@ impl<H: Host> Listening<H> {
     }
 }
 
-impl<H> Listening<H> {
+impl<H> ListenThread<H> {
     /// How many have come until now, including those that have gone again.
-    pub(super) fn seen(&self) -> u64 {
+    pub(crate) fn seen(&self) -> u64 {
         self.acceptor.seen.load(Ordering::Relaxed)
     }
 }
 
-impl<H: Host> Acceptor<H> {
+impl<H: Admission> Acceptor<H> {
     fn serve(&self) {
-        let mut held = Held::default();
+        let mut held = RefusedLinks::default();
         while !self.door.is_closed() {
             held.let_go(Instant::now());
             if H::WAITS && self.taken() >= self.producers {
@@ -246,7 +246,7 @@ impl<H: Host> Acceptor<H> {
             Err(error) => return refuse(&error.to_string()),
         };
         let Peer { uid, pid } = link.peer();
-        let newcomer = Newcomer {
+        let newcomer = NewProducer {
             link: link.clone(),
             identity: ProducerIdentity { producer_id, uid, pid },
             buffers: self.buffers,
@@ -268,7 +268,7 @@ impl<H: Host> Acceptor<H> {
     }
 }
 
-impl<H> Drop for Listening<H> {
+impl<H> Drop for ListenThread<H> {
     fn drop(&mut self) {
         let door = &self.acceptor.door;
         if !door.socket.link.is_here() {
@@ -285,36 +285,38 @@ impl<H> Drop for Listening<H> {
 mod tests {
     use std::sync::mpsc::{Receiver, Sender, channel};
 
+    use tracebuf_session::CentralBuffer;
+    use tracebuf_testing::transport::Does;
+
     use super::*;
-    use crate::other_process::OtherProcess;
 
     const LONG: Duration = Duration::from_secs(60);
 
     /// Has no room for any newcomer, tells that one has come, and keeps it for this many seconds.
     struct Full<const HELD: u64>(Sender<()>);
 
-    impl<const HELD: u64> Host for Full<HELD> {
-        type Producer = OtherProcess;
+    impl<const HELD: u64> Admission for Full<HELD> {
+        type Producer = Does<fn(&mut [CentralBuffer]) -> bool>;
         const WAITS: bool = true;
         const HELD: Duration = Duration::from_secs(HELD);
 
         fn refuse(&self, _: &Link, _: &str) {}
 
-        fn take(&self, _: Newcomer) -> io::Result<OtherProcess> {
+        fn take(&self, _: NewProducer) -> io::Result<Self::Producer> {
             let _ = self.0.send(());
             Err(io::ErrorKind::OutOfMemory.into())
         }
     }
 
-    fn full<const HELD: u64>(path: &Path) -> (Listening<Full<HELD>>, Receiver<()>, Arc<Session>) {
+    fn full<const HELD: u64>(path: &Path) -> (ListenThread<Full<HELD>>, Receiver<()>, Arc<Session>) {
         let session = Arc::new(Session::builder().start().expect("a session"));
-        let socket = bind(&session, path, Kind::Stream, 8192).expect("a socket");
+        let socket = bind(&session, path, SocketKind::Stream, 8192).expect("a socket");
         let (tell, came) = channel();
-        (Listening::start(Full(tell), &session, socket, 64).expect("a thread"), came, session)
+        (ListenThread::start(Full(tell), &session, socket, 64).expect("a thread"), came, session)
     }
 
     fn come(path: &Path) -> Link {
-        Link::connected(path, Kind::Stream, Instant::now() + LONG).expect("it listens")
+        Link::connected(path, SocketKind::Stream, Instant::now() + LONG).expect("it listens")
     }
 
     fn hears_of_the_end(link: &Link) -> bool {

@@ -1,4 +1,4 @@
-//! The work of a connection's two threads: one sends, one receives.
+//! A producer's way to its service, in either protocol: [`ServiceLink`], on which one thread sends and one receives.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -7,10 +7,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tracebuf::producer::Request;
+use tracebuf::wrapping::is_reached;
 
-use super::link::Link;
-use super::messages::is_reached;
-use super::protocol::{MessageReceiver, MessageSender, ServiceMessage};
+use crate::link::Link;
 use tracebuf_session::SessionError;
 use tracebuf_session::limits::BUFFERS_MAX;
 use tracebuf_session::producer_cell::ProducerCell;
@@ -23,7 +22,7 @@ use tracebuf_session::waker::Waker;
 const SENDER_PATIENCE: Duration = Duration::from_millis(5);
 
 /// The way to a service in another process.
-pub(super) struct Line {
+pub(crate) struct ServiceLink {
     link: Link,
     producer: Arc<ProducerCell>,
     switch: Arc<Switch>,
@@ -38,7 +37,7 @@ pub(super) struct Line {
     begins: AtomicBool,
     /// The flush after which the service is to be asked to scrape; 0 if there is none.
     to_scrape: AtomicU32,
-    flushes: Mutex<Flushes>,
+    flushes: Mutex<OwnFlushes>,
     /// Notified when a flush is done, and at the end.
     changed: Condvar,
 }
@@ -57,15 +56,15 @@ struct Outgoing {
 /// What this process flushes by itself. No code that may ask for memory holds its lock: an allocator that records may
 /// come here again.
 #[derive(Default)]
-struct Flushes {
+struct OwnFlushes {
     /// The last flush after which the service has scraped.
     done: u32,
     /// Whether the connection has ended: nothing is received any more.
     is_over: bool,
 }
 
-impl Line {
-    pub(super) fn new(
+impl ServiceLink {
+    pub(crate) fn new(
         link: Link,
         producer: Arc<ProducerCell>,
         switch: Arc<Switch>,
@@ -89,25 +88,25 @@ impl Line {
         }
     }
 
-    pub(super) fn producer(&self) -> &Arc<ProducerCell> {
+    pub(crate) fn producer(&self) -> &Arc<ProducerCell> {
         &self.producer
     }
 
     /// The program knows of the connection, and records from here on.
-    pub(super) fn begin(&self) {
+    pub(crate) fn begin(&self) {
         // Said by the thread that sends, because that may have to wait.
         self.begins.store(true, Ordering::Relaxed);
         self.waker.wake();
     }
 
     /// Makes the sending thread end once it has sent what there is.
-    pub(super) fn ask_end(&self) {
+    pub(crate) fn ask_end(&self) {
         self.switch.off();
         self.waker.wake();
     }
 
     /// The same, and waits for that end, and for the service to have it all where that can be known.
-    pub(super) fn end(&self, deadline: Instant) {
+    pub(crate) fn end(&self, deadline: Instant) {
         self.ask_end();
         let _ = self.wait(self.flushes(), deadline, |flushes| flushes.is_over);
         self.link.shut();
@@ -116,9 +115,9 @@ impl Line {
     /// Waits until the condition holds; false if it does not by the deadline.
     fn wait(
         &self,
-        mut flushes: MutexGuard<'_, Flushes>,
+        mut flushes: MutexGuard<'_, OwnFlushes>,
         deadline: Instant,
-        is_so: impl Fn(&Flushes) -> bool,
+        is_so: impl Fn(&OwnFlushes) -> bool,
     ) -> bool {
         while !is_so(&flushes) {
             let Some(left) = deadline.checked_duration_since(Instant::now()) else { return false };
@@ -128,7 +127,7 @@ impl Line {
     }
 
     /// Sends what threads ask for until either side ends.
-    pub(super) fn pass_on(&self, clock: SessionClock) {
+    pub(crate) fn pass_on(&self, clock: SessionClock) {
         let _ = self.send_all(clock);
         self.switch.off();
         self.outgoing().sender.end(&self.link);
@@ -153,7 +152,7 @@ impl Line {
     /// Sends what there is from the calling thread: the service must know of a new writer before that writes. If this
     /// process were killed before the sending thread had its turn, nothing that the writer has recorded would be
     /// scraped.
-    pub(super) fn announce(&self) {
+    pub(crate) fn announce(&self) {
         self.announce_within(SENDER_PATIENCE);
     }
 
@@ -216,7 +215,7 @@ impl Line {
     }
 
     /// Does what the service asks for, until it is gone.
-    pub(super) fn receive(&self, mut receiver: Box<dyn MessageReceiver>) {
+    pub(crate) fn receive(&self, mut receiver: Box<dyn MessageReceiver>) {
         while receiver.receive(&self.link, &mut |message| self.act(message)).is_some() {}
         self.switch.off();
         self.link.shut();
@@ -248,12 +247,12 @@ impl Line {
         self.outgoing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn flushes(&self) -> MutexGuard<'_, Flushes> {
+    fn flushes(&self) -> MutexGuard<'_, OwnFlushes> {
         self.flushes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sends what is complete, and waits until the service has that and everything else there is.
-    pub(super) fn flush(&self, deadline: Instant) -> Result<(), SessionError> {
+    pub(crate) fn flush(&self, deadline: Instant) -> Result<(), SessionError> {
         if !self.switch.is_on() {
             // Nothing takes what is asked for.
             return Err(SessionError::Stopped);
@@ -263,7 +262,7 @@ impl Line {
         let later = |other: u32| (other == 0 || !is_reached(other, flush)).then_some(flush);
         let _ = self.to_scrape.fetch_update(Ordering::Relaxed, Ordering::Relaxed, later);
         self.waker.wake();
-        let is_done = |flushes: &Flushes| is_reached(flushes.done, flush);
+        let is_done = |flushes: &OwnFlushes| is_reached(flushes.done, flush);
         match self.wait(self.flushes(), deadline, |flushes| flushes.is_over || is_done(flushes)) {
             false => Err(SessionError::Timeout),
             true if is_done(&self.flushes()) => Ok(()),
@@ -272,24 +271,78 @@ impl Line {
     }
 }
 
+/// Encodes a producer's messages in one of the protocols, and keeps them until they are sent.
+pub(crate) trait MessageSender: Send {
+    /// The program knows of the connection, and records from here on.
+    fn begin(&mut self) {}
+
+    /// A request about shared memory, in the order in which they are to be carried out.
+    fn request(&mut self, request: Request);
+
+    /// This many packets for a buffer were given up since the last call, and nothing in shared memory tells of them.
+    fn dropped(&mut self, buffer: u32, packets: u64);
+
+    /// This many chunks were sent in all, and threads want to know when they were taken.
+    fn sent(&mut self, chunks: u64);
+
+    /// Answers a [question](ServiceMessage::Question): everything that was complete then has come once this flush was carried
+    /// out.
+    fn answer(&mut self, question: u64, flush: u32);
+
+    /// Also asks for what is in incomplete chunks, once this flush was carried out.
+    fn scrape(&mut self, flush: u32);
+
+    /// Sends what is kept; false if the other end does not take all of it now, and this is not to wait.
+    fn send(&mut self, link: &Link, wait: Wait) -> io::Result<bool>;
+
+    /// There will be no more messages: ends the connection, as far as this side does.
+    fn end(&mut self, link: &Link);
+}
+
+/// Decodes a service's messages in one of the protocols.
+pub(crate) trait MessageReceiver: Send {
+    /// Waits for a message, and passes on what is in it. `None` once the connection has ended, or for something that is
+    /// no message.
+    fn receive(&mut self, link: &Link, act: &mut dyn FnMut(ServiceMessage)) -> Option<()>;
+}
+
+/// A service's message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ServiceMessage {
+    /// Wants everything that is complete, and this to be answered. Not 0.
+    Question(u64),
+    /// Has carried out everything up to this flush.
+    Flushed(u32),
+    /// Has got what was wanted with this flush into its buffers.
+    Scraped(u32),
+    /// Has taken this many chunks.
+    Taken(u64),
+    /// Wants writers to repeat their state.
+    ClearState,
+    /// Wants nothing more. What there is must still be sent.
+    Stop,
+    /// Something that the [`MessageSender`] knows how to answer.
+    ToAnswer,
+}
+
 #[cfg(test)]
 mod tests {
     use tracebuf::producer::Exhaustion;
 
     use super::*;
-    use crate::link::Kind;
-    use crate::records::RecordSender;
+    use crate::link::SocketKind;
+    use crate::native::records::RecordSender;
     use tracebuf_session::producer_cell::words;
 
     /// A line with a socket that nothing else is connected to.
-    fn line(test: &str) -> Line {
+    fn line(test: &str) -> ServiceLink {
         let path = std::env::temp_dir().join(format!("tracebuf-line-{test}-{}", std::process::id()));
-        let link = Link::listening(&path, Kind::Messages).expect("a socket");
+        let link = Link::listening(&path, SocketKind::Messages).expect("a socket");
         std::fs::remove_file(path).expect("it is there");
         let (switch, waker) = (Arc::new(Switch::new()), Waker::default());
         let producer = ProducerCell::in_memory(words(8192), switch.clone(), waker.clone(), String::new())
             .expect("memory");
-        Line::new(link, Arc::new(producer), switch, waker, false, Box::new(RecordSender::default()))
+        ServiceLink::new(link, Arc::new(producer), switch, waker, false, Box::new(RecordSender::default()))
     }
 
     #[test]

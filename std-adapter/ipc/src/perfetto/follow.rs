@@ -1,28 +1,15 @@
-//! Programs with this crate that record into Perfetto's service, to which they look like any program with its SDK.
-//!
-//! | file | what it holds |
-//! |---|---|
-//! | `waiting` | a connection until a tracing session begins |
-//! | `calls` | what a program says to the service |
-//! | `answers` | what the service says |
-//! | `connected` | a connection from then on: requests become calls, replies are their answers |
-
-mod answers;
-mod calls;
-mod connected;
-mod waiting;
+//! Connections to Perfetto's service: [`ConnectionBuilder::follow_perfetto`], and where that service listens.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use waiting::{Offer, Waiting};
-
+use super::calls;
+use super::data_sources::TRACK_EVENT;
+use super::frames::{MAX_IPC_FRAME, ProtoBuilder};
+use super::handshake::{IdleConnection, OfferedSource};
 use crate::connection::{Connection, ConnectionBuilder};
-use crate::follower::{Follower, Look};
-use crate::perfetto::data_sources::TRACK_EVENT;
-use crate::perfetto::frames::MAX_IPC_FRAME;
-use crate::perfetto::proto::Proto;
+use crate::follower::{Follower, ServiceFinder};
 use tracebuf_session::SessionError;
 
 /// Most bytes of the messages around an offered data source.
@@ -122,19 +109,19 @@ impl ConnectionBuilder {
             return Err(SessionError::io("names of the data source and its categories", error));
         }
         let path = path.as_ref().to_owned();
-        Follower::start(Perfetto { builder: self, path, data_source, waiting: None }, connected)
+        Follower::start(PerfettoFinder { builder: self, path, data_source, waiting: None }, connected)
     }
 }
 
 /// Perfetto's service, and the connection that waits there.
-struct Perfetto {
+struct PerfettoFinder {
     builder: ConnectionBuilder,
     path: PathBuf,
-    data_source: Proto,
-    waiting: Option<Waiting>,
+    data_source: ProtoBuilder,
+    waiting: Option<IdleConnection>,
 }
 
-impl Look for Perfetto {
+impl ServiceFinder for PerfettoFinder {
     fn look(&mut self, until: Instant) -> Result<Option<Connection>, SessionError> {
         let failed =
             |error| SessionError::io(format!("Perfetto's service at {}", self.path.display()), error);
@@ -142,9 +129,9 @@ impl Look for Perfetto {
             Some(waiting) => (waiting, until),
             None => {
                 let producer = &self.builder.name_of_process();
-                let offer = Offer { producer, data_source: &self.data_source };
+                let offer = OfferedSource { producer, data_source: &self.data_source };
                 // A session that is already there has begun by now; following does not wait for another.
-                (Waiting::begin(&self.path, &offer).map_err(failed)?, Instant::now())
+                (IdleConnection::begin(&self.path, &offer).map_err(failed)?, Instant::now())
             }
         };
         if waiting.goes_on(until).map_err(failed)? {
@@ -154,4 +141,25 @@ impl Look for Perfetto {
         let agreed = waiting.agreed().map_err(failed)?;
         self.builder.clone().start(agreed).map(Some)
     }
+}
+
+/// The path where Perfetto's service waits for programs, and its SDK looks for it: the value of the environment
+/// variable `PERFETTO_PRODUCER_SOCK_NAME`; without it `/run/perfetto/traced-producer.sock` if that folder exists,
+/// otherwise `/tmp/perfetto-producer`; on Android `/dev/socket/traced_producer`.
+///
+/// ```
+/// // For `Connection::builder().follow_perfetto(...)`.
+/// let path = tracebuf_ipc::perfetto_socket();
+/// assert!(path.file_name().is_some());
+/// ```
+#[must_use]
+pub fn perfetto_socket() -> PathBuf {
+    if let Some(path) = std::env::var_os("PERFETTO_PRODUCER_SOCK_NAME").filter(|path| !path.is_empty()) {
+        return path.into();
+    }
+    if cfg!(target_os = "android") {
+        return "/dev/socket/traced_producer".into();
+    }
+    let folder = Path::new("/run/perfetto");
+    if folder.is_dir() { folder.join("traced-producer.sock") } else { "/tmp/perfetto-producer".into() }
 }

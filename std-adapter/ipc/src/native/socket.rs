@@ -1,16 +1,16 @@
-//! The service's side: [`ProducerSocket`].
+//! The socket for producers with this crate: [`ProducerSocket`].
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use std::{fmt, io};
 
-use super::link::{Kind, Link};
-use super::listening::{self, Host, Listening, Newcomer};
-use super::other_process::OtherProcess;
-use super::shared_words::SharedWords;
-use super::socket_file::SocketFile;
-use super::welcome::Welcome;
+use crate::acceptor::{self, Admission, ListenThread, NewProducer};
+use crate::link::{Link, SocketKind};
+use crate::native::producer::NativeProducer;
+use crate::native::welcome::Welcome;
+use crate::shared_memory::SharedWords;
+use crate::socket_file::SocketFile;
 use tracebuf_session::{Session, SessionError};
 
 /// Sets up a [`ProducerSocket`]. Made by [`ProducerSocket::builder`].
@@ -74,11 +74,11 @@ pub struct ProducerSocketBuilder {
 /// Cost: a thread, and for each producer another one, which waits for messages, 25 KB, and the shared memory. Linux
 /// only.
 ///
-/// [`Connection`]: super::Connection
-pub struct ProducerSocket(Listening<Tracebuf>);
+/// [`Connection`]: crate::Connection
+pub struct ProducerSocket(ListenThread<NativeAdmission>);
 
-/// The programs that come are [`Connection`](super::Connection)s.
-struct Tracebuf {
+/// The programs that come are [`Connection`](crate::Connection)s.
+struct NativeAdmission {
     shared_memory: usize,
     /// What each producer is told.
     welcome: Arc<[u8]>,
@@ -109,7 +109,7 @@ impl ProducerSocketBuilder {
     /// memory when the producer comes.
     ///
     /// Each thread that records holds 2 KiB of it for each buffer that it records into. With 1 MiB, 512 can at a time;
-    /// others drop their events, even in a producer whose threads are to [wait](super::ConnectionBuilder::exhaustion).
+    /// others drop their events, even in a producer whose threads are to [wait](crate::ConnectionBuilder::exhaustion).
     /// 2 MiB and a page are enough for all 1,024 that can record. A [session's
     /// own](tracebuf_session::SessionBuilder::shared_memory) threads have that by default if they wait; these do not,
     /// because the service does not know whether they wait.
@@ -142,7 +142,7 @@ impl ProducerSocketBuilder {
         session: &Arc<Session>,
         path: impl AsRef<Path>,
     ) -> Result<ProducerSocket, SessionError> {
-        let socket = listening::bind(session, path.as_ref(), Kind::Messages, self.shared_memory)?;
+        let socket = acceptor::bind(session, path.as_ref(), SocketKind::Messages, self.shared_memory)?;
         self.serve(session, socket)
     }
 
@@ -159,13 +159,13 @@ impl ProducerSocketBuilder {
         let too_long = |_| io::Error::new(io::ErrorKind::InvalidInput, "they are too long");
         let welcome = welcome.to_bytes().map_err(too_long);
         let welcome = welcome.map_err(|error| SessionError::io("names of data sources", error))?;
-        let host = Tracebuf { shared_memory: self.shared_memory, welcome: welcome.into() };
-        Listening::start(host, session, socket, self.producers).map(ProducerSocket)
+        let host = NativeAdmission { shared_memory: self.shared_memory, welcome: welcome.into() };
+        ListenThread::start(host, session, socket, self.producers).map(ProducerSocket)
     }
 }
 
-impl Host for Tracebuf {
-    type Producer = OtherProcess;
+impl Admission for NativeAdmission {
+    type Producer = NativeProducer;
     const WAITS: bool = false;
     // It is told why.
     const HELD: Duration = Duration::ZERO;
@@ -174,8 +174,8 @@ impl Host for Tracebuf {
         let _ = link.try_send(&Welcome::refusal(why));
     }
 
-    fn take(&self, newcomer: Newcomer) -> io::Result<OtherProcess> {
+    fn take(&self, newcomer: NewProducer) -> io::Result<NativeProducer> {
         let (words, file) = SharedWords::new(self.shared_memory)?;
-        OtherProcess::start(newcomer, words, (self.welcome.clone(), file))
+        NativeProducer::start(newcomer, words, (self.welcome.clone(), file))
     }
 }

@@ -2,13 +2,13 @@
 
 use tracebuf::proto::{Encoder, Message, Overflow, Sink};
 
-use tracebuf_session::fields::{Fields, Value};
+use tracebuf::proto::reader::{Fields, Value};
 
 /// The version of everything said from then on: records, the pages of shared memory and their layout.
 const VERSION: u64 = 2;
 
 /// Bytes of the longest welcome.
-pub(super) const MAX_WELCOME: usize = 64 << 10;
+pub(crate) const MAX_WELCOME: usize = 64 << 10;
 
 // The numbers of its fields; unknown fields are skipped, as everywhere in protobuf.
 const REFUSED: u32 = 1;
@@ -21,13 +21,13 @@ const SOURCE_BUFFER: u32 = 2;
 
 /// What a program must know to record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Welcome {
+pub(crate) struct Welcome {
     /// Bytes of shared memory, which comes with it.
-    pub(super) shared_memory: usize,
+    pub(crate) shared_memory: usize,
     /// For each buffer, after how many bytes a writer repeats its state.
-    pub(super) state_every: Vec<u32>,
+    pub(crate) state_every: Vec<u32>,
     /// Data sources, with the buffers that they go to.
-    pub(super) sources: Vec<(String, u16)>,
+    pub(crate) sources: Vec<(String, u16)>,
 }
 
 impl Message for Welcome {
@@ -52,7 +52,7 @@ impl Message for Source<'_> {
 
 impl Welcome {
     /// An error if the names of its data sources are too long.
-    pub(super) fn to_bytes(&self) -> Result<Vec<u8>, Overflow> {
+    pub(crate) fn to_bytes(&self) -> Result<Vec<u8>, Overflow> {
         let mut room = vec![0; MAX_WELCOME];
         let mut encoder = Encoder::new(&mut room);
         self.encode(&mut encoder)?;
@@ -62,7 +62,7 @@ impl Welcome {
     }
 
     /// What a program that the service does not take hears instead.
-    pub(super) fn refusal(why: &str) -> Vec<u8> {
+    pub(crate) fn refusal(why: &str) -> Vec<u8> {
         let mut room = vec![0; why.len() + 16];
         let mut encoder = Encoder::new(&mut room);
         let len = encoder.string(REFUSED, why).map_or(0, |()| encoder.len());
@@ -71,7 +71,7 @@ impl Welcome {
     }
 
     /// What a service has said; otherwise why it does not take this program, or that it is no service.
-    pub(super) fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
         let (mut welcome, mut version) = (Self::default(), None);
         let mut fields = Fields::of(bytes);
         for field in &mut fields {

@@ -1,12 +1,76 @@
-//! What comes from a producer: a thread waits for it, the drain thread carries it out.
+//! The service's end of a producer in another process, in either protocol: a thread waits for its messages, the drain
+//! thread carries them out.
 
-use std::sync::Arc;
+use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
-use super::link::Link;
+use crate::acceptor::{Listener, NewProducer};
+use crate::link::Link;
+use crate::pid_namespace::{NamespacedProcess, PROC};
+use crate::shared_memory::{SharedEndpoint, SharedWords};
 use tracebuf_session::waker::Waker;
+
+/// What comes from the producer, many things to a message, and what carries it out. The connection ends when this is
+/// dropped.
+pub(crate) struct RemoteProducer<T> {
+    pub(crate) link: Arc<Link>,
+    pub(crate) incoming: MessageQueue<Vec<T>>,
+    pub(crate) endpoint: SharedEndpoint,
+    door: Weak<Listener>,
+    /// Its place at the service, held as long as this exists.
+    _place: Arc<()>,
+}
+
+impl<T: Send + 'static> RemoteProducer<T> {
+    /// Starts a thread that takes what comes, as [`MessageQueue::start`] does, and reports the process if it is in a
+    /// container. The first message is empty: it says that the process was looked at.
+    pub(crate) fn start(
+        newcomer: NewProducer,
+        words: SharedWords,
+        mut next: impl FnMut(&Link) -> Option<Vec<T>> + Send + 'static,
+        is_of_new_writer: fn(&T) -> bool,
+    ) -> io::Result<Self> {
+        let NewProducer { link, identity, buffers, waker, time, process_tree, place, door } = newcomer;
+        let endpoint = SharedEndpoint::over(words, identity, buffers)?;
+        let mut looked_at = None;
+        let next = move |link: &Link| {
+            let Some(contained) = &mut looked_at else {
+                looked_at = Some(NamespacedProcess::of(Path::new(PROC), identity.pid, time, &process_tree));
+                return Some(Vec::new());
+            };
+            let message = next(link)?;
+            // Before what the thread has recorded can be in a trace.
+            if let Some(contained) = contained {
+                if message.iter().any(is_of_new_writer) {
+                    contained.has_new_writer();
+                }
+                contained.look_if_due();
+            }
+            Some(message)
+        };
+        let incoming = MessageQueue::start(&link, waker, next)?;
+        Ok(Self { link, incoming, endpoint, door, _place: place })
+    }
+}
+
+impl<T> RemoteProducer<T> {
+    /// The session has ended.
+    pub(crate) fn end(&self) {
+        if let Some(door) = self.door.upgrade() {
+            door.close();
+        }
+        self.link.shut();
+    }
+}
+
+impl<T> Drop for RemoteProducer<T> {
+    fn drop(&mut self) {
+        self.link.shut();
+    }
+}
 
 /// Most messages that have come and were not carried out. With as many there the producer has to wait: what it sends
 /// takes no more memory than that.
@@ -16,7 +80,7 @@ const WAITING: usize = 16;
 const TURN: Duration = Duration::from_millis(1);
 
 /// The drain thread's end.
-pub(super) struct Incoming<M> {
+pub(crate) struct MessageQueue<M> {
     messages: Receiver<M>,
     waker: Waker,
     /// Whether more may come.
@@ -26,13 +90,13 @@ pub(super) struct Incoming<M> {
 /// What the drain thread takes at a time from one producer: no more messages than may wait, or one that sends without
 /// end would keep all others from their turn; and for no longer than a turn lasts, for one that sends what takes long,
 /// such as patches of chunks that are far behind.
-pub(super) struct Turn {
+pub(crate) struct DrainTurn {
     begin: Instant,
     taken: usize,
 }
 
-impl Turn {
-    pub(super) fn begin() -> Self {
+impl DrainTurn {
+    pub(crate) fn begin() -> Self {
         Self { begin: Instant::now(), taken: 0 }
     }
 
@@ -41,10 +105,10 @@ impl Turn {
     }
 }
 
-impl<M: Send + 'static> Incoming<M> {
+impl<M: Send + 'static> MessageQueue<M> {
     /// Starts a thread that takes what comes, by `next`: that gives `None` once the connection has ended, or something
     /// has come that is no message. Then the thread ends the connection.
-    pub(super) fn start(
+    pub(crate) fn start(
         link: &Arc<Link>,
         waker: Waker,
         next: impl FnMut(&Link) -> Option<M> + Send + 'static,
@@ -62,7 +126,7 @@ impl<M: Send + 'static> Incoming<M> {
     }
 
     /// The next message, if there is one and the turn is not over.
-    pub(super) fn take(&mut self, turn: &mut Turn) -> Option<M> {
+    pub(crate) fn take(&mut self, turn: &mut DrainTurn) -> Option<M> {
         if turn.is_over() {
             // Soon again: nothing else may wake this thread for what is left, or for the end after it.
             self.waker.wake();
@@ -81,7 +145,7 @@ impl<M: Send + 'static> Incoming<M> {
     }
 
     /// False once the connection has ended and everything that had come was taken.
-    pub(super) const fn is_open(&self) -> bool {
+    pub(crate) const fn is_open(&self) -> bool {
         self.is_open
     }
 }

@@ -13,27 +13,26 @@ use crate::pid_namespace::{NamespacedProcess, PROC};
 use crate::shared_memory::{SharedEndpoint, SharedWords};
 use tracebuf_session::waker::Waker;
 
-/// What comes from the producer, many things to a message, and what carries it out. The connection ends when this is
-/// dropped.
+/// What a producer sends, and the endpoint that carries it out. The connection ends when this is dropped.
 pub(crate) struct RemoteProducer<T> {
     pub(crate) link: Arc<Link>,
     pub(crate) incoming: MessageQueue<Vec<T>>,
     pub(crate) endpoint: SharedEndpoint,
-    door: Weak<Listener>,
+    listener: Weak<Listener>,
     /// Its place at the service, held as long as this exists.
     _place: Arc<()>,
 }
 
 impl<T: Send + 'static> RemoteProducer<T> {
-    /// Starts a thread that takes what comes, as [`MessageQueue::start`] does, and reports the process if it is in a
-    /// container. The first message is empty: it says that the process was looked at.
+    /// Starts a thread that receives, as [`MessageQueue::start`] does, and reports the process if it is in a container.
+    /// The first message is empty: it says that the process was looked up.
     pub(crate) fn start(
         newcomer: NewProducer,
         words: SharedWords,
         mut next: impl FnMut(&Link) -> Option<Vec<T>> + Send + 'static,
         is_of_new_writer: fn(&T) -> bool,
     ) -> io::Result<Self> {
-        let NewProducer { link, identity, buffers, waker, time, process_tree, place, door } = newcomer;
+        let NewProducer { link, identity, buffers, waker, time, process_tree, place, listener } = newcomer;
         let endpoint = SharedEndpoint::over(words, identity, buffers)?;
         let mut looked_at = None;
         let next = move |link: &Link| {
@@ -52,15 +51,15 @@ impl<T: Send + 'static> RemoteProducer<T> {
             Some(message)
         };
         let incoming = MessageQueue::start(&link, waker, next)?;
-        Ok(Self { link, incoming, endpoint, door, _place: place })
+        Ok(Self { link, incoming, endpoint, listener, _place: place })
     }
 }
 
 impl<T> RemoteProducer<T> {
     /// The session has ended.
     pub(crate) fn end(&self) {
-        if let Some(door) = self.door.upgrade() {
-            door.close();
+        if let Some(listener) = self.listener.upgrade() {
+            listener.close();
         }
         self.link.shut();
     }
@@ -72,14 +71,13 @@ impl<T> Drop for RemoteProducer<T> {
     }
 }
 
-/// Most messages that have come and were not carried out. With as many there the producer has to wait: what it sends
-/// takes no more memory than that.
+/// Most messages in a queue. The producer then waits: what it sends takes no more memory than that.
 const WAITING: usize = 16;
 
-/// How long messages of one producer are carried out before it is the next one's turn; one message always is.
+/// How long the messages of one producer are carried out at a time; at least one message is.
 const TURN: Duration = Duration::from_millis(1);
 
-/// The drain thread's end.
+/// Messages that a thread has received for the drain thread.
 pub(crate) struct MessageQueue<M> {
     messages: Receiver<M>,
     waker: Waker,
@@ -87,9 +85,8 @@ pub(crate) struct MessageQueue<M> {
     is_open: bool,
 }
 
-/// What the drain thread takes at a time from one producer: no more messages than may wait, or one that sends without
-/// end would keep all others from their turn; and for no longer than a turn lasts, for one that sends what takes long,
-/// such as patches of chunks that are far behind.
+/// A limit on what the drain thread takes from one producer at a time: messages, because one that sends without end
+/// would starve all others, and time, because some messages take long, such as patches of chunks that are far behind.
 pub(crate) struct DrainTurn {
     begin: Instant,
     taken: usize,
@@ -106,8 +103,8 @@ impl DrainTurn {
 }
 
 impl<M: Send + 'static> MessageQueue<M> {
-    /// Starts a thread that takes what comes, by `next`: that gives `None` once the connection has ended, or something
-    /// has come that is no message. Then the thread ends the connection.
+    /// Starts a thread that calls `next` for each message: `None` once the connection has ended, or something has come
+    /// that is no message. Then the thread ends the connection.
     pub(crate) fn start(
         link: &Arc<Link>,
         waker: Waker,

@@ -159,8 +159,8 @@ impl ProducerSocketBuilder {
         let too_long = |_| io::Error::new(io::ErrorKind::InvalidInput, "they are too long");
         let welcome = welcome.to_bytes().map_err(too_long);
         let welcome = welcome.map_err(|error| SessionError::io("names of data sources", error))?;
-        let host = NativeAdmission { shared_memory: self.shared_memory, welcome: welcome.into() };
-        ListenThread::start(host, session, socket, self.producers).map(ProducerSocket)
+        let admission = NativeAdmission { shared_memory: self.shared_memory, welcome: welcome.into() };
+        ListenThread::start(admission, session, socket, self.producers).map(ProducerSocket)
     }
 }
 
@@ -174,7 +174,7 @@ impl Admission for NativeAdmission {
         let _ = link.try_send(&Welcome::refusal(why));
     }
 
-    fn take(&self, newcomer: NewProducer) -> io::Result<NativeProducer> {
+    fn admit(&self, newcomer: NewProducer) -> io::Result<NativeProducer> {
         let (words, file) = SharedWords::new(self.shared_memory)?;
         NativeProducer::start(newcomer, words, (self.welcome.clone(), file))
     }

@@ -190,8 +190,8 @@ impl PerfettoSocketBuilder {
             let error = io::Error::new(io::ErrorKind::InvalidInput, "they are too long");
             return Err(SessionError::io("configurations of data sources", error));
         }
-        let host = PerfettoAdmission { shared_memory: self.shared_memory, wanted };
-        ListenThread::start(host, session, socket, self.producers).map(PerfettoSocket)
+        let admission = PerfettoAdmission { shared_memory: self.shared_memory, wanted };
+        ListenThread::start(admission, session, socket, self.producers).map(PerfettoSocket)
     }
 }
 
@@ -205,7 +205,7 @@ impl Admission for PerfettoAdmission {
     fn refuse(&self, _: &Link, _: &str) {}
 
     /// The SDK ends a program whose memory is not of whole pages.
-    fn take(&self, newcomer: NewProducer) -> io::Result<SdkProducer> {
+    fn admit(&self, newcomer: NewProducer) -> io::Result<SdkProducer> {
         let (words, file) = SharedWords::new(self.shared_memory.next_multiple_of(PAGE as usize))?;
         SdkProducer::start(newcomer, words, file, self.wanted.clone())
     }

@@ -77,7 +77,8 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// Accepts nobody any more. Called before a session's end disconnects the producers, which would come again at once.
+    /// Accepts nobody any more. Called before a session's end disconnects the producers, which would come again at
+    /// once.
     pub(crate) fn close(&self) {
         self.is_closed.store(true, Ordering::Relaxed);
         self.socket.link.shut();

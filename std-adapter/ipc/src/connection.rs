@@ -243,9 +243,9 @@ impl Connection {
         Recorder::of_source(&self.context, &self.sources, data_source)
     }
 
-    /// Whether the service wants events of this category, so that a program with a [`Relay`](tracebuf_session::Relay) for
-    /// each category may leave out events of others: see [`follow_perfetto`](ConnectionBuilder::follow_perfetto). What
-    /// is recorded anyway is in the trace.
+    /// Whether the service wants events of this category, so that a program with a [`Relay`](tracebuf_session::Relay)
+    /// for each category may leave out events of others: see [`follow_perfetto`](ConnectionBuilder::follow_perfetto).
+    /// What is recorded anyway is in the trace.
     ///
     /// The lists in the data source's `track_event_config` decide. The first of these that finds it there holds:
     ///

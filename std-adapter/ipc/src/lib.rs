@@ -24,8 +24,8 @@
 //! # Ok::<(), tracebuf_session::SessionError>(())
 //! ```
 //!
-//! Perfetto's own protocol is spoken too, from both ends: programs with Perfetto's SDK come to a [`PerfettoSocket`], and
-//! [`ConnectionBuilder::follow_perfetto`] puts programs with this crate into the traces of Perfetto's service.
+//! Perfetto's own protocol is spoken too, from both ends: programs with Perfetto's SDK come to a [`PerfettoSocket`],
+//! and [`ConnectionBuilder::follow_perfetto`] puts programs with this crate into the traces of Perfetto's service.
 //!
 //! For Linux and Android; elsewhere the crate is empty.
 //!
@@ -39,7 +39,7 @@
 //! | `follower` | one connection after another, to whichever service listens | `connection` |
 //! | `connection` | a producer, once it has agreed with its service | `service_link`, `shared_memory` |
 //! | `service_link` | a producer's two threads: one sends, one receives | `link` |
-//! | `remote_producer` | the service's end: what a producer sends, and what carries it out | `acceptor`, `pid_namespace` |
+//! | `remote_producer` | the service's end of a producer: its messages and their endpoint | `acceptor` |
 //! | `acceptor` | producers that come are accepted, numbered and attached | `socket_file` |
 //! | `socket_file` | a socket with a path, which is removed at the end | `link` |
 //! | `shared_memory` | memory of two processes, and the service's endpoint over it | – |

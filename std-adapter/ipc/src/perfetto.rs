@@ -9,7 +9,7 @@
 //! | `follow` | connections of programs with this crate to Perfetto's service | `handshake` |
 //! | `handshake` | such a connection until a tracing session begins | `tracing_session` |
 //! | `tracing_session` | such a connection from then on | `calls`, `commands`, `outbox` |
-//! | `calls`, `commands` | what a program says, what a service says; encoded and decoded | `data_sources`, `categories` |
+//! | `calls`, `commands` | what programs and services say, encoded and decoded | `data_sources`, `categories` |
 //! | `data_sources` | data sources that a program offers and those that run | `frames` |
 //! | `categories` | lists of wanted categories | `frames` |
 //! | `outbox` | frames that are not sent yet | `frames` |

@@ -285,8 +285,8 @@ pub(crate) trait MessageSender: Send {
     /// This many chunks were sent in all, and threads want to know when they were taken.
     fn sent(&mut self, chunks: u64);
 
-    /// Answers a [question](ServiceMessage::Question): everything that was complete then has come once this flush was carried
-    /// out.
+    /// Answers a [question](ServiceMessage::Question): everything that was complete then has come once this flush was
+    /// carried out.
     fn answer(&mut self, question: u64, flush: u32);
 
     /// Also asks for what is in incomplete chunks, once this flush was carried out.

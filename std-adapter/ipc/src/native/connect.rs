@@ -40,8 +40,8 @@ impl ConnectionBuilder {
 
     /// Connects to whichever service listens at this path, now or later, and again when that has ended, until the
     /// returned [`Follower`] is dropped. Each time it calls `connected`, from a thread of its own: most programs
-    /// connect a [`Relay`](tracebuf_session::Relay) there. If that fails the connection ends, and another one is tried a
-    /// quarter of a second later; if it panics, none is.
+    /// connect a [`Relay`](tracebuf_session::Relay) there. If that fails the connection ends, and another one is tried
+    /// a quarter of a second later; if it panics, none is.
     ///
     /// A service that already listens has the program when this returns, if it answers within a second.
     ///

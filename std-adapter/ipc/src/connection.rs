@@ -44,8 +44,8 @@ pub struct ConnectionBuilder {
     exhaustion: Exhaustion,
     process_name: Option<String>,
     fast_clock: bool,
-    data_source: Option<String>,
-    categories: Vec<String>,
+    pub(crate) data_source: Option<String>,
+    pub(crate) categories: Vec<String>,
 }
 
 /// This program's connection to a service that listens at a [`ProducerSocket`](super::ProducerSocket): its threads
@@ -81,7 +81,7 @@ pub struct Connection {
     context: Arc<RecorderContext>,
     sources: Vec<(String, u16)>,
     wants: Wants,
-    line: Arc<ServiceLink>,
+    service: Arc<ServiceLink>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -148,16 +148,9 @@ impl ConnectionBuilder {
         self
     }
 
+    /// The name of this process's track.
     pub(crate) fn name_of_process(&self) -> String {
         named(self.process_name.as_deref())
-    }
-
-    pub(crate) fn name_of_data_source(&self) -> Option<&str> {
-        self.data_source.as_deref()
-    }
-
-    pub(crate) fn names_of_categories(&self) -> &[String] {
-        &self.categories
     }
 
     /// Makes a producer, with its threads, from what was agreed with a service.
@@ -180,38 +173,38 @@ impl ConnectionBuilder {
             // Made here, because it first lies on the stack, and the caller's thread may have little of that.
             let producer =
                 ProducerCell::in_memory(Box::new(words), in_thread.clone(), its_waker.clone(), name);
-            let line = producer.map(|producer| {
+            let service = producer.map(|producer| {
                 Arc::new(ServiceLink::new(link, Arc::new(producer), in_thread, its_waker, waits, sender))
             });
-            let own = line.as_ref().ok().cloned();
+            let own = service.as_ref().ok().cloned();
             // A caller that has given up waiting has said so, and has no connection: the service must not keep one that
-            // never answers either. It hears of the end when the line is gone.
-            if made.send(line).is_ok() {
-                own.into_iter().for_each(|line| line.pass_on(clock));
+            // never answers either. It hears of the end when the service is gone.
+            if made.send(service).is_ok() {
+                own.into_iter().for_each(|service| service.pass_on(clock));
             }
         });
         let sender = sender.map_err(|error| SessionError::io("starting a thread", error))?;
         waker.set(sender.thread().clone());
-        let line = made_by(&of_thread, patience)?.map_err(|_| SessionError::SharedMemory { bytes })?;
-        let in_thread = line.clone();
+        let service = made_by(&of_thread, patience)?.map_err(|_| SessionError::SharedMemory { bytes })?;
+        let in_thread = service.clone();
         let hears =
             thread::Builder::new().name("tracebuf-hear".into()).spawn(move || in_thread.receive(receiver));
         let hears = hears.map_err(|error| {
             // Nothing else would tell the other thread to end.
-            line.ask_end();
+            service.ask_end();
             SessionError::io("starting a thread", error)
         })?;
-        let of_recorders = line.clone();
+        let of_recorders = service.clone();
         let context = RecorderContext {
             switch,
-            producer: line.producer().clone(),
+            producer: service.producer().clone(),
             exhaustion: self.exhaustion,
             clock,
             state_every,
             announce: Some(Box::new(move || of_recorders.announce())),
         };
         let (context, threads) = (Arc::new(context), vec![sender, hears]);
-        Ok(Connection { context, sources, wants, line, threads })
+        Ok(Connection { context, sources, wants, service, threads })
     }
 }
 
@@ -229,7 +222,7 @@ impl Connection {
 
     /// The program knows of the connection, and records from here on.
     pub(crate) fn begin(&self) {
-        self.line.begin();
+        self.service.begin();
     }
 
     /// A recorder into the first buffer of the service's session; with Perfetto's service, into the buffer that a
@@ -281,7 +274,7 @@ impl Connection {
             return Err(SessionError::Forked);
         }
         let deadline = Instant::now() + timeout.min(FOR_EVER);
-        self.line.flush(deadline)
+        self.service.flush(deadline)
     }
 }
 
@@ -294,7 +287,7 @@ impl Drop for Connection {
         }
         // What the flush asks for is in the queue when the thread sees that it is to end.
         self.context.producer.borrow_dependent().producer.flush();
-        self.line.end(Instant::now() + PATIENCE);
+        self.service.end(Instant::now() + PATIENCE);
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }

@@ -44,6 +44,7 @@
 //! | `socket_file` | a socket with a path, which is removed at the end | `link` |
 //! | `shared_memory` | memory of two processes, and the service's endpoint over it | – |
 //! | `pid_namespace` | processes in containers, and their threads | – |
+//! | `proto_builder` | protobuf messages under construction | – |
 //! | `link` | one end of a connection, and the process at the other | – |
 
 #![cfg(any(target_os = "linux", target_os = "android"))]
@@ -58,6 +59,7 @@ mod link;
 mod native;
 mod perfetto;
 mod pid_namespace;
+mod proto_builder;
 mod remote_producer;
 mod service_link;
 mod shared_memory;

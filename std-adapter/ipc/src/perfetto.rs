@@ -10,10 +10,10 @@
 //! | `handshake` | such a connection until a tracing session begins | `tracing_session` |
 //! | `tracing_session` | such a connection from then on | `calls`, `commands`, `outbox` |
 //! | `calls`, `commands` | what programs and services say, encoded and decoded | `data_sources`, `categories` |
-//! | `data_sources` | data sources that a program offers and those that run | `frames` |
-//! | `categories` | lists of wanted categories | `frames` |
+//! | `data_sources` | data sources that a program offers and those that run | – |
+//! | `categories` | lists of wanted categories | – |
 //! | `outbox` | frames that are not sent yet | `frames` |
-//! | `frames` | the outermost messages, and how messages are built | – |
+//! | `frames` | the outermost messages | – |
 
 mod calls;
 mod categories;

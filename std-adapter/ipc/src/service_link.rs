@@ -334,8 +334,8 @@ mod tests {
     use crate::native::records::RecordSender;
     use tracebuf_session::producer_cell::words;
 
-    /// A line with a socket that nothing else is connected to.
-    fn line(test: &str) -> ServiceLink {
+    /// A service with a socket that nothing else is connected to.
+    fn service(test: &str) -> ServiceLink {
         let path = std::env::temp_dir().join(format!("tracebuf-line-{test}-{}", std::process::id()));
         let link = Link::listening(&path, SocketKind::Messages).expect("a socket");
         std::fs::remove_file(path).expect("it is there");
@@ -347,50 +347,50 @@ mod tests {
 
     #[test]
     fn a_writer_is_announced_also_while_the_sending_thread_is_at_it() {
-        let line = line("announced");
+        let service = service("announced");
         let (held, is_held) = std::sync::mpsc::channel();
         thread::scope(|scope| {
             scope.spawn(|| {
-                let _outgoing = line.outgoing();
+                let _outgoing = service.outgoing();
                 held.send(()).expect("the test waits");
                 thread::sleep(Duration::from_millis(20));
             });
             is_held.recv().expect("it is held");
-            let writer = line.producer.borrow_dependent().producer.writer(0, Exhaustion::Drop);
-            line.announce_within(Duration::from_secs(30));
+            let writer = service.producer.borrow_dependent().producer.writer(0, Exhaustion::Drop);
+            service.announce_within(Duration::from_secs(30));
             // The request was taken out of the queue, to be sent.
             let mut requests = Vec::new();
-            line.producer.queue().take(&mut requests);
+            service.producer.queue().take(&mut requests);
             assert_eq!((writer.is_some(), requests.len()), (true, 0));
         });
     }
 
     #[test]
     fn neither_a_service_that_asks_without_end_nor_flushes_behind_the_end_fill_the_queue() {
-        let line = line("endless");
+        let service = service("endless");
         for number in 1..1000 {
-            line.act(ServiceMessage::Question(number));
+            service.act(ServiceMessage::Question(number));
         }
-        line.end(Instant::now());
+        service.end(Instant::now());
         for _ in 0..1000 {
-            assert!(matches!(line.flush(Instant::now()), Err(SessionError::Stopped)));
+            assert!(matches!(service.flush(Instant::now()), Err(SessionError::Stopped)));
         }
         let mut requests = Vec::new();
-        line.producer().queue().take(&mut requests);
+        service.producer().queue().take(&mut requests);
         assert!(requests.is_empty(), "{}", requests.len());
     }
 
     #[test]
     fn neither_threads_that_come_and_go_nor_flushes_fill_the_queue_of_a_service_that_takes_nothing() {
-        let line = line("stalled");
+        let service = service("stalled");
         // The first of them fill shared memory.
         for _ in 0..1000 {
-            let writer = line.producer.borrow_dependent().producer.writer(0, Exhaustion::Drop);
+            let writer = service.producer.borrow_dependent().producer.writer(0, Exhaustion::Drop);
             writer.expect("a place").packet().varint(8, 1);
-            assert!(matches!(line.flush(Instant::now()), Err(SessionError::Timeout)));
+            assert!(matches!(service.flush(Instant::now()), Err(SessionError::Timeout)));
         }
         let mut requests = Vec::new();
-        line.producer().queue().take(&mut requests);
+        service.producer().queue().take(&mut requests);
         let chunks = requests.iter().filter(|request| matches!(request, Request::Move(_))).count();
         assert!(chunks > 0 && requests.len() <= 4 * chunks, "{} for {chunks} chunks", requests.len());
     }

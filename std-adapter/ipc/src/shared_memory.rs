@@ -9,7 +9,7 @@ use memmap2::{MmapOptions, MmapRaw};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
 use self_cell::self_cell;
 use tracebuf::producer::{AtomicU32, MemoryError};
-use tracebuf::service::{EndpointStats, ProducerIdentity};
+use tracebuf::service::ProducerIdentity;
 
 use tracebuf_session::producer_cell::{Endpoint, endpoint, shared_memory};
 
@@ -80,12 +80,8 @@ impl SharedEndpoint {
         self.0.with_dependent_mut(|_, endpoint| act(endpoint))
     }
 
-    pub(crate) fn stats(&self) -> EndpointStats {
-        self.0.borrow_dependent().stats()
-    }
-
-    pub(crate) fn identity(&self) -> ProducerIdentity {
-        self.0.borrow_dependent().identity()
+    pub(crate) fn get(&self) -> &Endpoint<'_> {
+        self.0.borrow_dependent()
     }
 }
 

@@ -167,11 +167,11 @@ impl Transport for NativeProducer {
     }
 
     fn stats(&self) -> EndpointStats {
-        self.remote.endpoint.stats()
+        self.remote.endpoint.get().stats()
     }
 
     fn identity(&self) -> Option<ProducerIdentity> {
-        Some(self.remote.endpoint.identity())
+        Some(self.remote.endpoint.get().identity())
     }
 
     fn packets_dropped(&self, buffer: usize) -> u64 {

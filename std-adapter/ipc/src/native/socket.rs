@@ -156,9 +156,10 @@ impl ProducerSocketBuilder {
             state_every: session.context.state_every.clone(),
             sources: session.sources.clone(),
         };
-        let too_long = |_| io::Error::new(io::ErrorKind::InvalidInput, "they are too long");
-        let welcome = welcome.to_bytes().map_err(too_long);
-        let welcome = welcome.map_err(|error| SessionError::io("names of data sources", error))?;
+        let welcome = welcome.to_bytes().ok_or_else(|| {
+            let error = io::Error::new(io::ErrorKind::InvalidInput, "they are too long");
+            SessionError::io("names of data sources", error)
+        })?;
         let admission = NativeAdmission { shared_memory: self.shared_memory, welcome: welcome.into() };
         ListenThread::start(admission, session, socket, self.producers).map(ProducerSocket)
     }

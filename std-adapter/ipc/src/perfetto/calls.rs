@@ -11,10 +11,11 @@ use tracebuf::proto::fields::ipc::{
     register_trace_writer_request, smb_scraping_mode, track_event_category, track_event_descriptor,
     unregister_data_source_request, unregister_trace_writer_request,
 };
-use tracebuf::proto::reader::{Fields, Value, message, numbers};
+use tracebuf::proto::reader::{Fields, Value, message, messages, numbers};
 
 use super::data_sources::SourceDescriptor;
-use super::frames::{ClientFrame, ProtoBuilder, invoke};
+use super::frames::{ClientFrame, invoke};
+use crate::proto_builder::ProtoBuilder;
 
 /// A method of the port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,25 +219,19 @@ pub(crate) struct Port {
 impl Port {
     /// What the service answers; `None` if it has no such port, or one that lacks a method.
     pub(crate) fn of(bound: &[u8]) -> Option<Self> {
-        let (mut is_bound, mut service, mut methods) = (false, 0, [None; METHODS.len()]);
-        for field in Fields::of(bound) {
-            match (field.number, field.value) {
-                (bind_service_reply::SUCCESS, Value::Number(number)) => is_bound = number != 0,
-                (bind_service_reply::SERVICE_ID, Value::Number(number)) => service = number,
-                (bind_service_reply::METHODS, Value::Bytes(method)) => {
-                    let (id, name) = method_of(method)?;
-                    let mut known = METHODS.iter().zip(&mut methods);
-                    let known = known.find(|((_, known), _)| known.as_bytes() == name);
-                    known.into_iter().for_each(|(_, place)| *place = Some(id));
-                }
-                _ => {}
-            }
+        use bind_service_reply::{METHODS as METHOD, SERVICE_ID, SUCCESS};
+        let [is_bound, service] = numbers(bound, [SUCCESS, SERVICE_ID])?;
+        let mut known = [None; METHODS.len()];
+        for method in messages(bound, METHOD) {
+            let ([id], name) = (numbers(method, [method_info::ID])?, message(method, method_info::NAME)?);
+            let place = METHODS.iter().zip(&mut known).find(|((_, known), _)| known.as_bytes() == name);
+            place.into_iter().for_each(|(_, place)| *place = Some(id));
         }
-        let mut numbers = [0; METHODS.len()];
-        for ((number, found), (method, _)) in numbers.iter_mut().zip(methods).zip(METHODS) {
-            *number = found.or(method.is_spare().then_some(0))?;
+        let mut methods = [0; METHODS.len()];
+        for ((number, known), (method, _)) in methods.iter_mut().zip(known).zip(METHODS) {
+            *number = known.or(method.is_spare().then_some(0))?;
         }
-        is_bound.then_some(Self { service, methods: numbers })
+        (is_bound != 0).then_some(Self { service, methods })
     }
 
     /// A call; one that wants no reply has no number.
@@ -244,18 +239,6 @@ impl Port {
         let number = self.methods.get(method as usize).copied().unwrap_or(0);
         invoke(self.service, number, arguments, reply)
     }
-}
-
-fn method_of(method: &[u8]) -> Option<(u64, &[u8])> {
-    let (mut id, mut name) = (None, None);
-    for field in Fields::of(method) {
-        match (field.number, field.value) {
-            (method_info::ID, Value::Number(number)) => id = Some(number),
-            (method_info::NAME, Value::Bytes(bytes)) => name = Some(bytes),
-            _ => {}
-        }
-    }
-    id.zip(name)
 }
 
 /// Says who a program is, and what shared memory it would like to have.

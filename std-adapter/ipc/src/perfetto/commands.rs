@@ -10,7 +10,7 @@ use tracebuf::proto::fields::ipc::{
 use tracebuf::proto::reader::{Fields, Value, message, numbers};
 
 use super::categories::WantedCategories;
-use super::frames::ProtoBuilder;
+use crate::proto_builder::ProtoBuilder;
 
 /// Accepts a program that has said which kinds of shared memory it can have: memory that it brings is not used, nor may
 /// it patch sizes in memory. `None` if it cannot have pages.

@@ -6,7 +6,7 @@
 use tracebuf::proto::fields::ipc::{data_source_config, data_source_descriptor};
 use tracebuf::proto::reader::{message, numbers};
 
-use super::frames::ProtoBuilder;
+use crate::proto_builder::ProtoBuilder;
 
 /// The data source of track events, which the SDK has in every program that makes any.
 pub(crate) const TRACK_EVENT: &str = "track_event";

@@ -6,10 +6,11 @@ use std::time::Instant;
 
 use super::calls;
 use super::data_sources::TRACK_EVENT;
-use super::frames::{MAX_IPC_FRAME, ProtoBuilder};
+use super::frames::MAX_IPC_FRAME;
 use super::handshake::{IdleConnection, OfferedSource};
 use crate::connection::{Connection, ConnectionBuilder};
 use crate::follower::{Follower, ServiceFinder};
+use crate::proto_builder::ProtoBuilder;
 use tracebuf_session::SessionError;
 
 /// Most bytes of the messages around an offered data source.
@@ -102,8 +103,8 @@ impl ConnectionBuilder {
         path: impl AsRef<Path>,
         connected: impl FnMut(&Connection) -> Result<(), SessionError> + Send + 'static,
     ) -> Result<Follower, SessionError> {
-        let name = self.name_of_data_source().unwrap_or(TRACK_EVENT);
-        let data_source = calls::data_source(name, self.names_of_categories());
+        let name = self.data_source.as_deref().unwrap_or(TRACK_EVENT);
+        let data_source = calls::data_source(name, &self.categories);
         if data_source.as_bytes().len() + AROUND > MAX_IPC_FRAME {
             let error = io::Error::new(io::ErrorKind::InvalidInput, "they are too long");
             return Err(SessionError::io("names of the data source and its categories", error));

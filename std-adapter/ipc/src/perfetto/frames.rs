@@ -2,15 +2,15 @@
 //!
 //! Facts from `protos/perfetto/ipc/wire_protocol.proto`.
 
-use std::convert::Infallible;
 use std::io;
 use std::ops::Range;
 
-use tracebuf::proto::Sink;
 use tracebuf::proto::fields::ipc::{
     bind_service, bind_service_reply, invoke_method, invoke_method_reply, ipc_frame, method_info,
 };
-use tracebuf::proto::reader::{Fields, Value, message, numbers};
+use tracebuf::proto::reader::{message, messages, numbers};
+
+use crate::proto_builder::ProtoBuilder;
 
 /// Bytes of the longest frame, as in Perfetto, whose receiver ends a connection with a longer one.
 pub(crate) const MAX_IPC_FRAME: usize = 128 << 10;
@@ -19,46 +19,6 @@ const LENGTH: usize = 4;
 
 /// The number of the one service here, for those who are bound to it.
 const SERVICE: u64 = 1;
-
-/// A message to which fields are added.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ProtoBuilder(Vec<u8>);
-
-impl ProtoBuilder {
-    pub(crate) const fn new() -> Self {
-        Self(Vec::new())
-    }
-
-    /// A number, or a boolean.
-    pub(crate) fn number(mut self, field: u32, value: impl Into<u64>) -> Self {
-        let Ok::<_, Infallible>(()) = self.0.varint(field, value.into());
-        self
-    }
-
-    pub(crate) fn bytes(mut self, field: u32, value: &[u8]) -> Self {
-        let Ok::<_, Infallible>(()) = self.0.bytes(field, value);
-        self
-    }
-
-    pub(crate) fn message(self, field: u32, message: &Self) -> Self {
-        self.bytes(field, &message.0)
-    }
-
-    /// Adds fields for each of several values.
-    pub(crate) fn each<T>(self, values: impl IntoIterator<Item = T>, add: impl Fn(Self, T) -> Self) -> Self {
-        values.into_iter().fold(self, add)
-    }
-
-    /// Adds fields that are already encoded.
-    pub(crate) fn fields(mut self, encoded: &[u8]) -> Self {
-        self.0.extend_from_slice(encoded);
-        self
-    }
-
-    pub(crate) fn as_bytes(&self) -> &[u8] {
-        &self.0
-    }
-}
 
 /// Frames as they come over a stream.
 pub(crate) struct FrameReader {
@@ -123,23 +83,16 @@ pub(crate) enum ClientFrame<'f> {
 impl<'f> ClientFrame<'f> {
     /// The number of a request, and the request; `None` for a malformed one.
     pub(crate) fn of(frame: &'f [u8]) -> Option<(u64, Self)> {
-        let (mut number, mut request) = (0, Self::Other);
-        let mut fields = Fields::of(frame);
-        for field in &mut fields {
-            match (field.number, field.value) {
-                (ipc_frame::REQUEST_ID, Value::Number(value)) => number = value,
-                (ipc_frame::MSG_BIND_SERVICE, Value::Bytes(bind)) => {
-                    let name = Fields::of(bind).find_map(|field| match (field.number, field.value) {
-                        (bind_service::SERVICE_NAME, Value::Bytes(name)) => Some(name),
-                        _ => None,
-                    });
-                    request = Self::Bind(name.unwrap_or_default());
-                }
-                (ipc_frame::MSG_INVOKE_METHOD, Value::Bytes(invoke)) => request = Self::invoke(invoke)?,
-                _ => {}
+        let [number] = numbers(frame, [ipc_frame::REQUEST_ID])?;
+        let within = |field| messages(frame, field).last();
+        let request = match (within(ipc_frame::MSG_BIND_SERVICE), within(ipc_frame::MSG_INVOKE_METHOD)) {
+            (_, Some(invoke)) => Self::invoke(invoke)?,
+            (Some(bind), None) => {
+                Self::Bind(messages(bind, bind_service::SERVICE_NAME).next().unwrap_or_default())
             }
-        }
-        fields.is_at_end().then_some((number, request))
+            (None, None) => Self::Other,
+        };
+        Some((number, request))
     }
 
     fn invoke(invoke: &'f [u8]) -> Option<Self> {
@@ -167,28 +120,18 @@ pub(crate) enum ServiceFrame<'f> {
 impl<'f> ServiceFrame<'f> {
     /// `None` for a malformed one.
     pub(crate) fn of(frame: &'f [u8]) -> Option<Self> {
-        let (mut request, mut bound, mut reply) = (0, None, None);
-        let mut fields = Fields::of(frame);
-        for field in &mut fields {
-            match (field.number, field.value) {
-                (ipc_frame::REQUEST_ID, Value::Number(number)) => request = number,
-                (ipc_frame::MSG_BIND_SERVICE_REPLY, Value::Bytes(bytes)) => bound = Some(bytes),
-                (ipc_frame::MSG_INVOKE_METHOD_REPLY, Value::Bytes(bytes)) => reply = Some(bytes),
-                _ => {}
-            }
-        }
-        if !fields.is_at_end() {
-            return None;
-        }
-        match (bound, reply) {
-            (Some(bound), _) => Some(Self::Bound(bound)),
+        let [request] = numbers(frame, [ipc_frame::REQUEST_ID])?;
+        let within = |field| messages(frame, field).last();
+        let replies = (within(ipc_frame::MSG_BIND_SERVICE_REPLY), within(ipc_frame::MSG_INVOKE_METHOD_REPLY));
+        Some(match replies {
+            (Some(bound), _) => Self::Bound(bound),
             (None, Some(reply)) => {
                 let [success] = numbers(reply, [invoke_method_reply::SUCCESS])?;
                 let within = message(reply, invoke_method_reply::REPLY_PROTO)?;
-                Some(Self::Reply(request, (success != 0).then_some(within)))
+                Self::Reply(request, (success != 0).then_some(within))
             }
-            (None, None) => Some(Self::Other),
-        }
+            (None, None) => Self::Other,
+        })
     }
 }
 

@@ -3,8 +3,9 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use super::frames::{ProtoBuilder, push_frame};
+use super::frames::push_frame;
 use crate::link::Link;
+use crate::proto_builder::ProtoBuilder;
 use tracebuf_session::waits::Wait;
 
 /// Most bytes that may wait; beyond that a program that asks and does not hear is given up. What a program hears

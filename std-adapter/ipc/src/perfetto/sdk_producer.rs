@@ -10,10 +10,11 @@ use tracebuf::service::{EndpointStats, FlushTracker, ProducerIdentity};
 use super::calls::{Hello, METHODS, ProducerCall};
 use super::commands;
 use super::data_sources::{SourceInstances, WantedSource};
-use super::frames::{self, FrameReader, ProtoBuilder};
+use super::frames::{self, FrameReader};
 use super::outbox::FrameOutbox;
 use crate::acceptor::NewProducer;
 use crate::link::Link;
+use crate::proto_builder::ProtoBuilder;
 use crate::remote_producer::DrainTurn;
 use crate::remote_producer::RemoteProducer;
 use crate::shared_memory::SharedWords;
@@ -190,11 +191,11 @@ impl Transport for SdkProducer {
     }
 
     fn stats(&self) -> EndpointStats {
-        self.remote.endpoint.stats()
+        self.remote.endpoint.get().stats()
     }
 
     fn identity(&self) -> Option<ProducerIdentity> {
-        Some(self.remote.endpoint.identity())
+        Some(self.remote.endpoint.get().identity())
     }
 
     fn disconnect(&mut self, buffers: &mut [CentralBuffer]) {

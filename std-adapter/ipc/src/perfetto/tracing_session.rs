@@ -9,9 +9,10 @@ use tracebuf::wrapping::is_reached;
 
 use super::calls::{self, Method, Port};
 use super::commands::ServiceCommand;
-use super::frames::{FrameReader, ProtoBuilder, ServiceFrame};
+use super::frames::{FrameReader, ServiceFrame};
 use super::outbox::FrameOutbox;
 use crate::link::Link;
+use crate::proto_builder::ProtoBuilder;
 use crate::service_link::{MessageReceiver, MessageSender, ServiceMessage};
 use tracebuf_session::waits::Wait;
 

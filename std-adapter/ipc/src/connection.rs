@@ -48,8 +48,8 @@ pub struct ConnectionBuilder {
     pub(crate) categories: Vec<String>,
 }
 
-/// This program's connection to a service that listens at a [`ProducerSocket`](super::ProducerSocket): its threads
-/// record into that service's session.
+/// A connection to a service with a [`ProducerSocket`](super::ProducerSocket): this program's threads record into that
+/// service's session.
 ///
 /// ```no_run
 /// use tracebuf_ipc::Connection;
@@ -60,23 +60,20 @@ pub struct ConnectionBuilder {
 /// # Ok::<(), tracebuf_session::SessionError>(())
 /// ```
 ///
-/// Recorders, the layer for `tracing` and packet writers are the same as with a session of your own, and cost the same,
-/// except for a system call with a thread's first event, which tells the service of its writer: events go into memory
-/// that both processes share. When this process ends, or is killed, the service has what is there, except packets of
-/// three chunks or more, over some 4 KB, that have just ended: their sizes go by a message, which the process may not
-/// have got to send. Then they are lost, and the loss is reported.
+/// Recorders, the layer for `tracing` and packet writers work as with a session of your own, at the same cost plus a
+/// system call with a thread's first event. Events go into memory that both processes share.
 ///
-/// When the service stops, or is killed, recorders are off, and record nothing from then on. A program that is to go on
-/// with the next service, or to start before there is one, [follows](ConnectionBuilder::follow) them. In a child after
-/// a fork recorders are off too; it may have a connection of its own. (A thread that forks within an event's details or
-/// a packet's closure must not return from them in the child: that would end the packet for its parent.)
+/// - **This process ends**, or is killed: the service has all events, except packets of over some 4 KB (three chunks)
+///   that had just ended. Their loss is reported.
+/// - **The service stops**, or is killed: recorders are off from then on. To go on with the next service, or to start
+///   before there is one, [follow](ConnectionBuilder::follow) them.
+/// - **A fork**: recorders are off in the child, which may have a connection of its own. A thread that forks within an
+///   event's details or a packet's closure must not return from them in the child: that would end its parent's packet.
+/// - **Dropping it** sends what there is, for which the service has 5 s. If it is a `static`, call
+///   [`flush`](Self::flush) at the program's end.
 ///
-/// It costs two threads, one of which wakes once a second, 340 KB, the shared memory, whose size the service sets, and
-/// 4 KB for each thread that records.
-///
-/// Dropping it sends what there is, for which the service has 5 s. The service takes chunks that threads have begun as
-/// they are. A program that ends without dropping it, because it is a `static`, should call [`flush`](Self::flush)
-/// first.
+/// Cost: two threads, one of which wakes once a second, 340 KB, the shared memory, and 4 KB for each thread that
+/// records.
 pub struct Connection {
     context: Arc<RecorderContext>,
     sources: Vec<(String, u16)>,
@@ -102,11 +99,10 @@ pub(crate) struct Agreement {
 pub(crate) type Wants = Box<dyn Fn(&str) -> bool + Send + Sync>;
 
 impl ConnectionBuilder {
-    /// What a thread does when shared memory is full: drop, unless set otherwise; see
-    /// [`SessionBuilder::exhaustion`](tracebuf_session::SessionBuilder::exhaustion), where the drain thread is the
-    /// service's here. Threads that wait do so as long as the service stands still, and drop once it is gone.
+    /// Sets what a thread does when shared memory is full: it drops, unless set otherwise. See
+    /// [`SessionBuilder::exhaustion`](tracebuf_session::SessionBuilder::exhaustion); the drain thread is the service's.
     ///
-    /// Threads wait in vain, and then drop, if more of them record than [the service's shared
+    /// Threads that wait drop once the service is gone, and if more of them record than [its shared
     /// memory](super::ProducerSocketBuilder::shared_memory) has chunks for: 512 unless set otherwise.
     #[must_use]
     pub fn exhaustion(mut self, exhaustion: Exhaustion) -> Self {
@@ -114,34 +110,31 @@ impl ConnectionBuilder {
         self
     }
 
-    /// The name of this process's track; without it, the name of its program.
+    /// Names this process's track; without it, the track has the program's name.
     #[must_use]
     pub fn process_name(mut self, name: impl Into<String>) -> Self {
         self.process_name = Some(name.into());
         self
     }
 
-    /// Reads the processor's counter for the time of an event; see
-    /// [`SessionBuilder::fast_clock`](tracebuf_session::SessionBuilder::fast_clock). The service's own threads may use
-    /// another clock.
+    /// Takes the time of an event from the processor's counter, as
+    /// [`SessionBuilder::fast_clock`](tracebuf_session::SessionBuilder::fast_clock) does.
     #[must_use]
     pub fn fast_clock(mut self) -> Self {
         self.fast_clock = true;
         self
     }
 
-    /// The name of the data source that this program offers to [Perfetto's service](Self::follow_perfetto), if it is
-    /// not `track_event`: so that configurations can ask for it, with a buffer of its own, without others' events.
-    /// Services of this crate ignore it.
+    /// Names the data source that this program offers to [Perfetto's service](Self::follow_perfetto), in place of
+    /// `track_event`: a configuration can then give it a buffer of its own. Services of this crate ignore it.
     #[must_use]
     pub fn data_source(mut self, name: impl Into<String>) -> Self {
         self.data_source = Some(name.into());
         self
     }
 
-    /// Tells [Perfetto's service](Self::follow_perfetto) that these categories exist, beside those named before, for
-    /// anyone who asks it what can be recorded. [`Connection::wants`] says whether one is wanted, of those not named
-    /// too. Services of this crate ignore them.
+    /// Adds categories that [Perfetto's service](Self::follow_perfetto) lists for anyone who asks what can be recorded.
+    /// [`Connection::wants`] also answers for categories not named here. Services of this crate ignore them.
     #[must_use]
     pub fn categories<'c>(mut self, names: impl IntoIterator<Item = &'c str>) -> Self {
         self.categories.extend(names.into_iter().map(str::to_owned));
@@ -220,7 +213,7 @@ impl Connection {
         }
     }
 
-    /// The program knows of the connection, and records from here on.
+    /// Tells the service that the program records from here on.
     pub(crate) fn begin(&self) {
         self.service.begin();
     }
@@ -231,14 +224,14 @@ impl Connection {
         Recorder::new(self.context.clone(), 0)
     }
 
-    /// A recorder into the buffer that the service has mapped a data source to; `None` for one that it has not mapped.
+    /// A recorder into the buffer that the service has mapped a data source to; `None` if it has not mapped it.
     pub fn recorder_of(&self, data_source: &str) -> Option<Recorder> {
         Recorder::of_source(&self.context, &self.sources, data_source)
     }
 
-    /// Whether the service wants events of this category, so that a program with a [`Relay`](tracebuf_session::Relay)
-    /// for each category may leave out events of others: see [`follow_perfetto`](ConnectionBuilder::follow_perfetto).
-    /// What is recorded anyway is in the trace.
+    /// Whether the service wants events of this category. A program with a [`Relay`](tracebuf_session::Relay) for each
+    /// category leaves out the others: see [`follow_perfetto`](ConnectionBuilder::follow_perfetto). What is recorded
+    /// anyway is in the trace.
     ///
     /// The lists in the data source's `track_event_config` decide. The first of these that finds it there holds:
     ///
@@ -247,12 +240,11 @@ impl Connection {
     /// 3. a pattern for it, in `enabled_categories`;
     /// 4. a pattern for it, in `disabled_categories`.
     ///
-    /// In a pattern each `*` stands for whatever is in its place, or for nothing. What none of them finds is wanted: a
-    /// configuration that wants few disables `*`. The lists of tags are not looked at, because categories here have
-    /// none. Without lists, or with malformed ones, all are wanted; so they are by services of this crate, with a
-    /// [`ProducerSocket`](super::ProducerSocket), which know nothing of categories.
+    /// In a pattern each `*` stands for any text, or none. What none of them finds is wanted: a configuration that
+    /// wants few disables `*`. Lists of tags are ignored. Without lists, or with malformed ones, all are wanted, as
+    /// they are by services of this crate.
     ///
-    /// Cost: it reads the lists, up to four times; meant for the function that is called with each connection.
+    /// Cost: it reads the lists up to four times; meant to be called once with each connection.
     #[must_use]
     pub fn wants(&self, category: &str) -> bool {
         (self.wants)(category)
@@ -263,8 +255,8 @@ impl Connection {
         self.context.switch.is_on()
     }
 
-    /// Gets all that was recorded until now into the service's buffers, which the service does by itself for each of
-    /// its snapshots, and when this process ends. With Perfetto's service that is what lies in complete chunks.
+    /// Gets all that was recorded until now into the service's buffers; with Perfetto's service, complete chunks only.
+    /// The service does so by itself for its snapshots, and when this process ends.
     ///
     /// # Errors
     /// [`SessionError::Timeout`] when the service has not answered in time; [`SessionError::Stopped`] when it is gone,

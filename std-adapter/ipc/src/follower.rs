@@ -18,9 +18,9 @@ const NOTHING_WANTED: &str = "the tracing service is there, and does not want an
 /// How long to wait for the first look: with a service that answers, one takes some milliseconds.
 const FIRST: Duration = Duration::from_secs(1);
 
-/// Connects a program to the service at a path whenever one listens there: also to one that starts later than the
-/// program, and to the next one after that has ended. Made by [`ConnectionBuilder::follow`], and for Perfetto's service
-/// by [`follow_perfetto`](ConnectionBuilder::follow_perfetto).
+/// Connects a program to whichever service listens at a path, now or later, and to the next one when that has ended.
+/// Made by [`ConnectionBuilder::follow`], and for Perfetto's service by
+/// [`follow_perfetto`](ConnectionBuilder::follow_perfetto).
 ///
 /// ```no_run
 /// use tracebuf_ipc::Connection;
@@ -37,12 +37,11 @@ const FIRST: Duration = Duration::from_secs(1);
 /// # Ok::<(), tracebuf_session::SessionError>(())
 /// ```
 ///
-/// A separate thread looks four times a second whether a service listens, for the first time before
-/// [`follow`](ConnectionBuilder::follow) returns. Nothing is recorded until then, nor from a service's end to the next
-/// one's start; a service that stands still counts as there. Dropping it ends the connection as dropping a
-/// [`Connection`] does, and waits for an attempt that is being made, some 5 s if a service does not answer, and for the
-/// function that this calls. A program that ends without dropping it, because it is a `static`, should call
-/// [`flush`](Self::flush) first. In a child after a fork it does nothing.
+/// A thread looks four times a second whether a service listens, for the first time before
+/// [`follow`](ConnectionBuilder::follow) returns. Nothing is recorded between services; one that stands still counts as
+/// there. Dropping it ends the connection as dropping a [`Connection`] does, and waits for an attempt under way (some
+/// 5 s if a service does not answer) and for the function that it calls. If it is a `static`, call
+/// [`flush`](Self::flush) at the program's end. In a child after a fork it does nothing.
 pub struct Follower {
     state: Arc<FollowerState>,
     /// Dropped to end the thread.
@@ -81,8 +80,7 @@ impl Follower {
         self.connection().is_ok()
     }
 
-    /// Why there is no connection: the result of the last attempt to make one, or that it has ended. `None` while there
-    /// is one.
+    /// Why there is no connection: the last attempt's error, or that it has ended. `None` while there is one.
     pub fn error(&self) -> Option<String> {
         self.connection().err()
     }

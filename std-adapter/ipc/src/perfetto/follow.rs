@@ -17,9 +17,9 @@ use tracebuf_session::SessionError;
 const AROUND: usize = 64;
 
 impl ConnectionBuilder {
-    /// Connects to Perfetto's service (`traced`) whenever one listens at this path, and waits there until somebody
-    /// records with it: with the command `perfetto`, or with anything else that makes traces with that service. What
-    /// this program records is then in that trace, beside what the kernel and all other programs have there.
+    /// Connects to Perfetto's service (`traced`) whenever one listens at this path, and records whenever somebody makes
+    /// a trace with that service, such as with the command `perfetto`: the trace has this program beside the kernel and
+    /// all others.
     ///
     /// ```no_run
     /// use tracebuf_ipc::{Connection, perfetto_socket};
@@ -36,34 +36,29 @@ impl ConnectionBuilder {
     /// # Ok::<(), tracebuf_session::SessionError>(())
     /// ```
     ///
-    /// For each tracing session it calls `connected`, from a thread of its own, as [`follow`](Self::follow) does; the
-    /// connection ends with the session. The program has the data source `track_event`, unless it is [named
-    /// otherwise](Self::data_source). Its name is [this process's](Self::process_name).
+    /// It calls `connected` for each tracing session, from a thread of its own, as [`follow`](Self::follow) does; the
+    /// connection ends with the session. The data source is `track_event`, unless [named
+    /// otherwise](Self::data_source); the program has [this process's](Self::process_name) name.
     ///
-    /// With several tracing sessions at a time the program is in the one that began first; once that ends, it is in
-    /// another one within a quarter of a second. That is also how long events are missing if one session begins just
-    /// after another.
+    /// - **Several sessions at a time**: the program is in the one that began first, and within a quarter of a second
+    ///   of its end in another.
+    /// - **Shared memory** is as large as the configuration says for this program, otherwise 1 MiB, enough for 512
+    ///   threads. Complete chunks are sent when they fill half of it, when the service flushes, and at the end; the
+    ///   service then takes unfinished chunks too. What has no room is lost, unless threads [wait](Self::exhaustion),
+    ///   and the thread's next packet says so.
+    /// - **Names, clocks and tracks** are repeated with every MiB, and when the service asks for it
+    ///   (`incremental_state_config`), as it should with a smaller ring.
     ///
-    /// Shared memory is as large as the configuration says for this program, otherwise 1 MiB, which is enough for 512
-    /// threads. Complete chunks are sent when they fill half of it, when the service flushes, and at the end. The
-    /// service takes chunks that threads have begun by itself then, and when this process ends or is killed. What has
-    /// no room in shared memory is lost, unless threads [wait](Self::exhaustion); the next packet of that thread says
-    /// so. Names, clocks and tracks are repeated with every MiB that is recorded, and when the service asks for it
-    /// (`incremental_state_config`): with a ring smaller than that, let it ask.
+    /// Cost: a thread, which wakes four times a second while nothing is recorded, and that of a [`Connection`]
+    /// otherwise. Dropping the [`Follower`] may wait for that thread, a quarter of a second.
     ///
-    /// It costs a thread, which wakes four times a second while nothing is recorded; dropping the [`Follower`] then
-    /// waits for it up to a quarter of a second. While something is recorded, it also costs what a [`Connection`]
-    /// costs.
-    ///
-    /// Not supported of the protocol: recording before there is a service, triggers, pages of other than 4 KiB, memory
-    /// that is sent in messages (virtual machines), addresses that are not paths. Source of the protocol: Perfetto's
-    /// `producer_port.proto` and `wire_protocol.proto`. Checked against its service, in the version of Perfetto's crate
-    /// `perfetto-sdk-sys` 1.4.
+    /// Not supported: recording before there is a service, triggers, pages of other than 4 KiB, memory that is sent in
+    /// messages (virtual machines), addresses that are not paths. Checked against Perfetto's service in the version of
+    /// the crate `perfetto-sdk-sys` 1.4.
     ///
     /// # Categories
-    /// What goes through a relay is recorded, whichever category an event has: checking that would cost every event. A
-    /// program whose categories can be chosen has a relay for each of them, or for several that belong together, and
-    /// connects those that a session [wants](Connection::wants):
+    /// Events are not filtered by category, which would cost every event. Instead a program has a relay for each
+    /// category that can be chosen, and connects those that a session [wants](Connection::wants):
     ///
     /// ```no_run
     /// use tracebuf_ipc::{Connection, perfetto_socket};
@@ -95,9 +90,8 @@ impl ConnectionBuilder {
     /// relays they go through.
     ///
     /// # Errors
-    /// No thread; names of the data source and its [categories](Self::categories) of more than some 130,000 bytes in
-    /// all, which the service does not take. A service that is missing or refuses, or for which nobody records, is no
-    /// error: see [`Follower::error`].
+    /// No thread; names of the data source and its [categories](Self::categories) of more than some 130,000 bytes. A
+    /// missing service is no error: see [`Follower::error`].
     pub fn follow_perfetto(
         self,
         path: impl AsRef<Path>,
@@ -144,9 +138,9 @@ impl ServiceFinder for PerfettoFinder {
     }
 }
 
-/// The path where Perfetto's service waits for programs, and its SDK looks for it: the value of the environment
-/// variable `PERFETTO_PRODUCER_SOCK_NAME`; without it `/run/perfetto/traced-producer.sock` if that folder exists,
-/// otherwise `/tmp/perfetto-producer`; on Android `/dev/socket/traced_producer`.
+/// The path of Perfetto's service, where its SDK looks for it: the environment variable `PERFETTO_PRODUCER_SOCK_NAME`;
+/// without it `/run/perfetto/traced-producer.sock` if that folder exists, otherwise `/tmp/perfetto-producer`; on
+/// Android `/dev/socket/traced_producer`.
 ///
 /// ```
 /// // For `Connection::builder().follow_perfetto(...)`.

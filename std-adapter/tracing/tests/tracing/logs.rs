@@ -7,7 +7,7 @@ use tracebuf_tracing::{TraceLayer, TraceSubscriber};
 use tracing::Dispatch;
 use tracing_subscriber::prelude::*;
 
-use crate::Kind;
+use crate::FrontEnd;
 use crate::origins::{SourceLocation, place, text};
 use crate::trace::{Field, Trace, fields, message, number, scratch};
 
@@ -61,7 +61,7 @@ fn events_are_lines_with_their_fields_levels_and_places_if_that_is_wanted() {
     let layer = |recorder, logs| {
         Dispatch::new(tracing_subscriber::registry().with(TraceLayer::new(recorder).logs(logs)))
     };
-    let kinds: [Kind; 2] = [("subscriber", subscriber), ("layer", layer)];
+    let kinds: [FrontEnd; 2] = [("subscriber", subscriber), ("layer", layer)];
     for (kind, make) in kinds {
         for logs in [false, true] {
             let session = Session::builder().start().expect("a session");

@@ -1,16 +1,16 @@
-//! The service's side: [`ProducerSocket`].
+//! The socket for producers with this crate: [`ProducerSocket`].
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use std::{fmt, io};
 
-use super::link::{Kind, Link};
-use super::listening::{self, Host, Listening, Newcomer};
-use super::other_process::OtherProcess;
-use super::shared_words::SharedWords;
-use super::socket_file::SocketFile;
-use super::welcome::Welcome;
+use crate::acceptor::{self, Admission, ListenThread, NewProducer};
+use crate::link::{Link, SocketKind};
+use crate::native::producer::NativeProducer;
+use crate::native::welcome::Welcome;
+use crate::shared_memory::SharedWords;
+use crate::socket_file::SocketFile;
 use tracebuf_session::{Session, SessionError};
 
 /// Sets up a [`ProducerSocket`]. Made by [`ProducerSocket::builder`].
@@ -35,7 +35,7 @@ pub struct ProducerSocketBuilder {
     producers: usize,
 }
 
-/// The socket at which other programs on this machine come to record into a session, each with a [`Connection`].
+/// A socket through which other programs on this machine record into a session, each with a [`Connection`].
 ///
 /// ```
 /// use std::sync::Arc;
@@ -59,26 +59,24 @@ pub struct ProducerSocketBuilder {
 /// # Ok::<(), tracebuf_session::SessionError>(())
 /// ```
 ///
-/// Anyone who may write to the socket's file may record; it is created as the process's umask says, in a folder that
-/// may keep others out too. Producers may write to all buffers of the session, with any times, names and tracks, but
-/// not in another's name: packets are attributed by the process and user that the system reports. Beyond that they are
-/// not trusted: whatever they do to shared memory or say, they cannot harm the session, and they keep nobody waiting
-/// except those who [flush](Session::flush), take a snapshot or stop it, for as long as these wait for one that does
-/// not answer.
+/// # Trust
+/// Anyone who may write to the socket's file, which is created by the process's umask, may record: into all buffers,
+/// with any times, names and tracks. Packets are attributed to the process and user that the system reports. Whatever
+/// producers send or write to shared memory cannot harm the session. Only a [flush](Session::flush), a snapshot and the
+/// session's stop wait for one that does not answer, for a limited time.
 ///
-/// Dropping it may have to wait for the session's thread, as any call does. Then nothing can come any more, and the
-/// socket's file is removed; producers that have come go on recording until the session stops. Like a
+/// # End
+/// Dropping the socket removes its file; producers that have come go on recording until the session stops. Like a
 /// [`FlightRecorder`](tracebuf_session::FlightRecorder) it does not keep the session alive.
 /// [`Summary::producers`](tracebuf_session::Summary::producers) says who is there, and whether they answer.
 ///
-/// Cost: a thread, and for each producer another one, which waits for messages, 25 KB, and the shared memory. Linux
-/// only.
+/// Cost: a thread, and for each producer a thread, 25 KB and the shared memory.
 ///
-/// [`Connection`]: super::Connection
-pub struct ProducerSocket(Listening<Tracebuf>);
+/// [`Connection`]: crate::Connection
+pub struct ProducerSocket(ListenThread<NativeAdmission>);
 
-/// The programs that come are [`Connection`](super::Connection)s.
-struct Tracebuf {
+/// The programs that come are [`Connection`](crate::Connection)s.
+struct NativeAdmission {
     shared_memory: usize,
     /// What each producer is told.
     welcome: Arc<[u8]>,
@@ -98,32 +96,29 @@ impl ProducerSocket {
         ProducerSocketBuilder { shared_memory: 1 << 20, producers: 64 }
     }
 
-    /// How many producers have come until now, including those that have gone again.
+    /// How many producers have come, including those that have gone.
     pub fn producers_seen(&self) -> u64 {
         self.0.seen()
     }
 }
 
 impl ProducerSocketBuilder {
-    /// Bytes of shared memory with each producer, from 4 KiB to 64 MiB, which [`bind`](Self::bind) checks. They cost
-    /// memory when the producer comes.
+    /// Sets the bytes of shared memory with each producer, from 4 KiB to 64 MiB.
     ///
-    /// Each thread that records holds 2 KiB of it for each buffer that it records into. With 1 MiB, 512 can at a time;
-    /// others drop their events, even in a producer whose threads are to [wait](super::ConnectionBuilder::exhaustion).
-    /// 2 MiB and a page are enough for all 1,024 that can record. A [session's
-    /// own](tracebuf_session::SessionBuilder::shared_memory) threads have that by default if they wait; these do not,
-    /// because the service does not know whether they wait.
+    /// Each thread that records holds 2 KiB of it for each buffer. With 1 MiB, 512 threads can record at a time; others
+    /// drop their events, even if they are to [wait](crate::ConnectionBuilder::exhaustion). 2 MiB and a page are enough
+    /// for all 1,024 that can record.
     #[must_use]
     pub fn shared_memory(mut self, bytes: usize) -> Self {
         self.shared_memory = bytes;
         self
     }
 
-    /// How many producers may be there at a time; more are refused, and told so. All of them share the places for
+    /// Limits how many producers may be there at a time; more are refused, and told so. All share the places for
     /// sequences in each buffer: see [`BufferConfig::sequences`](tracebuf_session::BufferConfig::sequences).
     ///
-    /// Children after a fork close the sockets of some 4,000 of them. Those of any more stay open there: as long as
-    /// such a child lives, these producers do not hear that the service was killed.
+    /// Children after a fork close the sockets of some 4,000 producers. Any others do not hear that the service was
+    /// killed as long as such a child lives.
     #[must_use]
     pub fn producers(mut self, count: usize) -> Self {
         self.producers = count;
@@ -134,15 +129,14 @@ impl ProducerSocketBuilder {
     /// ended without removing it has left there is replaced.
     ///
     /// # Errors
-    /// An impossible size of shared memory; what the system says of the path, for example that somebody is listening
-    /// there; no thread; names of data sources of more than some 60,000 bytes; [`SessionError::Forked`] in a child
-    /// after a fork.
+    /// An impossible size of shared memory; an error of the system, such as that somebody listens there; no thread;
+    /// names of data sources of more than some 60,000 bytes; [`SessionError::Forked`] in a child after a fork.
     pub fn bind(
         self,
         session: &Arc<Session>,
         path: impl AsRef<Path>,
     ) -> Result<ProducerSocket, SessionError> {
-        let socket = listening::bind(session, path.as_ref(), Kind::Messages, self.shared_memory)?;
+        let socket = acceptor::bind(session, path.as_ref(), SocketKind::Messages, self.shared_memory)?;
         self.serve(session, socket)
     }
 
@@ -156,16 +150,17 @@ impl ProducerSocketBuilder {
             state_every: session.state_every().to_vec(),
             sources: session.data_sources().to_vec(),
         };
-        let too_long = |_| io::Error::new(io::ErrorKind::InvalidInput, "they are too long");
-        let welcome = welcome.to_bytes().map_err(too_long);
-        let welcome = welcome.map_err(|error| SessionError::io("names of data sources", error))?;
-        let host = Tracebuf { shared_memory: self.shared_memory, welcome: welcome.into() };
-        Listening::start(host, session, socket, self.producers).map(ProducerSocket)
+        let welcome = welcome.to_bytes().ok_or_else(|| {
+            let error = io::Error::new(io::ErrorKind::InvalidInput, "they are too long");
+            SessionError::io("names of data sources", error)
+        })?;
+        let admission = NativeAdmission { shared_memory: self.shared_memory, welcome: welcome.into() };
+        ListenThread::start(admission, session, socket, self.producers).map(ProducerSocket)
     }
 }
 
-impl Host for Tracebuf {
-    type Producer = OtherProcess;
+impl Admission for NativeAdmission {
+    type Producer = NativeProducer;
     const WAITS: bool = false;
     // It is told why.
     const HELD: Duration = Duration::ZERO;
@@ -174,8 +169,8 @@ impl Host for Tracebuf {
         let _ = link.try_send(&Welcome::refusal(why));
     }
 
-    fn take(&self, newcomer: Newcomer) -> io::Result<OtherProcess> {
+    fn admit(&self, newcomer: NewProducer) -> io::Result<NativeProducer> {
         let (words, file) = SharedWords::new(self.shared_memory)?;
-        OtherProcess::start(newcomer, words, (self.welcome.clone(), file))
+        NativeProducer::start(newcomer, words, (self.welcome.clone(), file))
     }
 }

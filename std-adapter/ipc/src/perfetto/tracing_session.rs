@@ -1,19 +1,23 @@
-//! A connection to Perfetto's service while it is recorded: requests become calls, and replies are their answers.
+//! A connection to Perfetto's service during a tracing session: requests become calls, and replies are their answers.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tracebuf::producer::Request;
+use tracebuf::wrapping::is_reached;
 
-use super::answers::{Answer, Command, answer};
-use super::calls::{self, COMMANDS, Method, Port};
+use super::calls::{self, Method, Port};
+use super::commands::ServiceCommand;
+use super::frames::{FrameReader, ServiceFrame};
+use super::outbox::FrameOutbox;
 use crate::link::Link;
-use crate::messages::is_reached;
-use crate::perfetto::frames::{Frames, push_frame};
-use crate::perfetto::proto::Proto;
-use crate::protocol::{MessageReceiver, MessageSender, ServiceMessage};
+use crate::proto_builder::ProtoBuilder;
+use crate::service_link::{MessageReceiver, MessageSender, ServiceMessage};
 use tracebuf_session::parts::Wait;
+
+/// The call to which commands are replies. The lower two bits of calls before a tracing session are not set.
+pub(crate) const COMMANDS: u64 = 3 << 2;
 
 /// Most chunks and patches in one call: the service takes no more than 1,024 patches of a chunk, and this many of
 /// either make a frame that is not too long.
@@ -29,21 +33,21 @@ const TAKEN: u64 = 2;
 
 /// The data source that is recorded: the service's number for it, and the buffer that it goes to.
 #[derive(Clone, Copy)]
-pub(super) struct Instance {
-    pub(super) id: u64,
-    pub(super) buffer: u32,
+pub(crate) struct RecordedSource {
+    pub(crate) id: u64,
+    pub(crate) buffer: u32,
 }
 
 /// What the hearing side has for the speaking one.
 #[derive(Default)]
-struct Between {
+struct PendingReplies {
     /// Starts and stops to acknowledge, of data sources of which this program knows nothing.
     acknowledge: Mutex<Vec<(Method, u64)>>,
     /// Whether the recorded one is to stop.
     stops: AtomicBool,
 }
 
-impl Between {
+impl PendingReplies {
     fn acknowledge(&self) -> MutexGuard<'_, Vec<(Method, u64)>> {
         self.acknowledge.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -56,50 +60,50 @@ impl Between {
 }
 
 /// Both sides of a connection, with what has already come of the stream.
-pub(super) fn sender_and_receiver(
+pub(crate) fn sender_and_receiver(
     port: Port,
-    instance: Instance,
-    frames: Frames,
+    instance: RecordedSource,
+    frames: FrameReader,
 ) -> (CallSender, CallReceiver) {
-    let between = Arc::<Between>::default();
+    let between = Arc::<PendingReplies>::default();
     let sender = CallSender {
         port,
         instance,
-        commit: Proto::new(),
+        commit: ProtoBuilder::new(),
         committed: 0,
         flushed: 0,
         answer: None,
-        bytes: Vec::new(),
+        outbox: FrameOutbox::default(),
         between: between.clone(),
     };
     (sender, CallReceiver { frames, instance: instance.id, between })
 }
 
 /// Calls that were not sent.
-pub(super) struct CallSender {
+pub(crate) struct CallSender {
     port: Port,
-    instance: Instance,
+    instance: RecordedSource,
     /// The arguments of a call that is not complete, and how many chunks and patches they hold.
-    commit: Proto,
+    commit: ProtoBuilder,
     committed: usize,
     /// The last flush that is on its way.
     flushed: u32,
     /// The service's flush that has to wait until this one is on its way.
     answer: Option<(u64, u32)>,
-    bytes: Vec<u8>,
-    between: Arc<Between>,
+    outbox: FrameOutbox,
+    between: Arc<PendingReplies>,
 }
 
 impl CallSender {
-    fn call(&mut self, method: Method, arguments: &Proto) {
-        push_frame(&mut self.bytes, &self.port.call(method, arguments, None));
+    fn call(&mut self, method: Method, arguments: &ProtoBuilder) {
+        self.outbox.push(&self.port.call(method, arguments, None));
     }
 
     /// Makes a call of the chunks and patches there are, with the number that its reply is to have.
     fn commit(&mut self, reply: Option<u64>) {
         let arguments = std::mem::take(&mut self.commit);
         self.committed = 0;
-        push_frame(&mut self.bytes, &self.port.call(Method::CommitData, &arguments, reply));
+        self.outbox.push(&self.port.call(Method::CommitData, &arguments, reply));
     }
 
     /// Ends such a call if it has begun.
@@ -109,7 +113,7 @@ impl CallSender {
         }
     }
 
-    fn add(&mut self, add: impl FnOnce(Proto) -> Proto) {
+    fn add(&mut self, add: impl FnOnce(ProtoBuilder) -> ProtoBuilder) {
         self.commit = add(std::mem::take(&mut self.commit));
         self.committed += 1;
         if self.committed == AT_A_TIME {
@@ -183,19 +187,7 @@ impl MessageSender for CallSender {
     fn send(&mut self, link: &Link, wait: Wait) -> io::Result<bool> {
         self.acknowledge();
         self.end_commit();
-        let mut sent = 0;
-        while let Some(left @ [_, ..]) = self.bytes.get(sent..) {
-            let len = match wait {
-                Wait::UntilDone => link.send_some(left)?,
-                Wait::Now => link.try_send_some(left, None)?,
-            };
-            if len == 0 {
-                break;
-            }
-            sent += len;
-        }
-        self.bytes.drain(..sent);
-        Ok(self.bytes.is_empty())
+        self.outbox.send(link, wait)
     }
 
     /// The service ends the connection once it has taken everything, and not before: if its replies were no longer
@@ -211,22 +203,24 @@ impl MessageSender for CallSender {
 }
 
 /// Takes replies out of the stream.
-pub(super) struct CallReceiver {
-    frames: Frames,
+pub(crate) struct CallReceiver {
+    frames: FrameReader,
     instance: u64,
-    between: Arc<Between>,
+    between: Arc<PendingReplies>,
 }
 
 impl MessageReceiver for CallReceiver {
     fn receive(&mut self, link: &Link, act: &mut dyn FnMut(ServiceMessage)) -> Option<()> {
-        let of = |request: u64, message: &[u8]| match request {
-            COMMANDS => Command::of(message),
-            _ => Some(Command::Other),
+        let take = |frame: &[u8]| {
+            Some(match ServiceFrame::of(frame)? {
+                // When a call has failed the service does not know this program any more.
+                ServiceFrame::Reply(_, None) => return None,
+                ServiceFrame::Reply(COMMANDS, Some(command)) => (COMMANDS, ServiceCommand::of(command)?),
+                ServiceFrame::Reply(request, _) => (request, ServiceCommand::Other),
+                ServiceFrame::Bound(_) | ServiceFrame::Other => (0, ServiceCommand::Other),
+            })
         };
-        let answer = self.frames.next(|bytes| link.receive_some(bytes), |frame| answer(frame, of)).ok()?;
-        let Answer::Reply(request, reply) = answer else { return Some(()) };
-        // When a call has failed the service does not know this program any more.
-        let command = reply?;
+        let (request, command) = self.frames.next(|bytes| link.receive_some(bytes), take).ok()?;
         match (request, request & 3) {
             (COMMANDS, _) => self.command(command, act)?,
             (_, FLUSHED) => {
@@ -242,26 +236,26 @@ impl MessageReceiver for CallReceiver {
 }
 
 impl CallReceiver {
-    fn command(&self, command: Command, act: &mut dyn FnMut(ServiceMessage)) -> Option<()> {
+    fn command(&self, command: ServiceCommand, act: &mut dyn FnMut(ServiceMessage)) -> Option<()> {
         match command {
-            Command::Flush { request } => act(ServiceMessage::Question(request)),
-            Command::ClearState => act(ServiceMessage::ClearState),
-            Command::Stop { instance } if instance == self.instance => {
+            ServiceCommand::Flush { request } => act(ServiceMessage::Question(request)),
+            ServiceCommand::ClearState => act(ServiceMessage::ClearState),
+            ServiceCommand::Stop { instance } if instance == self.instance => {
                 self.between.stops.store(true, Ordering::Relaxed);
                 // A thread that sees that recording is off must see why.
                 fence(Ordering::Release);
                 act(ServiceMessage::Stop);
             }
             // One of another session, which gets nothing as long as this one is there.
-            Command::Start { instance, .. } => {
+            ServiceCommand::Start { instance, .. } => {
                 self.between.push(Method::NotifyDataSourceStarted, instance)?;
                 act(ServiceMessage::ToAnswer);
             }
-            Command::Stop { instance } => {
+            ServiceCommand::Stop { instance } => {
                 self.between.push(Method::NotifyDataSourceStopped, instance)?;
                 act(ServiceMessage::ToAnswer);
             }
-            Command::UseMemory { .. } | Command::Other => {}
+            ServiceCommand::UseMemory { .. } | ServiceCommand::Other => {}
         }
         Some(())
     }
@@ -272,15 +266,17 @@ mod tests {
     use tracebuf::producer::{ChunkPatch, ChunkToMove};
 
     use super::*;
-    use crate::perfetto::calls::{FromProgram, METHODS, requests_of};
-    use crate::perfetto::categories::Categories;
+    use crate::perfetto::calls::{METHODS, ProducerCall};
+    use crate::perfetto::categories::WantedCategories;
     use crate::perfetto::frames::{MAX_IPC_FRAME, bound};
 
     fn both() -> (CallSender, CallReceiver) {
-        let bound = bound(1, &METHODS);
-        let answer = answer(bound.as_bytes(), |_, _| None::<()>).expect("a frame");
-        let Answer::Bound(Some(port)) = answer else { panic!("all methods are there") };
-        sender_and_receiver(port, Instance { id: 7, buffer: 4 }, Frames::new())
+        let bound = bound(1, METHODS.map(|(_, name)| name));
+        let Some(ServiceFrame::Bound(bound)) = ServiceFrame::of(bound.as_bytes()) else {
+            panic!("it is bound")
+        };
+        let port = Port::of(bound).expect("all methods are there");
+        sender_and_receiver(port, RecordedSource { id: 7, buffer: 4 }, FrameReader::new())
     }
 
     fn sender() -> CallSender {
@@ -288,16 +284,16 @@ mod tests {
     }
 
     /// What a service hears from this.
-    fn sent(sender: &mut CallSender) -> Vec<FromProgram> {
+    fn sent(sender: &mut CallSender) -> Vec<ProducerCall> {
         sender.end_commit();
-        let (mut all, mut bytes) = (Vec::new(), sender.bytes.as_slice());
+        let (mut all, mut bytes) = (Vec::new(), sender.outbox.bytes.as_slice());
         while let Some((len, rest)) = bytes.split_first_chunk() {
             let (frame, rest) = rest.split_at(u32::from_le_bytes(*len) as usize);
             assert!(frame.len() <= MAX_IPC_FRAME);
-            all.extend(requests_of(frame).expect("no malformed one"));
+            all.extend(ProducerCall::all_of(frame).expect("no malformed one"));
             bytes = rest;
         }
-        sender.bytes.clear();
+        sender.outbox.bytes.clear();
         all
     }
 
@@ -319,7 +315,7 @@ mod tests {
     fn requests_come_whole_in_their_order_and_in_frames_that_are_not_too_long() {
         let mut sender = sender();
         requests(0).into_iter().for_each(|request| sender.request(request));
-        let expected = requests(3).into_iter().map(FromProgram::Request);
+        let expected = requests(3).into_iter().map(ProducerCall::Request);
         assert!(sent(&mut sender).into_iter().eq(expected));
     }
 
@@ -327,22 +323,22 @@ mod tests {
     fn the_services_flush_is_answered_when_all_that_belongs_to_it_is_on_its_way() {
         let mut sender = sender();
         let moved = |target| Request::Move(ChunkToMove { page: 1, chunk: 1, target });
-        let answer = |flush: u64| FromProgram::Answer { request: flush << 2 | FLUSHED, is_known: true };
+        let answer = |flush: u64| ProducerCall::Answer { request: flush << 2 | FLUSHED, is_known: true };
         // The flush is asked for, but another thread is sending, and does it later.
         sender.answer(70, 5);
         sender.request(Request::Flush(3));
         assert_eq!(sent(&mut sender), [answer(3)]);
         sender.request(moved(0));
         sender.request(Request::Flush(5));
-        let all = [FromProgram::Request(moved(3)), answer(5), FromProgram::Flushed(70)];
+        let all = [ProducerCall::Request(moved(3)), answer(5), ProducerCall::Flushed(70)];
         assert_eq!(sent(&mut sender), all);
         // The flush was on its way before.
         sender.request(Request::Flush(7));
         sender.answer(71, 7);
-        assert_eq!(sent(&mut sender), [answer(7), FromProgram::Flushed(71)]);
+        assert_eq!(sent(&mut sender), [answer(7), ProducerCall::Flushed(71)]);
         assert_eq!(sent(&mut sender), []);
         sender.sent(9);
-        assert_eq!(sent(&mut sender), [FromProgram::Answer { request: 9 << 2 | TAKEN, is_known: true }]);
+        assert_eq!(sent(&mut sender), [ProducerCall::Answer { request: 9 << 2 | TAKEN, is_known: true }]);
     }
 
     #[test]
@@ -350,7 +346,8 @@ mod tests {
         let (mut sender, receiver) = both();
         let starts = |instances: std::ops::Range<u64>| {
             let start = |instance| {
-                let start = Command::Start { instance, buffer: 1, categories: Categories::default() };
+                let start =
+                    ServiceCommand::Start { instance, buffer: 1, categories: WantedCategories::default() };
                 receiver.command(start, &mut |_| {})
             };
             instances.map(start).filter(Option::is_some).count()

@@ -1,14 +1,14 @@
-//! What a service tells a program that connects, before anything else.
+//! The first message of a service to a program that connects: [`Welcome`].
 
-use tracebuf::proto::{Encoder, Message, Overflow, Sink};
+use tracebuf::proto::reader::{Fields, Value, message, numbers};
 
-use tracebuf_session::fields::{Fields, Value};
+use crate::proto_builder::ProtoBuilder;
 
 /// The version of everything said from then on: records, the pages of shared memory and their layout.
 const VERSION: u64 = 2;
 
 /// Bytes of the longest welcome.
-pub(super) const MAX_WELCOME: usize = 64 << 10;
+pub(crate) const MAX_WELCOME: usize = 64 << 10;
 
 // The numbers of its fields; unknown fields are skipped, as everywhere in protobuf.
 const REFUSED: u32 = 1;
@@ -21,57 +21,35 @@ const SOURCE_BUFFER: u32 = 2;
 
 /// What a program must know to record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Welcome {
+pub(crate) struct Welcome {
     /// Bytes of shared memory, which comes with it.
-    pub(super) shared_memory: usize,
+    pub(crate) shared_memory: usize,
     /// For each buffer, after how many bytes a writer repeats its state.
-    pub(super) state_every: Vec<u32>,
+    pub(crate) state_every: Vec<u32>,
     /// Data sources, with the buffers that they go to.
-    pub(super) sources: Vec<(String, u16)>,
-}
-
-impl Message for Welcome {
-    fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
-        out.varint(WELCOME_VERSION, VERSION)?;
-        out.varint(SHARED_MEMORY, self.shared_memory as u64)?;
-        for bytes in &self.state_every {
-            out.varint(STATE_EVERY, u64::from(*bytes))?;
-        }
-        self.sources.iter().try_for_each(|source| out.message(SOURCE, &Source(source)))
-    }
-}
-
-struct Source<'a>(&'a (String, u16));
-
-impl Message for Source<'_> {
-    fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
-        out.string(SOURCE_NAME, &self.0.0)?;
-        out.varint(SOURCE_BUFFER, self.0.1.into())
-    }
+    pub(crate) sources: Vec<(String, u16)>,
 }
 
 impl Welcome {
-    /// An error if the names of its data sources are too long.
-    pub(super) fn to_bytes(&self) -> Result<Vec<u8>, Overflow> {
-        let mut room = vec![0; MAX_WELCOME];
-        let mut encoder = Encoder::new(&mut room);
-        self.encode(&mut encoder)?;
-        let len = encoder.finish()?.len();
-        room.truncate(len);
-        Ok(room)
+    /// `None` if the names of its data sources are too long.
+    pub(crate) fn to_bytes(&self) -> Option<Vec<u8>> {
+        let sizes = ProtoBuilder::new().number(WELCOME_VERSION, VERSION);
+        let sizes = sizes.number(SHARED_MEMORY, self.shared_memory as u64);
+        let sizes = sizes.each(&self.state_every, |sizes, bytes| sizes.number(STATE_EVERY, *bytes));
+        let all = sizes.each(&self.sources, |all, (name, buffer)| {
+            let source = ProtoBuilder::new().bytes(SOURCE_NAME, name.as_bytes());
+            all.message(SOURCE, &source.number(SOURCE_BUFFER, *buffer))
+        });
+        (all.as_bytes().len() <= MAX_WELCOME).then(|| all.into_bytes())
     }
 
     /// What a program that the service does not take hears instead.
-    pub(super) fn refusal(why: &str) -> Vec<u8> {
-        let mut room = vec![0; why.len() + 16];
-        let mut encoder = Encoder::new(&mut room);
-        let len = encoder.string(REFUSED, why).map_or(0, |()| encoder.len());
-        room.truncate(len);
-        room
+    pub(crate) fn refusal(why: &str) -> Vec<u8> {
+        ProtoBuilder::new().bytes(REFUSED, why.as_bytes()).into_bytes()
     }
 
     /// What a service has said; otherwise why it does not take this program, or that it is no service.
-    pub(super) fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
         let (mut welcome, mut version) = (Self::default(), None);
         let mut fields = Fields::of(bytes);
         for field in &mut fields {
@@ -98,16 +76,9 @@ impl Welcome {
     }
 }
 
-fn source_of(message: &[u8]) -> Option<(String, u16)> {
-    let (mut name, mut buffer) = (None, None);
-    for field in Fields::of(message) {
-        match (field.number, field.value) {
-            (SOURCE_NAME, Value::Bytes(bytes)) => name = String::from_utf8(bytes.to_vec()).ok(),
-            (SOURCE_BUFFER, Value::Number(number)) => buffer = u16::try_from(number).ok(),
-            _ => {}
-        }
-    }
-    Some((name?, buffer?))
+fn source_of(source: &[u8]) -> Option<(String, u16)> {
+    let ([buffer], name) = (numbers(source, [SOURCE_BUFFER])?, message(source, SOURCE_NAME)?);
+    Some((String::from_utf8(name.to_vec()).ok()?, u16::try_from(buffer).ok()?))
 }
 
 #[cfg(test)]
@@ -144,6 +115,6 @@ mod tests {
     #[test]
     fn names_that_are_too_long_are_an_error() {
         let sources = vec![("x".repeat(MAX_WELCOME), 0)];
-        assert!(Welcome { sources, ..welcome() }.to_bytes().is_err());
+        assert!(Welcome { sources, ..welcome() }.to_bytes().is_none());
     }
 }

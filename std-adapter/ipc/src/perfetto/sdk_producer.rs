@@ -1,22 +1,23 @@
-//! The transport of a program with Perfetto's SDK.
+//! The transport of a program with Perfetto's SDK: it carries out its calls, and commands it.
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use tracebuf::producer::Request;
-use tracebuf::service::{EndpointStats, ProducerIdentity};
+use tracebuf::service::{EndpointStats, FlushTracker, ProducerIdentity};
 
-use super::calls::{FromProgram, Hello, METHODS, requests_of};
-use super::data_sources::{Instances, Wanted};
-use super::outbox::Outbox;
-use super::proto::Proto;
-use super::{commands, frames};
-use crate::incoming::Turn;
+use super::calls::{Hello, METHODS, ProducerCall};
+use super::commands;
+use super::data_sources::{SourceInstances, WantedSource};
+use super::frames::{self, FrameReader};
+use super::outbox::FrameOutbox;
+use crate::acceptor::NewProducer;
 use crate::link::Link;
-use crate::listening::Newcomer;
-use crate::remote::Remote;
-use crate::shared_words::SharedWords;
+use crate::proto_builder::ProtoBuilder;
+use crate::remote_producer::DrainTurn;
+use crate::remote_producer::RemoteProducer;
+use crate::shared_memory::SharedWords;
 use tracebuf_session::limits::PAGE;
 use tracebuf_session::{CentralBuffer, Transport};
 
@@ -24,74 +25,69 @@ use tracebuf_session::{CentralBuffer, Transport};
 const AT_A_TIME: usize = 256;
 
 /// The drain thread's end.
-pub(super) struct Program {
-    remote: Remote<FromProgram>,
-    outbox: Outbox,
-    wanted: Arc<[Wanted]>,
+pub(crate) struct SdkProducer {
+    remote: RemoteProducer<ProducerCall>,
+    outbox: FrameOutbox,
+    wanted: Arc<[WantedSource]>,
     /// The file of its shared memory, until that goes to the program.
     file: Option<OwnedFd>,
     hello: Option<Hello>,
     /// The call to which commands are replies.
     commands: Option<u64>,
-    instances: Instances,
-    /// The last flush that was asked for, and the last that was carried out.
-    asked: u64,
-    flushed: u64,
+    instances: SourceInstances,
+    flushes: FlushTracker,
     /// To be said once everything before was heard, however often it is wanted until then.
     to_ask: bool,
     to_clear_state: bool,
 }
 
-impl Program {
+impl SdkProducer {
     /// Starts a thread that takes what comes.
-    pub(super) fn start(
-        newcomer: Newcomer,
+    pub(crate) fn start(
+        newcomer: NewProducer,
         words: SharedWords,
         file: OwnedFd,
-        wanted: Arc<[Wanted]>,
+        wanted: Arc<[WantedSource]>,
     ) -> io::Result<Self> {
         Ok(Self {
-            remote: Remote::start(newcomer, words, receive(), is_of_new_writer)?,
-            outbox: Outbox::default(),
+            remote: RemoteProducer::start(newcomer, words, receive(), is_of_new_writer)?,
+            outbox: FrameOutbox::default(),
             wanted,
             file: Some(file),
             hello: None,
             commands: None,
-            instances: Instances::default(),
-            asked: 0,
-            flushed: 0,
+            instances: SourceInstances::default(),
+            flushes: FlushTracker::new(),
             to_ask: false,
             to_clear_state: false,
         })
     }
 
-    fn carry_out(&mut self, message: FromProgram, buffers: &mut [CentralBuffer]) {
+    fn carry_out(&mut self, message: ProducerCall, buffers: &mut [CentralBuffer]) {
         match message {
-            FromProgram::Bind { request, is_known: true } => {
-                self.outbox.push(&frames::bound(request, &METHODS));
+            ProducerCall::Bind { request, is_known: true } => {
+                self.outbox.push(&frames::bound(request, METHODS.map(|(_, name)| name)));
             }
-            FromProgram::Bind { request, is_known: false } => self.outbox.push(&frames::not_bound(request)),
-            FromProgram::Initialize { request, hello } => self.initialize(request, hello),
-            FromProgram::Listen { request } => {
+            ProducerCall::Bind { request, is_known: false } => self.outbox.push(&frames::not_bound(request)),
+            ProducerCall::Initialize { request, hello } => self.initialize(request, hello),
+            ProducerCall::Listen { request } => {
                 self.commands = Some(request);
                 self.start_instances();
             }
-            FromProgram::Register(descriptor) => {
+            ProducerCall::Register(descriptor) => {
                 self.instances.offer(descriptor, &self.wanted);
                 self.start_instances();
             }
-            FromProgram::Unregister(name) => self.instances.withdraw(&name),
-            FromProgram::Request(request) => {
+            ProducerCall::Unregister(name) => self.instances.withdraw(&name),
+            ProducerCall::Request(request) => {
                 // A flush comes another way.
                 let _ = self.remote.endpoint.with(|endpoint| endpoint.carry_out_one(&request, buffers));
             }
-            // Each answers those before it too, one of which may be answered later; what was not asked has no answer.
-            FromProgram::Flushed(flush) if flush <= self.asked => self.flushed = self.flushed.max(flush),
-            FromProgram::Flushed(_) => {}
-            FromProgram::Answer { request, is_known: true } => {
-                self.outbox.push(&frames::reply(request, &Proto::new(), false));
+            ProducerCall::Flushed(flush) => self.flushes.answer(flush, None),
+            ProducerCall::Answer { request, is_known: true } => {
+                self.outbox.push(&frames::reply(request, &ProtoBuilder::new(), false));
             }
-            FromProgram::Answer { request, is_known: false } => self.outbox.push(&frames::failure(request)),
+            ProducerCall::Answer { request, is_known: false } => self.outbox.push(&frames::failure(request)),
         }
     }
 
@@ -119,10 +115,10 @@ impl Program {
 
     /// Says what there is to say, as far as the program takes it now; the rest when this is called again.
     fn say(&mut self) {
-        let mut is_sent = self.outbox.send(&self.remote.link);
+        let mut is_sent = self.outbox.try_send(&self.remote.link);
         if is_sent.is_ok() && self.outbox.is_empty() {
             self.ask();
-            is_sent = self.outbox.send(&self.remote.link);
+            is_sent = self.outbox.try_send(&self.remote.link);
         }
         // The thread that waits for what comes then hears of the end.
         if is_sent.is_err() {
@@ -133,14 +129,14 @@ impl Program {
     fn ask(&mut self) {
         let Self { outbox, instances, .. } = self;
         // A program that has not said where it hears commands runs nothing.
-        let mut command = |message: &Proto| {
+        let mut command = |message: &ProtoBuilder| {
             self.commands.iter().for_each(|call| outbox.push(&frames::reply(*call, message, true)));
         };
         if std::mem::take(&mut self.to_ask) {
             if instances.to_flush().next().is_some() {
-                command(&commands::flush(self.asked, instances.to_flush()));
+                command(&commands::flush(self.flushes.asked(), instances.to_flush()));
             } else {
-                self.flushed = self.asked;
+                self.flushes.answer(self.flushes.asked(), None);
             }
         }
         if std::mem::take(&mut self.to_clear_state) && instances.to_clear().next().is_some() {
@@ -149,24 +145,24 @@ impl Program {
     }
 }
 
-fn is_of_new_writer(message: &FromProgram) -> bool {
-    matches!(message, FromProgram::Request(Request::Register { .. }))
+fn is_of_new_writer(message: &ProducerCall) -> bool {
+    matches!(message, ProducerCall::Request(Request::Register { .. }))
 }
 
 /// Takes the frames of a connection apart, until something comes that is none.
-fn receive() -> impl FnMut(&Link) -> Option<Vec<FromProgram>> {
-    let (mut frames, mut rest) = (frames::Frames::new(), Vec::new().into_iter());
+fn receive() -> impl FnMut(&Link) -> Option<Vec<ProducerCall>> {
+    let (mut frames, mut rest) = (FrameReader::new(), Vec::new().into_iter());
     move |link| {
         if rest.len() == 0 {
-            rest = frames.next(|bytes| link.receive_some(bytes), requests_of).ok()?.into_iter();
+            rest = frames.next(|bytes| link.receive_some(bytes), ProducerCall::all_of).ok()?.into_iter();
         }
         Some(rest.by_ref().take(AT_A_TIME).collect())
     }
 }
 
-impl Transport for Program {
+impl Transport for SdkProducer {
     fn drain(&mut self, buffers: &mut [CentralBuffer]) {
-        let mut turn = Turn::begin();
+        let mut turn = DrainTurn::begin();
         while let Some(message) = self.remote.incoming.take(&mut turn) {
             message.into_iter().for_each(|message| self.carry_out(message, buffers));
         }
@@ -174,7 +170,7 @@ impl Transport for Program {
     }
 
     fn ask_flush(&mut self) {
-        self.asked += 1;
+        self.flushes.ask(self.flushes.asked() + 1);
         self.to_ask = true;
         self.say();
     }
@@ -185,7 +181,7 @@ impl Transport for Program {
     }
 
     fn is_flushed(&self) -> bool {
-        self.flushed == self.asked
+        self.flushes.is_idle()
     }
 
     fn scrape(&mut self, buffers: &mut [CentralBuffer]) {
@@ -195,11 +191,11 @@ impl Transport for Program {
     }
 
     fn stats(&self) -> EndpointStats {
-        self.remote.endpoint.stats()
+        self.remote.endpoint.get().stats()
     }
 
     fn identity(&self) -> Option<ProducerIdentity> {
-        Some(self.remote.endpoint.identity())
+        Some(self.remote.endpoint.get().identity())
     }
 
     fn disconnect(&mut self, buffers: &mut [CentralBuffer]) {

@@ -1,30 +1,32 @@
-//! The transport of another process: memory shared with it, requests in messages.
+//! The transport of a producer with this crate: it carries out its records, and answers them.
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use tracebuf::producer::Request;
-use tracebuf::service::{EndpointStats, ProducerIdentity};
+use tracebuf::service::{EndpointStats, FlushTracker, ProducerIdentity};
+use tracebuf::wrapping::is_reached;
 
-use super::incoming::Turn;
-use super::link::Link;
-use super::listening::Newcomer;
-use super::messages::{FromProducer, FromService, MAX_MESSAGE, RECORD, is_reached, records};
-use super::remote::Remote;
-use super::shared_words::SharedWords;
+use crate::acceptor::NewProducer;
+use crate::link::Link;
+use crate::native::records::{MAX_MESSAGE, ProducerRecord, RECORD, records, service_record};
+use crate::remote_producer::DrainTurn;
+use crate::remote_producer::RemoteProducer;
+use crate::service_link::ServiceMessage;
+use crate::shared_memory::SharedWords;
 use tracebuf_session::limits::BUFFERS_MAX;
 use tracebuf_session::{CentralBuffer, Transport};
 
-/// A [welcome](super::welcome), and a file of the shared memory that goes with it.
-type Welcome = (Arc<[u8]>, OwnedFd);
+/// An encoded [welcome](super::welcome), and the file of the shared memory that goes with it.
+type WelcomeMessage = (Arc<[u8]>, OwnedFd);
 
 /// Messages to the producer that are not sent yet: first the welcome, then the newest of each kind, which also covers
 /// those before it.
 #[derive(Default)]
-struct Unsent {
-    welcome: Option<Welcome>,
-    question: Option<u32>,
+struct UnsentReplies {
+    welcome: Option<WelcomeMessage>,
+    question: Option<u64>,
     flushed: Option<u32>,
     taken: Option<u64>,
     scraped: Option<u32>,
@@ -32,55 +34,57 @@ struct Unsent {
 }
 
 /// The drain thread's end.
-pub(super) struct OtherProcess {
-    remote: Remote<FromProducer>,
-    /// The number of the last question, and the last answer: to which question it is, and after which flush it holds.
-    question: u32,
-    answer: (u32, u32),
-    /// The last flush that was carried out.
-    flushed: u32,
+pub(crate) struct NativeProducer {
+    remote: RemoteProducer<ProducerRecord>,
+    flushes: FlushTracker,
     /// The flush after which to scrape, once that was carried out.
     scrape: Option<u32>,
-    unsent: Unsent,
-    /// Whether it was looked at, in `/proc`. Only then is it welcomed: otherwise one that records and
-    /// ends at once would be gone.
+    unsent: UnsentReplies,
+    /// Whether it was looked up in `/proc`. Only then is it welcomed: one that records and ends at once would be gone.
     is_seen: bool,
     dropped: [u64; BUFFERS_MAX],
 }
 
-impl OtherProcess {
+impl NativeProducer {
     /// Starts a thread that takes what comes.
-    pub(super) fn start(newcomer: Newcomer, words: SharedWords, welcome: Welcome) -> io::Result<Self> {
+    pub(crate) fn start(
+        newcomer: NewProducer,
+        words: SharedWords,
+        welcome: WelcomeMessage,
+    ) -> io::Result<Self> {
         Ok(Self {
-            remote: Remote::start(newcomer, words, receive(), is_of_new_writer)?,
-            question: 0,
-            answer: (0, 0),
-            flushed: 0,
+            remote: RemoteProducer::start(newcomer, words, receive(), is_of_new_writer)?,
+            flushes: FlushTracker::new(),
             scrape: None,
-            unsent: Unsent { welcome: Some(welcome), ..Unsent::default() },
+            unsent: UnsentReplies { welcome: Some(welcome), ..UnsentReplies::default() },
             is_seen: false,
             dropped: [0; BUFFERS_MAX],
         })
     }
 
-    fn carry_out(&mut self, message: FromProducer, buffers: &mut [CentralBuffer]) {
+    fn carry_out(&mut self, message: ProducerRecord, buffers: &mut [CentralBuffer]) {
         match message {
-            FromProducer::Request(request) => {
+            ProducerRecord::Request(request) => {
                 let flush = self.remote.endpoint.with(|endpoint| endpoint.carry_out_one(&request, buffers));
                 if let Some(flush) = flush {
-                    self.flushed = flush;
+                    self.flushes.carried_out(flush);
                     self.unsent.flushed = Some(flush);
                 }
             }
-            FromProducer::Answer { question, flush } => self.answer = (question, flush),
-            FromProducer::Dropped { buffer, packets } => {
+            ProducerRecord::Answer { question, flush } => {
+                // The lower half of one of the last questions.
+                let asked = self.flushes.asked();
+                let since = (asked as u32).wrapping_sub(question);
+                self.flushes.answer(asked.saturating_sub(since.into()), Some(flush));
+            }
+            ProducerRecord::Dropped { buffer, packets } => {
                 if let Some(dropped) = self.dropped.get_mut(buffer as usize) {
                     *dropped = dropped.saturating_add(packets);
                 }
             }
-            FromProducer::Sent(chunks) => self.unsent.taken = Some(chunks),
+            ProducerRecord::Sent(chunks) => self.unsent.taken = Some(chunks),
             // The later one, if threads did not wait for each other.
-            FromProducer::Scrape(flush) => {
+            ProducerRecord::Scrape(flush) => {
                 self.scrape = self.scrape.filter(|later| is_reached(*later, flush)).or(Some(flush));
             }
         }
@@ -92,8 +96,8 @@ impl OtherProcess {
             return;
         }
         let Self {
-            remote: Remote { link, .. },
-            unsent: Unsent { welcome, question, flushed, taken, scraped, clear_state },
+            remote: RemoteProducer { link, .. },
+            unsent: UnsentReplies { welcome, question, flushed, taken, scraped, clear_state },
             ..
         } = self;
         // The thread that waits for what comes hears of an end of the connection.
@@ -101,39 +105,41 @@ impl OtherProcess {
         if welcome.is_some() {
             return;
         }
-        let send = |message: FromService| !matches!(link.try_send(&message.to_bytes()), Ok(false));
-        question.take_if(|number| send(FromService::Question(*number)));
-        flushed.take_if(|flush| send(FromService::Flushed(*flush)));
-        taken.take_if(|chunks| send(FromService::Taken(*chunks)));
-        scraped.take_if(|flush| send(FromService::Scraped(*flush)));
-        clear_state.take_if(|()| send(FromService::ClearState));
+        let send = |message| {
+            service_record(message).is_none_or(|record| !matches!(link.try_send(&record), Ok(false)))
+        };
+        question.take_if(|number| send(ServiceMessage::Question(*number)));
+        flushed.take_if(|flush| send(ServiceMessage::Flushed(*flush)));
+        taken.take_if(|chunks| send(ServiceMessage::Taken(*chunks)));
+        scraped.take_if(|flush| send(ServiceMessage::Scraped(*flush)));
+        clear_state.take_if(|()| send(ServiceMessage::ClearState));
     }
 }
 
-fn is_of_new_writer(message: &FromProducer) -> bool {
-    matches!(message, FromProducer::Request(Request::Register { .. }))
+fn is_of_new_writer(message: &ProducerRecord) -> bool {
+    matches!(message, ProducerRecord::Request(Request::Register { .. }))
 }
 
 /// Takes the messages of a connection apart, until something comes that is none.
-fn receive() -> impl FnMut(&Link) -> Option<Vec<FromProducer>> {
+fn receive() -> impl FnMut(&Link) -> Option<Vec<ProducerRecord>> {
     let mut message = [0; MAX_MESSAGE];
     move |link| {
         let len = link.receive(&mut message).ok().filter(|len| *len != 0)?;
         let records: &[[u8; RECORD]] = records(message.get(..len)?)?;
-        records.iter().map(|record| FromProducer::from_bytes(*record)).collect()
+        records.iter().map(|record| ProducerRecord::from_bytes(*record)).collect()
     }
 }
 
-impl Transport for OtherProcess {
+impl Transport for NativeProducer {
     fn drain(&mut self, buffers: &mut [CentralBuffer]) {
-        let mut turn = Turn::begin();
+        let mut turn = DrainTurn::begin();
         while let Some(message) = self.remote.incoming.take(&mut turn) {
             self.is_seen = true;
             message.into_iter().for_each(|message| self.carry_out(message, buffers));
         }
         // Once, however often it is wanted.
-        let flushed = self.flushed;
-        if let Some(flush) = self.scrape.take_if(|flush| is_reached(flushed, *flush)) {
+        let Self { flushes, scrape, .. } = self;
+        if let Some(flush) = scrape.take_if(|flush| flushes.is_carried_out(*flush)) {
             self.scrape(buffers);
             self.unsent.scraped = Some(flush);
         }
@@ -141,8 +147,9 @@ impl Transport for OtherProcess {
     }
 
     fn ask_flush(&mut self) {
-        self.question = self.question.wrapping_add(1);
-        self.unsent.question = Some(self.question);
+        let question = self.flushes.asked() + 1;
+        self.flushes.ask(question);
+        self.unsent.question = Some(question);
         self.send();
     }
 
@@ -152,8 +159,7 @@ impl Transport for OtherProcess {
     }
 
     fn is_flushed(&self) -> bool {
-        let (question, flush) = self.answer;
-        question == self.question && is_reached(self.flushed, flush)
+        self.flushes.is_idle()
     }
 
     fn scrape(&mut self, buffers: &mut [CentralBuffer]) {
@@ -161,11 +167,11 @@ impl Transport for OtherProcess {
     }
 
     fn stats(&self) -> EndpointStats {
-        self.remote.endpoint.stats()
+        self.remote.endpoint.get().stats()
     }
 
     fn identity(&self) -> Option<ProducerIdentity> {
-        Some(self.remote.endpoint.identity())
+        Some(self.remote.endpoint.get().identity())
     }
 
     fn packets_dropped(&self, buffer: usize) -> u64 {

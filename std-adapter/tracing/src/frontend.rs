@@ -1,20 +1,21 @@
-//! What records spans and events, and how.
+//! What layer and subscriber have in common: a recorder, an identity, and what of spans and events they record.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use tracing_core::Metadata;
+use tracebuf::producer::track_event::Event;
+use tracing_core::{Level, Metadata};
 
 use super::layers::{self, MOST, WHICH};
-use super::life::Life;
+use super::lifetime::Life;
 use tracebuf_session::Recorder;
 
 /// A layer or subscriber, which records spans and makes their ids.
 #[derive(Debug)]
-pub(super) struct Owner {
+pub(super) struct Frontend {
     pub(super) recorder: Recorder,
-    /// The recorder's identity and, in the upper 16 bits, which of its owners this is. In one number, because it is
-    /// checked whenever a span is entered or exited.
+    /// The recorder's identity and, in the upper 16 bits, which of its layers or subscribers this is. In one number,
+    /// because it is checked whenever a span is entered or exited.
     pub(super) number: u64,
     /// Whether a span's slices are joined by flows.
     pub(super) flows: bool,
@@ -28,7 +29,7 @@ pub(super) struct Owner {
     process: OnceLock<Arc<Life>>,
 }
 
-impl Owner {
+impl Frontend {
     /// All layers of a recorder that exist at the same time count as one: the ids are their registry's, and stay when
     /// one layer replaces another.
     pub(super) fn layer(recorder: Recorder) -> Self {
@@ -58,8 +59,29 @@ impl Owner {
         made
     }
 
+    /// Adds the level to an event and, if origins are wanted, the target, file and line.
+    pub(super) fn describe<'x, 'e, 'w, 'a>(
+        &self,
+        metadata: &'static Metadata<'static>,
+        event: &'x mut Event<'e, 'w, 'a>,
+    ) -> &'x mut Event<'e, 'w, 'a> {
+        event.category(category(metadata.level()));
+        if self.origins {
+            event.category(metadata.target());
+            if let Some(file) = metadata.file() {
+                event.source_location(file, metadata.line().unwrap_or(0));
+            }
+        }
+        event
+    }
+
     /// Whether there is something to keep of a span with this metadata.
     pub(super) fn keeps(&self, metadata: &Metadata<'_>) -> bool {
         self.flows || self.lifetimes || !metadata.fields().is_empty()
     }
+}
+
+/// A level's name, as a category.
+pub(super) fn category(level: &Level) -> &'static str {
+    level.as_str()
 }

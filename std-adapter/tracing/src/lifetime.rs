@@ -1,14 +1,26 @@
-//! Where the life of a span lies: on a track of its own, within that of its parent's life, or within the process.
+//! The life of a span, from its making to its end, as a slice on a track of its own: how long an async task takes,
+//! including its waiting, while its slices on threads are only its polls.
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use self_cell::self_cell;
 use tracebuf::producer::track_event::Track;
 
 use tracebuf_session::parts::{BufferId, NO_BUFFER, is_one_session};
 use tracebuf_session::this_process;
+
+/// Whether there was ever a layer that records lives: until then nothing looks for one when a span ends.
+static ARE_WANTED: AtomicBool = AtomicBool::new(false);
+
+pub(super) fn want_lives() {
+    ARE_WANTED.store(true, Ordering::Relaxed);
+}
+
+pub(super) fn are_lives_wanted() -> bool {
+    ARE_WANTED.load(Ordering::Relaxed)
+}
 
 /// How many nested lives may contain others: deeper ones lie within the last of these, beside their parent. A thread
 /// that switches between many tasks describes all tracks above one again, and a chunk that is to be readable by itself

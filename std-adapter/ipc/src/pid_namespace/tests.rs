@@ -61,7 +61,7 @@ fn a_status_tells_of_the_numbers_in_each_namespace() {
 #[test]
 fn only_a_process_of_another_namespace_than_the_service_s_is_told_of() {
     let (proc, tree) = (FakeProc::new("told-of"), ProcessTree::default());
-    let of = |pid: i32| Contained::of(&proc.0, pid, 0, &tree).is_some();
+    let of = |pid: i32| NamespacedProcess::of(&proc.0, pid, 0, &tree).is_some();
     proc.says("10", "Name:\tneighbour\nNSpid:\t10\n");
     proc.says("11", "Name:\told\n");
     // Another process, which has that number in the namespace of `/proc`.
@@ -84,7 +84,7 @@ fn threads_are_told_of_as_they_begin_to_record() {
     proc.container(20);
     let words = ["server\0", &"x".repeat(1 << 20)].concat();
     std::fs::write(proc.0.join("20/cmdline"), words).expect("a file");
-    let mut contained = Contained::of(&proc.0, 20, 0, &tree).expect("in a container");
+    let mut contained = NamespacedProcess::of(&proc.0, 20, 0, &tree).expect("in a container");
     let first = told(&tree);
     assert!(first.contains("server") && first.contains("thread 1") && first.len() < 4400, "{}", first.len());
     proc.thread(20, 21, 2);
@@ -103,7 +103,7 @@ fn threads_are_told_of_as_they_begin_to_record() {
 fn who_has_new_writers_all_the_time_is_looked_at_for_a_tenth_of_it() {
     let (proc, tree) = (FakeProc::new("tenth"), ProcessTree::default());
     proc.container(20);
-    let mut contained = Contained::of(&proc.0, 20, 0, &tree).expect("in a container");
+    let mut contained = NamespacedProcess::of(&proc.0, 20, 0, &tree).expect("in a container");
     proc.thread(20, 21, 2);
     contained.taken = Duration::from_secs(3600);
     contained.has_new_writer();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tracebuf_session::parts::{Presence, ProcessTree, TreeProcess, TreeThread};
 
 /// Where the system reports processes.
-pub(super) const PROC: &str = "/proc";
+pub(crate) const PROC: &str = "/proc";
 
 /// Most bytes of a command line: the other process makes it, of megabytes if it likes.
 const COMMAND_LINE: u64 = 4096;
@@ -23,7 +23,7 @@ const AT_ONCE: Duration = Duration::from_millis(50);
 /// A process in a container, whose threads are reported as they begin to record.
 ///
 /// Looking at them takes time from hearing its own messages, and from no other process.
-pub(super) struct Contained {
+pub(crate) struct NamespacedProcess {
     folder: PathBuf,
     tree: ProcessTree,
     presence: Presence,
@@ -34,10 +34,10 @@ pub(super) struct Contained {
     is_due: bool,
 }
 
-impl Contained {
+impl NamespacedProcess {
     /// Reports a process that may record from this boot time on; `None` for one in this process's own namespace, and
     /// where `/proc` does not say.
-    pub(super) fn of(proc: &Path, pid: i32, time: u64, tree: &ProcessTree) -> Option<Self> {
+    pub(crate) fn of(proc: &Path, pid: i32, time: u64, tree: &ProcessTree) -> Option<Self> {
         // With a `/proc` of another namespace than this process's, such as the machine's mounted in a container, the
         // numbers would be those of other processes. This process then has more than one number, or none.
         let own = Status::read(&proc.join("self"))?;
@@ -63,13 +63,13 @@ impl Contained {
     }
 
     /// A new writer has come, usually with a new thread.
-    pub(super) fn has_new_writer(&mut self) {
+    pub(crate) fn has_new_writer(&mut self) {
         self.is_due = true;
     }
 
     /// Called with each message, and so with each answer to a flush, after which a trace is written: what had to wait
     /// is then in that.
-    pub(super) fn look_if_due(&mut self) {
+    pub(crate) fn look_if_due(&mut self) {
         if self.is_due && self.taken <= AT_ONCE + self.since.elapsed() / 10 {
             let begin = Instant::now();
             self.look();

@@ -1,4 +1,4 @@
-//! A connection to Perfetto's service until a tracing session begins that wants what this program offers.
+//! A connection to Perfetto's service before a tracing session: the program offers what it has, and waits.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -7,19 +7,27 @@ use std::time::Instant;
 
 use rustix::fs::fstat;
 
-use super::answers::{Answer, Command, answer};
-use super::calls::{self, ALL_SAID, BIND, COMMANDS, HELLO, Method, Port};
-use super::connected::{Instance, sender_and_receiver};
-use crate::connection::Agreed;
-use crate::link::{Kind, Link};
-use crate::perfetto::categories::Categories;
-use crate::perfetto::commands::PAGES;
-use crate::perfetto::frames::{Frames, push_frame};
-use crate::perfetto::proto::{Proto, numbers};
-use crate::shared_words::SharedWords;
+use tracebuf::proto::fields::ipc::{PRODUCER_PORT, initialize_connection_response, protocol_abi_version};
+use tracebuf::proto::reader::numbers;
+
+use super::calls::{self, Method, Port};
+use super::categories::WantedCategories;
+use super::commands::ServiceCommand;
+use super::frames::{FrameReader, ServiceFrame, bind, push_frame};
+use super::tracing_session::{COMMANDS, RecordedSource, sender_and_receiver};
+use crate::connection::Agreement;
+use crate::link::{Link, SocketKind};
+use crate::proto_builder::ProtoBuilder;
+use crate::shared_memory::SharedWords;
 use tracebuf_session::limits::{PAGE, SHARED_MEMORY};
 use tracebuf_session::parts::PATIENCE;
 use tracebuf_std::display::Count;
+
+// The numbers of other calls than [`COMMANDS`].
+const BIND: u64 = 1 << 2;
+const HELLO: u64 = 2 << 2;
+/// The call that is answered once a session that is already there has said everything it has to say.
+const ALL_SAID: u64 = 4 << 2;
 
 /// Bytes of shared memory that a program would like to have.
 const MEMORY: u32 = 1 << 20;
@@ -27,46 +35,59 @@ const MEMORY: u32 = 1 << 20;
 const STATE_EVERY: u32 = 1 << 20;
 
 /// What a program offers.
-pub(super) struct Offer<'o> {
-    pub(super) producer: &'o str,
+pub(crate) struct OfferedSource<'o> {
+    pub(crate) producer: &'o str,
     /// As it is [registered](calls::data_source).
-    pub(super) data_source: &'o Proto,
+    pub(crate) data_source: &'o ProtoBuilder,
 }
 
 /// A connection on which nothing is recorded yet.
-pub(super) struct Waiting {
+pub(crate) struct IdleConnection {
     stream: Stream,
     port: Port,
     words: Option<SharedWords>,
     /// What is to be recorded, and which categories of it.
-    starts: Option<(Instance, Categories)>,
+    starts: Option<(RecordedSource, WantedCategories)>,
 }
 
 /// The stream to the service and back.
 struct Stream {
     link: Link,
-    frames: Frames,
+    frames: FrameReader,
     /// A file that has come, and was not used yet.
     file: Option<OwnedFd>,
 }
 
-/// What is awaited here, as read from a reply.
-enum Reply {
-    Welcome { versions: u64, in_messages: bool },
-    Command(Command),
+/// A frame of the service, as far as it means something here.
+enum Heard {
+    Bound(Option<Port>),
+    Welcome {
+        versions: u64,
+        in_messages: bool,
+    },
+    /// The reply to a call, with a command if it is that of [`COMMANDS`].
+    Reply(u64, ServiceCommand),
+    Failure,
     Other,
 }
 
-impl Reply {
-    fn of(request: u64, message: &[u8]) -> Option<Self> {
-        match request {
-            HELLO => {
-                let [in_messages, versions] = numbers(message, [3, 4])?;
-                Some(Self::Welcome { versions, in_messages: in_messages != 0 })
+impl Heard {
+    /// `None` for a malformed frame.
+    fn of(frame: &[u8]) -> Option<Self> {
+        use initialize_connection_response::{PROTOCOL_ABI_VERSIONS, USE_SHMEM_EMULATION};
+        Some(match ServiceFrame::of(frame)? {
+            ServiceFrame::Bound(bound) => Self::Bound(Port::of(bound)),
+            ServiceFrame::Reply(_, None) => Self::Failure,
+            ServiceFrame::Reply(HELLO, Some(welcome)) => {
+                let [in_messages, versions] = numbers(welcome, [USE_SHMEM_EMULATION, PROTOCOL_ABI_VERSIONS])?;
+                Self::Welcome { versions, in_messages: in_messages != 0 }
             }
-            COMMANDS => Command::of(message).map(Self::Command),
-            _ => Some(Self::Other),
-        }
+            ServiceFrame::Reply(COMMANDS, Some(command)) => {
+                Self::Reply(COMMANDS, ServiceCommand::of(command)?)
+            }
+            ServiceFrame::Reply(request, Some(_)) => Self::Reply(request, ServiceCommand::Other),
+            ServiceFrame::Other => Self::Other,
+        })
     }
 }
 
@@ -74,17 +95,17 @@ fn refused(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionRefused, why)
 }
 
-impl Waiting {
+impl IdleConnection {
     /// Connects, and offers what there is.
-    pub(super) fn begin(path: &Path, offer: &Offer<'_>) -> io::Result<Self> {
+    pub(crate) fn begin(path: &Path, offer: &OfferedSource<'_>) -> io::Result<Self> {
         let deadline = Instant::now() + PATIENCE;
-        let link = Link::connected(path, Kind::Stream, deadline)?;
-        let mut stream = Stream { link, frames: Frames::new(), file: None };
-        stream.send(&[calls::bind(BIND)])?;
-        let Answer::Bound(Some(port)) = stream.next(deadline)? else {
+        let link = Link::connected(path, SocketKind::Stream, deadline)?;
+        let mut stream = Stream { link, frames: FrameReader::new(), file: None };
+        stream.send(&[bind(BIND, PRODUCER_PORT)])?;
+        let Heard::Bound(Some(port)) = stream.next(deadline)? else {
             return Err(refused("it has no port for producers, or one that lacks a method"));
         };
-        let (hello, nothing) = (calls::hello(offer.producer, MEMORY, PAGE), Proto::new());
+        let (hello, nothing) = (calls::hello(offer.producer, MEMORY, PAGE), ProtoBuilder::new());
         stream.send(&[
             port.call(Method::InitializeConnection, &hello, Some(HELLO)),
             port.call(Method::GetAsyncCommand, &nothing, Some(COMMANDS)),
@@ -97,7 +118,7 @@ impl Waiting {
     }
 
     /// Waits until then for a session to begin; false once one has.
-    pub(super) fn goes_on(&mut self, until: Instant) -> io::Result<bool> {
+    pub(crate) fn goes_on(&mut self, until: Instant) -> io::Result<bool> {
         while self.starts.is_none() {
             match self.hear(until) {
                 Err(error) if error.kind() == io::ErrorKind::TimedOut => return Ok(true),
@@ -108,54 +129,51 @@ impl Waiting {
     }
 
     /// What was agreed, once a session has begun.
-    pub(super) fn agreed(self) -> io::Result<Agreed> {
+    pub(crate) fn agreed(self) -> io::Result<Agreement> {
         let (Some(words), Some((instance, categories))) = (self.words, self.starts) else {
             return Err(refused("it wants something recorded without shared memory"));
         };
         let (sender, receiver) = sender_and_receiver(self.port, instance, self.stream.frames);
-        Ok(Agreed {
+        Ok(Agreement {
             link: self.stream.link,
             words,
             sender: Box::new(sender),
             receiver: Box::new(receiver),
             state_every: vec![STATE_EVERY],
             sources: Vec::new(),
-            categories,
+            wants: Box::new(move |category| categories.wants(category)),
         })
     }
 
     /// Waits until then for a reply, does what it says, and returns the number of its call.
     fn hear(&mut self, until: Instant) -> io::Result<u64> {
-        let Answer::Reply(request, said) = self.stream.next(until)? else { return Ok(0) };
-        match said.ok_or_else(|| refused("it does not take this program"))? {
-            Reply::Welcome { in_messages: true, .. } => {
-                return Err(refused("it wants memory sent in messages"));
+        match self.stream.next(until)? {
+            Heard::Failure => Err(refused("it does not take this program")),
+            Heard::Welcome { in_messages: true, .. } => Err(refused("it wants memory sent in messages")),
+            Heard::Welcome { versions, .. } if versions != 0 && versions & protocol_abi_version::V1 == 0 => {
+                Err(refused("it wants shared memory without pages"))
             }
-            Reply::Welcome { versions, .. } if versions != 0 && versions & u64::from(PAGES) == 0 => {
-                return Err(refused("it wants shared memory without pages"));
-            }
-            Reply::Command(command) => self.command(command)?,
-            Reply::Welcome { .. } | Reply::Other => {}
+            Heard::Reply(request, command) => self.command(command).map(|()| request),
+            Heard::Welcome { .. } | Heard::Bound(_) | Heard::Other => Ok(0),
         }
-        Ok(request)
     }
 
-    fn command(&mut self, command: Command) -> io::Result<()> {
+    fn command(&mut self, command: ServiceCommand) -> io::Result<()> {
         match command {
-            Command::UseMemory { page_kib } => self.words = Some(self.stream.memory(page_kib)?),
-            Command::Start { instance, buffer, categories } => {
-                self.starts = Some((Instance { id: instance, buffer: buffer as u32 }, categories));
+            ServiceCommand::UseMemory { page_kib } => self.words = Some(self.stream.memory(page_kib)?),
+            ServiceCommand::Start { instance, buffer, categories } => {
+                self.starts = Some((RecordedSource { id: instance, buffer: buffer as u32 }, categories));
             }
             // What has not started has nothing to flush.
-            Command::Flush { request } => {
-                let nothing = calls::push_flush(Proto::new(), request);
+            ServiceCommand::Flush { request } => {
+                let nothing = calls::push_flush(ProtoBuilder::new(), request);
                 self.stream.send(&[self.port.call(Method::CommitData, &nothing, None)])?;
             }
-            Command::Stop { instance } => {
+            ServiceCommand::Stop { instance } => {
                 let instance = calls::instance(instance);
                 self.stream.send(&[self.port.call(Method::NotifyDataSourceStopped, &instance, None)])?;
             }
-            Command::ClearState | Command::Other => {}
+            ServiceCommand::ClearState | ServiceCommand::Other => {}
         }
         Ok(())
     }
@@ -164,7 +182,7 @@ impl Waiting {
 impl Stream {
     /// Does not wait: what is said here is mostly little, and less than two of the longest frames, for which Linux has
     /// room, 208 KiB by default; there is none if the service asks and takes nothing.
-    fn send(&self, frames: &[Proto]) -> io::Result<()> {
+    fn send(&self, frames: &[ProtoBuilder]) -> io::Result<()> {
         let mut bytes = Vec::new();
         frames.iter().for_each(|frame| push_frame(&mut bytes, frame));
         if self.link.try_send_some(&bytes, None)? == bytes.len() {
@@ -174,7 +192,7 @@ impl Stream {
         }
     }
 
-    fn next(&mut self, until: Instant) -> io::Result<Answer<Reply>> {
+    fn next(&mut self, until: Instant) -> io::Result<Heard> {
         let Self { link, frames, file } = self;
         let receive = |bytes: &mut [u8]| {
             // From a service that says something all the time there is always more.
@@ -185,7 +203,7 @@ impl Stream {
             *file = came.or(file.take());
             Ok(len)
         };
-        frames.next(receive, |frame| answer(frame, Reply::of))
+        frames.next(receive, Heard::of)
     }
 
     /// The memory that has come, with pages of this many KiB.

@@ -1,5 +1,4 @@
-//! Programs that come to a socket: accepted one after another, numbered and attached, no more than there are places
-//! for.
+//! The thread that accepts producers at a socket: it numbers and attaches them, no more than there are places for.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,55 +11,54 @@ use std::time::{Duration, Instant};
 use tracebuf::producer::track_event::Clock;
 use tracebuf::service::ProducerIdentity;
 
-use super::link::{Kind, Link};
-use super::peer::Peer;
-use super::socket_file::SocketFile;
+use crate::link::{Link, Peer, SocketKind};
+use crate::socket_file::SocketFile;
 use tracebuf_session::limits::SHARED_MEMORY;
 use tracebuf_session::parts::ProcessTree;
 use tracebuf_session::parts::join;
 use tracebuf_session::{BootClock, Session, SessionError, Transport, Waker};
 use tracebuf_std::display::Count;
 
-/// How programs that come are spoken to.
-pub(super) trait Host: Send + Sync + 'static {
+/// What a protocol does with producers that come.
+pub(crate) trait Admission: Send + Sync + 'static {
     type Producer: Transport + 'static;
 
-    /// Whether programs for which there is no place wait for one, without being told.
+    /// Whether producers for which there is no place wait for one, without being told.
     const WAITS: bool;
 
-    /// How long the connection of a refused program is kept.
+    /// How long the connection of a refused producer is kept.
     const HELD: Duration;
 
-    /// Tells a program why it is not taken.
+    /// Tells a producer why it is refused.
     fn refuse(&self, link: &Link, why: &str);
 
-    /// Makes a producer of a newcomer, or says why the service cannot. Nothing is said to it before it is attached:
-    /// otherwise what it records as soon as it may would not be in a session that ends just then.
-    fn take(&self, newcomer: Newcomer) -> io::Result<Self::Producer>;
+    /// Makes the transport of a producer, or says why the service cannot. It sends nothing before it is attached:
+    /// otherwise what the producer records at once would not be in a session that ends just then.
+    fn admit(&self, newcomer: NewProducer) -> io::Result<Self::Producer>;
 }
 
-/// A program that has come.
-pub(super) struct Newcomer {
-    pub(super) link: Arc<Link>,
-    pub(super) identity: ProducerIdentity,
+/// A producer that was accepted.
+pub(crate) struct NewProducer {
+    pub(crate) link: Arc<Link>,
+    pub(crate) identity: ProducerIdentity,
     /// How many buffers the session has.
-    pub(super) buffers: u16,
-    pub(super) waker: Waker,
+    pub(crate) buffers: u16,
+    pub(crate) waker: Waker,
     /// It records nothing before this boot time.
-    pub(super) time: u64,
+    pub(crate) time: u64,
     /// Where it is reported if it is in a container.
-    pub(super) process_tree: ProcessTree,
+    pub(crate) process_tree: ProcessTree,
     /// Its place, held for as long as it is there.
-    pub(super) place: Arc<()>,
-    /// The door through which it has come.
-    pub(super) door: Weak<Door>,
+    pub(crate) place: Arc<()>,
+    /// Where it was accepted.
+    pub(crate) listener: Weak<Listener>,
 }
 
 /// A socket of a session, where each program that comes gets this many bytes of shared memory.
-pub(super) fn bind(
+pub(crate) fn bind(
     session: &Session,
     path: &Path,
-    kind: Kind,
+    kind: SocketKind,
     shared_memory: usize,
 ) -> Result<SocketFile, SessionError> {
     if !SHARED_MEMORY.contains(&shared_memory) {
@@ -72,16 +70,16 @@ pub(super) fn bind(
     SocketFile::bind(path, kind)
 }
 
-/// Where programs come in, until it is closed.
-pub(super) struct Door {
+/// A socket that accepts producers until it is closed.
+pub(crate) struct Listener {
     socket: SocketFile,
     is_closed: AtomicBool,
 }
 
-impl Door {
-    /// Lets nobody in any more. Called before those inside are sent away at a session's end: they would come again at
-    /// once, and in vain.
-    pub(super) fn close(&self) {
+impl Listener {
+    /// Accepts nobody any more. Called before a session's end disconnects the producers, which would come again at
+    /// once.
+    pub(crate) fn close(&self) {
         self.is_closed.store(true, Ordering::Relaxed);
         self.socket.link.shut();
     }
@@ -91,16 +89,16 @@ impl Door {
     }
 }
 
-/// A socket with a thread that accepts programs, until it is dropped.
-pub(super) struct Listening<H> {
+/// A thread that accepts producers at a socket until this is dropped.
+pub(crate) struct ListenThread<H> {
     acceptor: Arc<Acceptor<H>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Accepts programs, on that thread.
+/// What that thread works with.
 struct Acceptor<H> {
-    host: H,
-    door: Arc<Door>,
+    admission: H,
+    listener: Arc<Listener>,
     session: Weak<Session>,
     buffers: u16,
     /// How many may be there at a time.
@@ -116,19 +114,18 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 /// Most refused connections that are kept at a time: each takes an open file.
 const MOST_HELD: usize = 64;
 
-/// Whether others may come after this one.
-enum Next {
-    Goes,
-    /// This one is not taken.
+/// What became of a producer.
+enum Admitted {
+    Attached,
     Refused(Arc<Link>),
-    Ends,
+    SessionEnded,
 }
 
-/// Refused connections, until their time has come: newcomers do not wait for that.
+/// Refused connections, each kept for its time while others are accepted.
 #[derive(Default)]
-struct Held(VecDeque<(Instant, Arc<Link>)>);
+struct RefusedLinks(VecDeque<(Instant, Arc<Link>)>);
 
-impl Held {
+impl RefusedLinks {
     fn push(&mut self, link: Arc<Link>, until: Instant) {
         self.0.push_back((until, link));
         if self.0.len() > MOST_HELD {
@@ -155,7 +152,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for RefusedLinks {
     fn drop(&mut self) {
         while !self.0.is_empty() {
             self.let_one_go();
@@ -163,16 +160,16 @@ impl Drop for Held {
     }
 }
 
-impl<H: Host> Listening<H> {
-    pub(super) fn start(
-        host: H,
+impl<H: Admission> ListenThread<H> {
+    pub(crate) fn start(
+        admission: H,
         session: &Arc<Session>,
         socket: SocketFile,
         producers: usize,
     ) -> Result<Self, SessionError> {
         let acceptor = Arc::new(Acceptor {
-            host,
-            door: Arc::new(Door { socket, is_closed: AtomicBool::new(false) }),
+            admission,
+            listener: Arc::new(Listener { socket, is_closed: AtomicBool::new(false) }),
             session: Arc::downgrade(session),
             buffers: session.state_every().len() as u16,
             producers,
@@ -186,43 +183,43 @@ impl<H: Host> Listening<H> {
     }
 }
 
-impl<H> Listening<H> {
+impl<H> ListenThread<H> {
     /// How many have come until now, including those that have gone again.
-    pub(super) fn seen(&self) -> u64 {
+    pub(crate) fn seen(&self) -> u64 {
         self.acceptor.seen.load(Ordering::Relaxed)
     }
 }
 
-impl<H: Host> Acceptor<H> {
+impl<H: Admission> Acceptor<H> {
     fn serve(&self) {
-        let mut held = Held::default();
-        while !self.door.is_closed() {
+        let mut held = RefusedLinks::default();
+        while !self.listener.is_closed() {
             held.let_go(Instant::now());
             if H::WAITS && self.taken() >= self.producers {
                 thread::sleep(RETRY_INTERVAL);
                 continue;
             }
-            let socket = &self.door.socket.link;
+            let socket = &self.listener.socket.link;
             match held.next().map_or_else(|| socket.accept(), |until| socket.accept_until(until)) {
                 Ok(link) => {
                     let Some(session) = self.session.upgrade() else { break };
                     match self.attach(&session, link) {
-                        Next::Goes => {}
-                        Next::Refused(link) => held.push(link, Instant::now() + H::HELD),
-                        Next::Ends => break,
+                        Admitted::Attached => {}
+                        Admitted::Refused(link) => held.push(link, Instant::now() + H::HELD),
+                        Admitted::SessionEnded => break,
                     }
                 }
                 // A refused one is due to go.
                 Err(error) if error.kind() == io::ErrorKind::TimedOut => {}
                 // Too many open files, or a newcomer that has already gone.
-                Err(_) if !self.door.is_closed() => thread::sleep(RETRY_INTERVAL),
+                Err(_) if !self.listener.is_closed() => thread::sleep(RETRY_INTERVAL),
                 Err(_) => {}
             }
         }
-        self.door.close();
+        self.listener.close();
         // Those that have come and were not accepted hear that they never will be: otherwise they would wait as long as
         // the socket exists.
-        while self.door.socket.link.accept().is_ok() {}
+        while self.listener.socket.link.accept().is_ok() {}
     }
 
     /// Places that are taken. Only the thread that asks takes more.
@@ -230,11 +227,11 @@ impl<H: Host> Acceptor<H> {
         Arc::strong_count(&self.places) - 1
     }
 
-    fn attach(&self, session: &Session, link: Link) -> Next {
+    fn attach(&self, session: &Session, link: Link) -> Admitted {
         let link = Arc::new(link);
         let refuse = |why: &str| {
-            self.host.refuse(&link, why);
-            Next::Refused(link.clone())
+            self.admission.refuse(&link, why);
+            Admitted::Refused(link.clone())
         };
         if self.taken() >= self.producers {
             let producers = Count(self.producers as u64, "producer");
@@ -242,11 +239,11 @@ impl<H: Host> Acceptor<H> {
         }
         let producer_id = match session.new_producer_id() {
             Ok(id) => id,
-            Err(SessionError::Stopped | SessionError::Forked) => return Next::Ends,
+            Err(SessionError::Stopped | SessionError::Forked) => return Admitted::SessionEnded,
             Err(error) => return refuse(&error.to_string()),
         };
         let Peer { uid, pid } = link.peer();
-        let newcomer = Newcomer {
+        let newcomer = NewProducer {
             link: link.clone(),
             identity: ProducerIdentity { producer_id, uid, pid },
             buffers: self.buffers,
@@ -254,28 +251,28 @@ impl<H: Host> Acceptor<H> {
             time: BootClock.now(),
             process_tree: session.process_tree(),
             place: self.places.clone(),
-            door: Arc::downgrade(&self.door),
+            listener: Arc::downgrade(&self.listener),
         };
-        let producer = match self.host.take(newcomer) {
+        let producer = match self.admission.admit(newcomer) {
             Ok(producer) => producer,
             Err(error) => return refuse(&format!("the service has no room: {error}")),
         };
         self.seen.fetch_add(1, Ordering::Relaxed);
         match session.attach(producer) {
-            Ok(()) | Err(SessionError::Timeout) => Next::Goes,
-            Err(_) => Next::Ends,
+            Ok(()) | Err(SessionError::Timeout) => Admitted::Attached,
+            Err(_) => Admitted::SessionEnded,
         }
     }
 }
 
-impl<H> Drop for Listening<H> {
+impl<H> Drop for ListenThread<H> {
     fn drop(&mut self) {
-        let door = &self.acceptor.door;
-        if !door.socket.link.is_here() {
+        let listener = &self.acceptor.listener;
+        if !listener.socket.link.is_here() {
             // Nor is the thread in this process.
             return;
         }
-        door.close();
+        listener.close();
         // The thread drops a session that nothing else has any more, and what that owns.
         self.thread.take().into_iter().for_each(join);
     }
@@ -285,36 +282,38 @@ impl<H> Drop for Listening<H> {
 mod tests {
     use std::sync::mpsc::{Receiver, Sender, channel};
 
+    use tracebuf_session::CentralBuffer;
+    use tracebuf_testing::transport::Does;
+
     use super::*;
-    use crate::other_process::OtherProcess;
 
     const LONG: Duration = Duration::from_secs(60);
 
     /// Has no room for any newcomer, tells that one has come, and keeps it for this many seconds.
     struct Full<const HELD: u64>(Sender<()>);
 
-    impl<const HELD: u64> Host for Full<HELD> {
-        type Producer = OtherProcess;
+    impl<const HELD: u64> Admission for Full<HELD> {
+        type Producer = Does<fn(&mut [CentralBuffer]) -> bool>;
         const WAITS: bool = true;
         const HELD: Duration = Duration::from_secs(HELD);
 
         fn refuse(&self, _: &Link, _: &str) {}
 
-        fn take(&self, _: Newcomer) -> io::Result<OtherProcess> {
+        fn admit(&self, _: NewProducer) -> io::Result<Self::Producer> {
             let _ = self.0.send(());
             Err(io::ErrorKind::OutOfMemory.into())
         }
     }
 
-    fn full<const HELD: u64>(path: &Path) -> (Listening<Full<HELD>>, Receiver<()>, Arc<Session>) {
+    fn full<const HELD: u64>(path: &Path) -> (ListenThread<Full<HELD>>, Receiver<()>, Arc<Session>) {
         let session = Arc::new(Session::builder().start().expect("a session"));
-        let socket = bind(&session, path, Kind::Stream, 8192).expect("a socket");
+        let socket = bind(&session, path, SocketKind::Stream, 8192).expect("a socket");
         let (tell, came) = channel();
-        (Listening::start(Full(tell), &session, socket, 64).expect("a thread"), came, session)
+        (ListenThread::start(Full(tell), &session, socket, 64).expect("a thread"), came, session)
     }
 
     fn come(path: &Path) -> Link {
-        Link::connected(path, Kind::Stream, Instant::now() + LONG).expect("it listens")
+        Link::connected(path, SocketKind::Stream, Instant::now() + LONG).expect("it listens")
     }
 
     fn hears_of_the_end(link: &Link) -> bool {

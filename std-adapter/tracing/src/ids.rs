@@ -1,14 +1,62 @@
-//! Numbers that tell spans apart, and their flows from all others.
+//! Ids: a number for each callsite, for spans with nothing to keep; and numbers that tell all others apart, and their
+//! flows from those of anybody else.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
+use std::num::NonZeroU64;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use tracing_core::Metadata;
 
 use tracebuf_std::process::UntilFork;
 
+/// Callsites that get a number; spans of any others keep their metadata in memory.
+const SLOTS: usize = 8192;
+
+static TABLE: [OnceLock<&'static Metadata<'static>>; SLOTS] = [const { OnceLock::new() }; SLOTS];
+
+/// Places tried for one callsite.
+const PROBES: usize = 16;
+
+/// The number of a callsite, from 1, if it is found at once, as nearly always after the first time.
+#[inline]
+pub(super) fn known_callsite(metadata: &'static Metadata<'static>) -> Option<NonZeroU64> {
+    let slot = first_place(metadata);
+    let there = TABLE.get(slot)?.get()?;
+    if std::ptr::eq(*there, metadata) { number_of(slot) } else { None }
+}
+
+fn number_of(slot: usize) -> Option<NonZeroU64> {
+    NonZeroU64::new(slot as u64 + 1)
+}
+
+#[inline]
+fn first_place(metadata: &'static Metadata<'static>) -> usize {
+    let address = std::ptr::from_ref(metadata) as usize;
+    // Metadata are some 100 bytes each, one after the other.
+    ((address >> 4) ^ (address >> 17)) % SLOTS
+}
+
+/// The number of a callsite, which gets one here; `None` when its places are taken by others.
+#[cold]
+pub(super) fn callsite(metadata: &'static Metadata<'static>) -> Option<NonZeroU64> {
+    let first = first_place(metadata);
+    (first..first + PROBES).map(|probe| probe % SLOTS).find_map(|slot| {
+        let there = TABLE.get(slot)?.get_or_init(|| metadata);
+        if std::ptr::eq(*there, metadata) { number_of(slot) } else { None }
+    })
+}
+
+/// The callsite with a number.
+#[inline]
+pub(super) fn metadata(number: u64) -> Option<&'static Metadata<'static>> {
+    TABLE.get(usize::try_from(number.checked_sub(1)?).ok()?)?.get().copied()
+}
+
 /// A number that no other span has in this process, its parents or its children. It practically never occurs in other
 /// processes, or among a program's own flows, whether those are counted, addresses or random.
-pub(super) fn next() -> u64 {
+pub(super) fn unique() -> u64 {
     static NUMBERS: AtomicU64 = AtomicU64::new(1);
     let number = NUMBERS.fetch_add(1, Ordering::Relaxed) ^ u64::from(process()) << 40;
     scatter(number ^ seed())
@@ -48,7 +96,7 @@ mod tests {
 
     #[test]
     fn all_threads_have_one_seed_and_no_number_twice_nor_small_ones() {
-        let numbers = || std::thread::spawn(|| (0..10_000).map(|_| next()).collect::<Vec<_>>());
+        let numbers = || std::thread::spawn(|| (0..10_000).map(|_| unique()).collect::<Vec<_>>());
         let threads = [(); 4].map(|()| numbers());
         let mut all: Vec<_> =
             threads.into_iter().flat_map(|thread| thread.join().expect("numbers")).collect();

@@ -48,11 +48,10 @@ pub enum SyncPolicy {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// At any moment the file is a trace up to its last whole packet. When the process dies, what was not yet written is
-/// lost, a period and whatever the disk is behind, unless the buffer is [in a file](crate::BufferConfig::in_file) too:
-/// see [`region_file`](crate::region_file). Memory is bounded: while the file takes nothing (a full or slow disk),
-/// packets stay in the ring, and what is overwritten there is reported like any loss. Writing is tried again every 100
-/// ms; meanwhile the error is in [`LongTraceStatus`].
+/// At any moment the file is a trace up to its last whole packet. When the process dies, a period and whatever the disk
+/// is behind is lost, unless the buffer is [in a file](crate::BufferConfig::in_file) too. While the file takes nothing
+/// (a full or slow disk), packets stay in the ring, and what is overwritten there is reported like any loss. Writing is
+/// tried again every 100 ms; meanwhile the error is in [`LongTraceStatus`].
 #[derive(Clone, Debug)]
 #[doc(alias = "write_into_file")]
 pub struct LongTrace {
@@ -63,13 +62,12 @@ pub struct LongTrace {
 }
 
 impl LongTrace {
-    /// Writes into this file every 5 s, of any size, synced at the end. The file is emptied when the session starts,
-    /// and is locked against other sessions, and against snapshots that would replace it, until it has stopped.
+    /// Writes into this file every 5 s, of any size, synced at the end. The file is emptied when the session starts.
+    /// Until the session has stopped, it is locked against other sessions, and no snapshot replaces it.
     ///
-    /// It may be a pipe or a device, which is not locked. A named pipe must already have its reader, or the session
-    /// does not start. While a pipe or a device takes nothing, [`stop`](crate::Session::stop) and dropping the session
-    /// wait for it. On Windows it must be a regular file, and is locked against everything else that would write into
-    /// it.
+    /// A pipe or a device is not locked, and [`stop`](crate::Session::stop) waits for it while it takes nothing. A
+    /// named pipe must already have its reader. On Windows it must be a regular file, and is locked against all other
+    /// writers.
     pub fn to(path: impl AsRef<Path>) -> Self {
         Self {
             path: path.as_ref().to_owned(),
@@ -79,11 +77,8 @@ impl LongTrace {
         }
     }
 
-    /// Sets how often to write; at least 10 ms.
-    ///
-    /// Each ring must hold what is recorded into it in a period, and while that is read: nothing is written sooner
-    /// because a ring is full. The default 4 MiB in 5 s are 0.8 MB/s, which one or two busy threads record. A larger
-    /// [`ring`](crate::SessionBuilder::ring) takes memory only as it fills.
+    /// Sets how often to write; at least 10 ms. Each ring must hold what is recorded into it in a period, and while
+    /// that is read. The default 4 MiB in 5 s are 0.8 MB/s, which one or two busy threads record.
     #[must_use]
     pub fn period(mut self, period: Duration) -> Self {
         self.period = period.clamp(Duration::from_millis(10), FOR_EVER);

@@ -1,4 +1,4 @@
-//! What threads write into: shared memory, with the producer over it.
+//! Producers, with the shared memory that threads write into, and what recorders share.
 
 use std::fmt;
 use std::sync::Arc;

@@ -27,8 +27,7 @@ pub struct Written {
     pub packets: u64,
     /// Bytes.
     pub bytes: u64,
-    /// Packets left out because no producer may write them, or because they are longer than the 256 MiB that a trace
-    /// has room for.
+    /// Packets left out because no producer may write them, or because they are longer than 256 MiB.
     pub invalid_packets: u64,
 }
 

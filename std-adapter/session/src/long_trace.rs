@@ -14,17 +14,9 @@ use crate::waits::FOR_EVER;
 pub(crate) use recording::Recording;
 
 /// When what was written must be on the disk itself, not only with the system.
-///
-/// ```
-/// use tracebuf_session::{LongTrace, SyncPolicy};
-///
-/// let trace = LongTrace::to("trace.pftrace").sync(SyncPolicy::EveryPeriod);
-/// # let _ = trace;
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SyncPolicy {
-    /// Never. The death of the process, even by `kill -9`, loses nothing that was written; a power cut loses what the
-    /// system had not written back, on Linux up to some 30 s.
+    /// Never. A kill of the process loses nothing that was written; a power cut, on Linux, up to some 30 s.
     Never,
     /// Once, when the session stops.
     #[default]
@@ -103,20 +95,6 @@ impl LongTrace {
 }
 
 /// How a long trace is doing.
-///
-/// ```
-/// use tracebuf_session::{LongTrace, Session};
-///
-/// # let path = std::env::temp_dir().join(format!("doc-long-status-{}.pftrace", std::process::id()));
-/// let session = Session::builder().long_trace(LongTrace::to(&path).max_file_size(2000)).start()?;
-/// let recorder = session.recorder();
-/// (0..1000).for_each(|_| recorder.instant("frame"));
-/// let status = session.stop()?.long_trace.expect("a long trace"); // while it runs: session.long_trace()
-/// println!("{} bytes, full: {}, error: {:?}", status.bytes, status.full, status.error);
-/// assert!(status.full && status.bytes <= 2000);
-/// # std::fs::remove_file(path)?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LongTraceStatus {

@@ -13,18 +13,6 @@ use crate::transport::CentralBuffer;
 use tracebuf_std::display::{Bytes, Count};
 
 /// What a session did.
-///
-/// ```
-/// use tracebuf_session::{Session, Summary};
-///
-/// let session = Session::builder().start()?;
-/// session.recorder().instant("hello");
-/// let Summary { buffers, sequences, producers, .. } = session.stop()?.summary();
-/// println!("{} producers, {} writers", producers.len(), sequences.len());
-/// println!("{} bytes into a ring of {}", buffers[0].bytes_written, buffers[0].buffer_size);
-/// assert_eq!((producers.len(), buffers[0].chunks_overwritten), (1, 0));
-/// # Ok::<(), tracebuf_session::SessionError>(())
-/// ```
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Summary {

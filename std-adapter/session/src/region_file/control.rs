@@ -1,4 +1,4 @@
-//! The file, its parts, and the word that says which of them are valid.
+//! A region file's first page, and the making of the file.
 #![allow(unsafe_code)]
 
 use std::fs::{self, File, OpenOptions};

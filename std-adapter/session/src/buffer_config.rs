@@ -32,10 +32,9 @@ pub struct BufferConfig {
 impl BufferConfig {
     /// Keeps the newest `bytes` bytes: from 2,060, which one chunk of a thread takes, to less than 4 GiB.
     ///
-    /// Names, clocks and tracks are repeated with every quarter of it that is recorded. Once the ring has overwritten
-    /// something, readers skip its oldest part, up to about a quarter, which has lost them; `tracebuf stats` counts it.
-    /// With programs in other processes it may be more, up to half of the shared memory of each. With
-    /// [`self_contained_chunks`](Self::self_contained_chunks) all of it can be read.
+    /// Once it has overwritten something, readers skip its oldest part, up to about a quarter, because names, clocks
+    /// and tracks are repeated with every quarter; with programs in other processes, up to half of the shared memory of
+    /// each more. [`self_contained_chunks`](Self::self_contained_chunks) avoids that.
     pub const fn ring(bytes: u64) -> Self {
         Self {
             bytes,
@@ -83,12 +82,12 @@ impl BufferConfig {
     }
 
     /// Sets how many sequences its table holds, of 224 bytes each: 1,024 unless set, 4 to 65,535. A sequence is a
-    /// writer of a producer. The default is enough for this process's threads. Where [others](crate::Session::attach)
-    /// write too, add as many as they have writers, and as have ended without being read or overwritten.
+    /// writer of a producer; 1,024 are enough for this process's threads. For [others](crate::Session::attach) add as
+    /// many as they have writers, and as have ended without being read or overwritten.
     ///
     /// If every sequence has chunks in a ring, a new one takes the place of the one that has been silent for the
-    /// longest, whose chunks count as overwritten. A buffer that discards refuses the new one's chunks, and
-    /// [counts](tracebuf::buffer::BufferStats::chunks_refused) them.
+    /// longest, whose chunks count as overwritten. A buffer that discards refuses and
+    /// [counts](tracebuf::buffer::BufferStats::chunks_refused) the new one's chunks.
     #[must_use]
     pub const fn sequences(mut self, count: u16) -> Self {
         self.sequences = count;

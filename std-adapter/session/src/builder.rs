@@ -91,14 +91,13 @@ impl SessionBuilder {
         self
     }
 
-    /// Sets the bytes of shared memory between this process's threads and the drain thread: 4 KiB to 64 MiB, 1 MiB
-    /// unless set. If threads are to [wait](Self::exhaustion), the default is 2 MiB and a page, enough for the 1,024
-    /// threads that can record at a time, each counted once for each buffer that it records into.
+    /// Sets the bytes of shared memory between this process's threads and the drain thread: 4 KiB to 64 MiB. Each
+    /// thread that records holds 2 KiB of it for each buffer; the rest bridges the time until the drain thread comes.
+    /// The default is 1 MiB, or if threads are to [wait](Self::exhaustion) 2 MiB and a page: enough for the 1,024
+    /// writers that there can be.
     ///
-    /// Each thread that records holds 2 KiB of it; the rest bridges the time until the drain thread comes. An event of
-    /// more than some 4 KB has its sizes sent after it, and a thread has a list of 16 for them: one that records many
-    /// such events while another thread is sending may lose one however much is free, unless it
-    /// [waits](Self::exhaustion).
+    /// A thread that records many events of more than some 4 KB while another thread is sending may lose some however
+    /// much is free, unless it [waits](Self::exhaustion): it has a list of 16 for what is sent after them.
     #[must_use]
     pub fn shared_memory(mut self, bytes: usize) -> Self {
         self.shared_memory = Some(bytes);
@@ -106,23 +105,21 @@ impl SessionBuilder {
     }
 
     /// Puts the shared memory of this process's own threads into the first [buffer's file](BufferConfig::in_file), so
-    /// that a kill loses next to nothing that a thread has finished: recovery brings in what had not reached that
-    /// buffer. What threads record for other buffers is lost with the process, and so is what programs in other
-    /// processes have not sent, and [a long event](crate::region_file#with-shared-memory-in-it) finished just before.
+    /// that a kill loses next to nothing that a thread has finished for that buffer. What threads record for other
+    /// buffers, and what other processes have not sent, is lost with the process.
     ///
     /// [`start`](Self::start) refuses it if no buffer is in a file. The file grows by the shared memory and 32 KiB; on
-    /// 32-bit systems it may have to end within 2 GiB. A process can have 256 such sessions. A stopped one counts while
-    /// one of its recorders is left, or what [`stop`](Session::stop) returned, or a thread that recorded into it and
-    /// not into a later one.
+    /// 32-bit systems it may have to end within 2 GiB. A process can have 256 such sessions, stopped ones included
+    /// while a recorder is left, or what [`stop`](Session::stop) returned, or a thread that recorded into one and not
+    /// into a later one.
     ///
-    /// A child created without the handlers of `pthread_atfork`, by `_Fork` or the bare system call, must not record:
+    /// A child created by `_Fork` or the bare system call, without the handlers of `pthread_atfork`, must not record:
     /// it would write into its parent's memory. Not available on Windows.
     ///
-    /// Cost: an event takes as long as usual. But when the system begins to write the file's pages back, on Linux after
-    /// 30 s, the next event in each page takes a page fault, and may wait for the disk. If no recording thread may
-    /// wait, put the file into a file system in memory, such as `/dev/shm`: that survives the process, though not the
-    /// machine. If an ended thread recorded into another buffer under the same number, a new thread's first event looks
-    /// at all chunks: some milliseconds with 64 MiB.
+    /// Cost: an event takes as long as usual. But when the system writes the file's pages back, on Linux after 30 s,
+    /// the next event in each takes a page fault, and may wait for the disk. A file system in memory, such as
+    /// `/dev/shm`, never makes threads wait, and survives the process. A new thread's first event may look at all
+    /// chunks: some milliseconds with 64 MiB.
     #[must_use]
     pub fn shared_memory_in_file(mut self) -> Self {
         self.is_in_file = true;
@@ -130,25 +127,22 @@ impl SessionBuilder {
     }
 
     /// Sets what a thread does when shared memory is full: drop, unless set. The drain thread, on which a
-    /// [`Transport`](crate::Transport) or a panic hook may record, always drops: it would wait for itself.
+    /// [`Transport`](crate::Transport) or a panic hook may record, always drops.
     ///
-    /// With [`Exhaustion::Stall`] nothing is lost, as long as the drain thread runs and there are no more threads than
-    /// [`shared_memory`](Self::shared_memory) says; those beyond drop. A smaller shared memory may be held whole by
-    /// threads that record nothing, or that stay within the details of a long event. A waiting thread gives up when
-    /// nothing that could be freed has come for one second. It then drops, counted, until something does. The same
-    /// limit holds for [`Exhaustion::StallThenDrop`].
+    /// With [`Exhaustion::Stall`] nothing is lost while the drain thread runs and there are no more threads than
+    /// [`shared_memory`](Self::shared_memory) has room for; those beyond drop. A waiting thread gives up when nothing
+    /// that could be freed has come for one second, as when idle threads hold all of it. It then drops, counted, until
+    /// something comes. The same limit holds for [`Exhaustion::StallThenDrop`].
     #[must_use]
     pub fn exhaustion(mut self, exhaustion: Exhaustion) -> Self {
         self.exhaustion = exhaustion;
         self
     }
 
-    /// Moves everything into a file, every period. It is then no longer in the buffers: there can be no
-    /// [`FlightRecorder`](crate::FlightRecorder), and a [snapshot](Session::snapshot) holds only what was recorded
-    /// since. A buffer that [discards](BufferConfig::discard) takes nothing more once it has been full, even when it
-    /// was emptied.
-    ///
-    /// For snapshots beside it, start two sessions and record into both, at twice the cost:
+    /// Moves everything into a file, every period. So there can be no [`FlightRecorder`](crate::FlightRecorder), and a
+    /// [snapshot](Session::snapshot) holds only what was recorded since. A buffer that
+    /// [discards](BufferConfig::discard) takes nothing more once it has been full. For snapshots beside it, record into
+    /// two sessions, at twice the cost:
     ///
     /// ```
     /// use tracebuf_session::{LongTrace, Session};
@@ -179,9 +173,9 @@ impl SessionBuilder {
         self
     }
 
-    /// Reads the processor's counter for the time of an event: some 10 ns instead of 20 to 30. It works on x86-64 Linux
-    /// that uses the counter as its own clock; elsewhere, and in children of a process that has done so, nothing
-    /// changes. Times are within some microseconds of the system's clock. The first start takes 5 ms.
+    /// Reads the time of an event from the processor's counter, in some 10 ns instead of 20 to 30, within some
+    /// microseconds of the system's clock. This needs x86-64 Linux that uses the counter as its own clock, and a
+    /// process that is no child of one that has done so; elsewhere nothing changes. The first start takes 5 ms.
     #[must_use]
     pub fn fast_clock(mut self) -> Self {
         self.fast_clock = true;
@@ -198,8 +192,8 @@ impl SessionBuilder {
     /// Starts the session, with its drain thread.
     ///
     /// # Errors
-    /// A size or a number that cannot be, a data source named twice, no memory, no thread, or one that does not begin
-    /// in 10 s, or no file for a buffer or the long trace. What was in the files is then still there.
+    /// A size or a number that cannot be, a data source named twice, no memory, no thread within 10 s, no file for a
+    /// buffer or the long trace. Files are then as they were.
     pub fn start(mut self) -> Result<Session, SessionError> {
         if self.buffers.is_empty() {
             self.buffers.push(BufferConfig::ring(4 << 20));

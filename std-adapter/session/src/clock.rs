@@ -87,14 +87,6 @@ impl Message for ClockReading {
 }
 
 /// The clock of a session's events: boot time, read from the system or from the processor's counter.
-///
-/// ```
-/// use tracebuf_session::Session;
-///
-/// let session = Session::builder().fast_clock().start()?;
-/// session.recorder().instant("at a time that took 10 ns to read");
-/// # Ok::<(), tracebuf_session::SessionError>(())
-/// ```
 #[derive(Clone, Copy)]
 pub struct SessionClock(Option<&'static TscClock>);
 

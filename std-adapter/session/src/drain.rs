@@ -1,7 +1,6 @@
 //! The drain thread: owns the central buffers, and does everything to them.
 //!
-//! Others send it tasks, so no lock is held while a buffer is copied or read, and none can be left locked. Producers go
-//! on meanwhile: they write into shared memory.
+//! Others send it tasks, so no lock is held while a buffer is copied or read. Producers go on meanwhile.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};

@@ -1,4 +1,4 @@
-//! What can go wrong with a session.
+//! Errors of a session.
 
 use std::path::Path;
 use std::{fmt, io};

@@ -17,7 +17,7 @@ use tracebuf_std::system::user_id;
 /// Bytes that go to a file at once.
 pub const PIECE: usize = 1 << 20;
 
-/// How many of the first `most` bytes of a trace, or of a part of one, are whole packets.
+/// Returns how many of the first `most` bytes of a trace, or of a part of one, are whole packets.
 pub fn whole_within(trace: &[u8], most: u64) -> usize {
     let mut packets = TracePackets::new(trace);
     let mut whole = 0;
@@ -66,8 +66,10 @@ pub struct HasRead {
 }
 
 impl Piece {
-    /// Adds packets of `reader` until there are none, or until the piece and what was left out exceed `limit` bytes:
-    /// looking at a packet takes time, whatever becomes of it.
+    /// Adds packets of `reader` until there are none, or until the piece and what was left out exceed `limit` bytes.
+    ///
+    /// # Errors
+    /// No memory.
     pub fn read(&mut self, reader: &mut Reader<'_>, limit: usize) -> io::Result<HasRead> {
         let before = self.bytes.len();
         let mut exporter = TraceExporter::new(&mut self.bytes);

@@ -1,4 +1,4 @@
-//! A session's files: opened, locked, taken back if it does not start, and replaced by no trace of its own.
+//! A session's files: opened, locked, taken back if it does not start, protected from its own traces.
 
 use std::fs::{self, File};
 use std::io;

@@ -27,19 +27,18 @@
 //! a file. When shared memory is full they drop packets, which are counted, or wait: see
 //! [`SessionBuilder::exhaustion`].
 //!
-//! A [`FlightRecorder`] writes snapshots on panics, signals and triggers. A [`LongTrace`] appends everything to a file. A
-//! [`Relay`] has recorders that outlive sessions, for programs that record only when somebody asks. Programs in other
+//! A [`FlightRecorder`] writes snapshots on panics, signals and triggers. A [`LongTrace`] appends everything to a file.
+//! A [`Relay`] has recorders that outlive sessions, for programs that record only when somebody asks. Programs in other
 //! processes record into a session through the crate `tracebuf-ipc`, or a [`Transport`] of your own.
 //!
 //! # What a trace holds
 //! Clock snapshots, from which readers know the time of day; the packets, with their real user and process; and at the
-//! end `TraceStats`, with counters of each buffer and writer. `select * from stats where severity = 'data_loss' and value
-//! != 0` lists every loss.
+//! end `TraceStats`, with counters of each buffer and writer. `select * from stats where severity = 'data_loss' and
+//! value != 0` lists every loss.
 //!
-//! A packet's `trusted_packet_sequence_id` names its writer: [`sequence_id`](tracebuf::service::sequence_id) of the
-//! producer's number and the writer's. [`Summary::sequences`] lists both. This process's threads are writers of
-//! [`Session::OWN_PRODUCER_ID`], one for each buffer that they record into; a writer's number is used again after its
-//! end. For programs in Linux's pid namespaces, `ProcessTree` gives the numbers outside.
+//! A packet's `trusted_packet_sequence_id` names its writer: [`sequence_id`](tracebuf::service::sequence_id) of the two
+//! numbers in [`Summary::sequences`]. A thread is a writer of [`Session::OWN_PRODUCER_ID`] for each buffer that it
+//! records into. For programs in Linux's pid namespaces, `ProcessTree` gives the numbers outside.
 //!
 //! # What loses events
 //! No loss is silent: [`Summary::losses`] says in one line whether there was any.
@@ -61,15 +60,16 @@
 //! [w]: SessionBuilder::exhaustion
 //!
 //! # Forks and systems
-//! In a child the parent's session is off: recorders record nothing, calls return [`SessionError::Forked`]. The child may
-//! start a session of its own. The parent's files are free once its session has ended. Signals on which a flight recorder
-//! writes a last snapshot end a child at once, unless it has a recorder for them.
+//! In a child the parent's session is off: recorders record nothing, calls return [`SessionError::Forked`]. The child
+//! may start a session of its own. The parent's files are free once its session has ended. Signals on which a flight
+//! recorder writes a last snapshot end a child at once, unless it has a recorder for them.
 //!
 //! On Windows there are no buffers in files and no signals; a long trace goes into a regular file that nobody else can
 //! write into; a buffer's memory [is reserved](tracebuf_std::PagedMemory) when the session starts.
 //!
 //! # Modules
-//! Imports run down only. Each floor may know those below it, the core, and `tracebuf_std`.
+//! Imports run down only. Each module may know the floors below it, those to its right on its own, the core, and
+//! `tracebuf_std`.
 //!
 //! | floor | modules |
 //! |---|---|

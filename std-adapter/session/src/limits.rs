@@ -1,4 +1,4 @@
-//! What a session has room for.
+//! The limits of a session.
 
 use std::ops::RangeInclusive;
 

@@ -14,17 +14,9 @@ use crate::waits::FOR_EVER;
 pub(crate) use recording::Recording;
 
 /// When what was written must be on the disk itself, not only with the system.
-///
-/// ```
-/// use tracebuf_session::{LongTrace, SyncPolicy};
-///
-/// let trace = LongTrace::to("trace.pftrace").sync(SyncPolicy::EveryPeriod);
-/// # let _ = trace;
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SyncPolicy {
-    /// Never. The death of the process, even by `kill -9`, loses nothing that was written; a power cut loses what the
-    /// system had not written back, on Linux up to some 30 s.
+    /// Never. A kill of the process loses nothing that was written; a power cut, on Linux, up to some 30 s.
     Never,
     /// Once, when the session stops.
     #[default]
@@ -48,11 +40,10 @@ pub enum SyncPolicy {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// At any moment the file is a trace up to its last whole packet. When the process dies, what was not yet written is
-/// lost, a period and whatever the disk is behind, unless the buffer is [in a file](crate::BufferConfig::in_file) too:
-/// see [`region_file`](crate::region_file). Memory is bounded: while the file takes nothing (a full or slow disk),
-/// packets stay in the ring, and what is overwritten there is reported like any loss. Writing is tried again every 100
-/// ms; meanwhile the error is in [`LongTraceStatus`].
+/// At any moment the file is a trace up to its last whole packet. When the process dies, a period and whatever the disk
+/// is behind is lost, unless the buffer is [in a file](crate::BufferConfig::in_file) too. While the file takes nothing
+/// (a full or slow disk), packets stay in the ring, and what is overwritten there is reported like any loss. Writing is
+/// tried again every 100 ms; meanwhile the error is in [`LongTraceStatus`].
 #[derive(Clone, Debug)]
 #[doc(alias = "write_into_file")]
 pub struct LongTrace {
@@ -63,13 +54,12 @@ pub struct LongTrace {
 }
 
 impl LongTrace {
-    /// Writes into this file every 5 s, of any size, synced at the end. The file is emptied when the session starts,
-    /// and is locked against other sessions, and against snapshots that would replace it, until it has stopped.
+    /// Writes into this file every 5 s, of any size, synced at the end. The file is emptied when the session starts.
+    /// Until the session has stopped, it is locked against other sessions, and no snapshot replaces it.
     ///
-    /// It may be a pipe or a device, which is not locked. A named pipe must already have its reader, or the session
-    /// does not start. While a pipe or a device takes nothing, [`stop`](crate::Session::stop) and dropping the session
-    /// wait for it. On Windows it must be a regular file, and is locked against everything else that would write into
-    /// it.
+    /// A pipe or a device is not locked, and [`stop`](crate::Session::stop) waits for it while it takes nothing. A
+    /// named pipe must already have its reader. On Windows it must be a regular file, and is locked against all other
+    /// writers.
     pub fn to(path: impl AsRef<Path>) -> Self {
         Self {
             path: path.as_ref().to_owned(),
@@ -79,11 +69,8 @@ impl LongTrace {
         }
     }
 
-    /// Sets how often to write; at least 10 ms.
-    ///
-    /// Each ring must hold what is recorded into it in a period, and while that is read: nothing is written sooner
-    /// because a ring is full. The default 4 MiB in 5 s are 0.8 MB/s, which one or two busy threads record. A larger
-    /// [`ring`](crate::SessionBuilder::ring) takes memory only as it fills.
+    /// Sets how often to write; at least 10 ms. Each ring must hold what is recorded into it in a period, and while
+    /// that is read. The default 4 MiB in 5 s are 0.8 MB/s, which one or two busy threads record.
     #[must_use]
     pub fn period(mut self, period: Duration) -> Self {
         self.period = period.clamp(Duration::from_millis(10), FOR_EVER);
@@ -108,20 +95,6 @@ impl LongTrace {
 }
 
 /// How a long trace is doing.
-///
-/// ```
-/// use tracebuf_session::{LongTrace, Session};
-///
-/// # let path = std::env::temp_dir().join(format!("doc-long-status-{}.pftrace", std::process::id()));
-/// let session = Session::builder().long_trace(LongTrace::to(&path).max_file_size(2000)).start()?;
-/// let recorder = session.recorder();
-/// (0..1000).for_each(|_| recorder.instant("frame"));
-/// let status = session.stop()?.long_trace.expect("a long trace"); // while it runs: session.long_trace()
-/// println!("{} bytes, full: {}, error: {:?}", status.bytes, status.full, status.error);
-/// assert!(status.full && status.bytes <= 2000);
-/// # std::fs::remove_file(path)?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LongTraceStatus {

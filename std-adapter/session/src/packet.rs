@@ -1,5 +1,4 @@
-//! A packet of a trace: whose it is, its time, what was lost before it, and those of its messages that this crate looks
-//! into.
+//! A packet of a trace: whose it is, its time, its losses, and the messages that readers look into.
 
 use tracebuf::proto::TracePackets;
 use tracebuf::proto::fields::{clock_snapshot, data_loss_reason, sequence_flags, trace_packet};

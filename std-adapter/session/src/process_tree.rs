@@ -1,8 +1,8 @@
-//! Programs in containers, as a trace reports them: Perfetto's `ProcessTree`.
+//! Programs in containers, reported as Perfetto's `ProcessTree`.
 //!
-//! A program in a pid namespace of its own names its process and threads by the numbers that they have there: 1, like
-//! those in other containers. A reader finds the one that is meant by the number that the service sees, `trusted_pid`
-//! in each packet, and by the numbers in all namespaces, which are reported here.
+//! A program in a pid namespace of its own names its process and threads by the numbers that they have there. A reader
+//! finds the one that is meant by `trusted_pid` in each packet, and by the numbers in all namespaces, which are
+//! reported here.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -43,12 +43,10 @@ pub struct TreeThread {
     pub name: String,
 }
 
-/// Most threads of a process that are reported, those with the lowest numbers first: as many as can record at a time,
-/// though others may be the ones that do.
+/// Most threads of a process that are reported, those with the lowest numbers first: as many as can record at a time.
 const THREADS: usize = WRITERS;
 
-/// About how many bytes those that have gone may take, as their packets may still be in a ring. For programs with a few
-/// threads each that is thousands.
+/// Bytes that processes which have gone may take, about: their packets may still be in a ring.
 const PAST: usize = 1 << 20;
 
 /// The processes of a session. Clones are the same tree.
@@ -82,9 +80,8 @@ impl ProcessTree {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a process that records nothing before this boot time. If it is already there through another connection it
-    /// is the same one: if it were reported again, a reader would forget its threads. A connection may outlive its
-    /// process, whose number then another container's may get.
+    /// Adds a process that records nothing before this boot time. One that is there through another connection is the
+    /// same one: if it were reported again, a reader would forget its threads.
     pub fn come(&self, process: TreeProcess, time: u64) -> Presence {
         let mut processes = self.lock();
         let numbers = |process: &TreeProcess| (process.pid, process.nspid.clone());
@@ -99,7 +96,7 @@ impl ProcessTree {
         presence
     }
 
-    /// Which of the threads that a process has now, in ascending order, are yet to be reported.
+    /// Returns which of a process's threads, in ascending order, are yet to be reported.
     pub fn unknown(&self, process: &Presence, threads: &[u32]) -> Vec<u32> {
         let processes = self.lock();
         let Some(entry) = processes.entries.iter().find(|entry| entry.is_of(process)) else {
@@ -168,8 +165,8 @@ impl Entry {
 impl Piece {
     /// Adds processes and threads numbered after `since`, a packet for each process; returns the newest number.
     ///
-    /// A packet has the time from which its process may record on, even if it has only threads that came later: readers
-    /// take packets in the order of their times, and a thread has recorded before it is reported.
+    /// Each packet has the time from which its process may record: readers take packets in the order of their times,
+    /// and a thread has recorded before it is reported.
     pub fn processes(&mut self, tree: &ProcessTree, since: u64) -> io::Result<u64> {
         let processes = tree.lock();
         if processes.number == since {

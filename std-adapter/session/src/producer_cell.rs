@@ -1,4 +1,4 @@
-//! What threads write into: shared memory, with the producer over it.
+//! Producers, with the shared memory that threads write into, and what recorders share.
 
 use std::fmt;
 use std::sync::Arc;
@@ -52,14 +52,16 @@ struct Attached<'a> {
     process: Track<'a>,
 }
 
-/// This many bytes for shared memory. Each page is touched here, so that no recording thread has to wait until the
-/// system has one.
+/// Makes this many bytes of shared memory. Each page is touched, so that no recording thread waits for it.
 pub fn words(bytes: usize) -> Words {
     let words: Box<[AtomicU32]> = (0..bytes / 4).map(|_| AtomicU32::new(0)).collect();
     Box::new(words)
 }
 
-/// Pages over these words, which may have any content.
+/// Makes pages over these words, which may have any content.
+///
+/// # Errors
+/// The size is not one that shared memory can have.
 pub fn shared_memory(words: &[AtomicU32]) -> Result<SharedMemory<'_>, MemoryError> {
     SharedMemory::new(words, PAGE)
 }
@@ -67,7 +69,7 @@ pub fn shared_memory(words: &[AtomicU32]) -> Result<SharedMemory<'_>, MemoryErro
 /// The service's end of a producer.
 pub type Endpoint<'a> = ProducerEndpoint<'a, WRITERS>;
 
-/// The endpoint of a producer that may write to this many buffers.
+/// Makes the endpoint of a producer that may write to this many buffers.
 pub fn endpoint(memory: SharedMemory<'_>, identity: ProducerIdentity, buffers: u16) -> Endpoint<'_> {
     let mut endpoint = ProducerEndpoint::new(Consumer::new(memory), identity);
     for target in 0..buffers {

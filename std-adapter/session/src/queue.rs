@@ -24,8 +24,8 @@ fn is_of_chunk(request: &Request) -> bool {
     matches!(request, Request::Move(_) | Request::Patch { .. })
 }
 
-/// The place in the queue of a request that another one makes needless. Threads that come and go, and flushes, concern
-/// no chunk, and would fill the memory while a service stands still.
+/// The place in the queue of a request that another one makes needless. Requests that concern no chunk would fill the
+/// memory while a service stands still.
 fn made_needless(queued: &[Request], by: Request) -> Option<usize> {
     let is_needless = |before: &Request| match (*before, by) {
         // When the later one was carried out, so were those before.
@@ -106,21 +106,20 @@ impl Queue {
         }
     }
 
-    /// Puts what has come into `requests`, which is empty, and returns how many chunks have come in all.
-    ///
-    /// The two vectors change places, so that neither is ever allocated anew.
+    /// Swaps what has come for `requests`, which is empty, so that neither vector is allocated anew. Returns how many
+    /// chunks have come in all.
     pub fn take(&self, requests: &mut Vec<Request>) -> u64 {
         let mut queued = self.requests();
         std::mem::swap(requests, &mut queued);
         self.came.load(Ordering::Relaxed)
     }
 
-    /// The service has taken this many of all the chunks that have come.
+    /// Notes that the service has taken this many of all the chunks that have come.
     pub fn taken(&self, chunks: u64) {
         self.done.store(chunks, Ordering::Relaxed);
     }
 
-    /// Packets for a buffer that threads gave up, and that nothing in shared memory tells of.
+    /// Returns how many packets for a buffer threads gave up without a trace in shared memory.
     pub fn dropped(&self, buffer: usize) -> u64 {
         self.dropped.get(buffer).map_or(0, |dropped| dropped.load(Ordering::Relaxed))
     }
@@ -150,8 +149,8 @@ impl Queue {
         }
     }
 
-    /// Whether no chunk has come for a while, during which this thread has waited, and all that came were taken: then
-    /// all are held by threads that record nothing, and it is not known when they will.
+    /// Returns true if all chunks that came were taken, and none has come for a while during which this thread has
+    /// waited: then all are held by threads that record nothing.
     #[cold]
     fn is_in_vain(&self, step: u32) -> bool {
         let came = self.came.load(Ordering::Relaxed);

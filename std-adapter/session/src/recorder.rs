@@ -41,18 +41,14 @@ pub type ThreadTracer<'a> = Tracer<'a, SessionClock, 127, 64>;
 /// # Ok::<(), tracebuf_session::SessionError>(())
 /// ```
 ///
-/// A thread's first event makes its writer, and a track named after the thread. The thread's end, or its first event in
-/// a later session, gives the writer back. Each writer holds 2 KiB of [shared
-/// memory](crate::SessionBuilder::shared_memory): the default is enough for 512 threads. A thread that finds no chunk,
-/// or all 1,024 writers taken, loses its events until one is free; looking for a writer takes some microseconds an
-/// event.
+/// A thread's first event makes its writer, which holds 2 KiB of [shared memory](crate::SessionBuilder::shared_memory),
+/// and a track named after the thread. The thread's end, or its first event in a later session, gives the writer back.
+/// A thread that finds no chunk, or all 1,024 writers taken, loses its events until one is free.
 ///
 /// When the session is stopped, and in a child after a fork, events go nowhere, at the cost of three loads. Events from
 /// destructors of thread locals older than the thread's first event are lost, and counted. (A thread whose first event
-/// comes from a destructor of `pthread_key_create` keeps its writer.)
-///
-/// The program's allocator may record, if threads that find shared memory full drop. Its events for what a recorder
-/// itself allocates are lost, and counted.
+/// comes from a destructor of `pthread_key_create` keeps its writer.) The program's allocator may record, if threads
+/// drop when shared memory is full; its events for what a recorder itself allocates are lost, and counted.
 ///
 /// Cost of a slice's begin or end: 11 to 35 ns, and a reading of the clock.
 #[derive(Clone)]

@@ -12,7 +12,7 @@ pub type BufferId = u64;
 /// In place of a buffer's id when nothing is recorded. Sessions' numbers begin with 1.
 pub const NO_BUFFER: BufferId = 0;
 
-/// Whether two buffers are in the same session.
+/// Returns true if two buffers are in the same session.
 pub fn is_one_session(buffer: BufferId, other: BufferId) -> bool {
     buffer >> 16 == other >> 16
 }

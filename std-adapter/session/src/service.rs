@@ -94,8 +94,8 @@ impl Service {
         self.ask();
     }
 
-    /// Each producer counts what it records itself. None knows what others do, and if there are many, or some record
-    /// more than others, a ring could go round before one of them repeats its state.
+    /// Has writers repeat their state when a buffer has taken enough. Each producer counts only what it records itself,
+    /// so that a ring could go round before one of them repeats its state.
     fn clear_states(&mut self) {
         let mut is_due = false;
         for (buffer, (every, cleared_at)) in self.buffers.iter().zip(&mut self.states) {
@@ -157,8 +157,8 @@ impl Service {
         }
     }
 
-    /// After the last flush. What packets still wait for will not come any more, so these are given up: otherwise they
-    /// would keep back what their threads recorded before them.
+    /// After the last flush. What packets still wait for will not come, so these are given up: otherwise they would
+    /// keep back what their threads recorded before them.
     pub(crate) fn end(&mut self) {
         if let Some(mark) = &self.own_memory {
             // Threads that are still there keep their chunks, which the buffers have in full. Done before the buffers

@@ -67,14 +67,13 @@ impl Session {
 
     /// Gets all that was recorded until now into the buffers.
     ///
-    /// Producers have until the timeout to send what they have. Then shared memory is *scraped*: finished packets of
-    /// chunks that are still being written are copied too. Meanwhile the session goes on with everything else. A
-    /// producer that has yet to answer another flush is asked after that answer, within what is left of this timeout.
+    /// Producers have until the timeout to send what they have, less the time in which they answer another flush. Then
+    /// shared memory is *scraped*: finished packets of unfinished chunks are copied too. Meanwhile the session goes on.
     ///
     /// # Errors
-    /// [`SessionError::Timeout`] when a producer, this process's threads included, did not answer in time (what it had
-    /// is scraped anyway, and [`Summary::producers`] names it), or the drain thread did not; [`SessionError::Stopped`]
-    /// and [`SessionError::Forked`] as for [`snapshot`](Self::snapshot).
+    /// [`SessionError::Timeout`] when a producer, this process's threads included, or the drain thread did not answer
+    /// in time ([`Summary::producers`] names who did not, and what it had is scraped anyway); otherwise those of
+    /// [`snapshot`](Self::snapshot).
     pub fn flush(&self, timeout: Duration) -> Result<(), SessionError> {
         let deadline = Instant::now() + timeout.min(FOR_EVER);
         // At the deadline the thread looks which producers have not answered; this waits a little longer to hear it.
@@ -87,12 +86,11 @@ impl Session {
     /// Flushes, and copies all buffers while recording goes on.
     ///
     /// Beside a [long trace](crate::SessionBuilder::long_trace) the copy holds only what was recorded since its last
-    /// period: perhaps nothing, perhaps events whose names, tracks and clocks are in the file, so that no reader can
-    /// show them.
+    /// period; names, tracks and clocks of these events may be in the file, so that no reader can show them.
     ///
-    /// Cost: the drain thread copies the used part of the buffers, as long as [`Snapshot::stall`] says. Recording
-    /// threads go on into shared memory. The copies' memory is kept for the next snapshot;
-    /// [`prepare_snapshots`](crate::SessionBuilder::prepare_snapshots) has it ready for the first.
+    /// Cost: the drain thread copies the used part of the buffers, as long as [`Snapshot::stall`] says, into memory
+    /// that is kept for the next snapshot. [`prepare_snapshots`](crate::SessionBuilder::prepare_snapshots) has it ready
+    /// for the first.
     ///
     /// # Errors
     /// No memory for the copies; [`SessionError::Timeout`] when there is no answer in 10 s, of which producers have 5;
@@ -109,10 +107,9 @@ impl Session {
         taken.map_err(|error| SessionError::io("making a snapshot", error))
     }
 
-    /// Returns a number for a producer that is to be [attached](Self::attach): from 2 to 65,535, and then from 2 again.
-    /// It leaves out numbers of which a buffer still has a sequence in its table, and those of attached transports that
-    /// [name theirs](Transport::identity): chunks with such a number would be discarded or mixed with another
-    /// producer's.
+    /// Returns a number for a producer that is to be [attached](Self::attach): from 2 to 65,535, and then from 2 again,
+    /// without those of which a buffer has a sequence in its table, or that an attached transport
+    /// [names](Transport::identity).
     ///
     /// Cost: on the drain thread, a look at each sequence of all buffers.
     ///
@@ -126,8 +123,7 @@ impl Session {
     /// ```
     ///
     /// # Errors
-    /// [`SessionError::NoProducerId`] when all are taken; [`SessionError::Timeout`] when the session does not answer in
-    /// 5 s; [`SessionError::Stopped`] and [`SessionError::Forked`] as for [`snapshot`](Self::snapshot).
+    /// [`SessionError::NoProducerId`] when all are taken; otherwise those of [`summary`](Self::summary).
     pub fn new_producer_id(&self) -> Result<u16, SessionError> {
         let id = self.ask(Instant::now() + PATIENCE, |drain| drain.service.new_producer_id())?;
         id.ok_or(SessionError::NoProducerId)
@@ -138,8 +134,8 @@ impl Session {
     /// sequence.
     ///
     /// # Errors
-    /// [`SessionError::Timeout`] when the session does not answer in 5 s: it still adds the producer as soon as it can,
-    /// so do not try again; [`SessionError::Stopped`] and [`SessionError::Forked`] as for [`snapshot`](Self::snapshot).
+    /// Those of [`summary`](Self::summary). After a timeout the producer is still added as soon as possible: do not try
+    /// again.
     pub fn attach(&self, transport: impl Transport + 'static) -> Result<(), SessionError> {
         self.ask(Instant::now() + PATIENCE, move |drain| drain.service.attach(Box::new(transport)))
     }
@@ -191,7 +187,7 @@ impl Session {
         self.progress.as_ref().filter(|_| self.context.gate.is_here()).map(|progress| progress.status())
     }
 
-    /// What has happened so far.
+    /// Returns what has happened so far.
     ///
     /// # Errors
     /// [`SessionError::Timeout`] when the session does not answer in 5 s; [`SessionError::Stopped`] and
@@ -205,13 +201,12 @@ impl Session {
     /// Ends recording, flushes, completes the long trace, and returns the buffers. An event over several chunks that a
     /// thread is still within is given up, and counted, unless its buffer is full and keeps its oldest.
     ///
-    /// Producers have 5 s to send what they have; then that is scraped. Snapshots asked for before, and flushes that
-    /// have begun, are done first, within 5 s. What else other threads have asked for is left out, and they get
-    /// [`SessionError::Stopped`].
+    /// Producers have 5 s to send what they have; then that is scraped. Snapshots and flushes that were asked for
+    /// before are done first, within 5 s; other callers that wait get [`SessionError::Stopped`].
     ///
     /// # Errors
-    /// The session was stopped before, or this is a child after a fork, or the session's own thread, which calls a
-    /// [`Transport`]. [`Stopped::long_trace`] says if the long trace could not be written whole.
+    /// The session was stopped before, or this is a child after a fork, or the session's own thread.
+    /// [`Stopped::long_trace`] says if the long trace could not be written whole.
     pub fn stop(&self) -> Result<Stopped, SessionError> {
         if !self.context.gate.is_here() {
             // The thread is not in this process; waiting for it would be for ever.

@@ -1,4 +1,4 @@
-//! Copies of a session's buffers, and how they become files.
+//! Snapshots: copies of a session's buffers, to be written as traces.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -130,15 +130,13 @@ impl Snapshot {
 
     /// Writes a whole trace, with statistics at its end, into a file that appears at `path` when it is complete.
     ///
-    /// It is written beside `path`, synced to the disk and renamed: an existing file is replaced whole, except for its
-    /// mode, or stays as it is. On an error nothing is left behind, unless the renaming failed: then the trace stays
-    /// under the other name, `.NAME.PID-N.part` (the first 100 bytes of a long name), which the error tells. A process
-    /// that is killed meanwhile leaves its part, which nothing removes. A link's target is used in its place; a device
-    /// or a pipe is written into.
+    /// It is written beside `path`, synced and renamed: an existing file is replaced whole, except for its mode, or
+    /// stays as it is. If only the renaming failed, the trace stays under the other name, `.NAME.PID-N.part`, which the
+    /// error tells; a process that is killed meanwhile leaves its part under such a name. A link's target is used in
+    /// its place; a device or a pipe is written into.
     ///
     /// # Errors
-    /// What the file system says; or `path` names no file, or the file of the long trace or of a buffer of this session
-    /// or another.
+    /// What the file system says; or `path` names no file, or one of this session's or another's own files.
     pub fn write_to(self, path: &Path) -> io::Result<Written> {
         self.files.check_is_none(path)?;
         write_atomically(path, |file| self.write(file))

@@ -51,15 +51,13 @@ impl Stopped {
         Self { service, side, is_cut: false, file, long_trace }
     }
 
-    /// Writes what was not read yet as a whole trace, into a file that appears when it is complete, like
-    /// [`Snapshot::write_to`](crate::Snapshot::write_to) but without a copy of the buffers. A second call finds them
-    /// empty, and what was read from a buffer in a file can no longer be recovered from there. To be able to try again
-    /// elsewhere, take a snapshot before the session stops.
+    /// Writes what was not read yet as a whole trace, like [`Snapshot::write_to`](crate::Snapshot::write_to) without a
+    /// copy of the buffers. A second call finds them empty, and what was read from a buffer in a file can no longer be
+    /// recovered. To be able to try again elsewhere, take a snapshot before the session stops.
     ///
     /// # Errors
-    /// What the file system says, or that `path` is the file of the long trace or of a buffer. Unless the file could
-    /// not even be created, further calls then say that what there was has been read; the first error names the file
-    /// that has it, if any.
+    /// What the file system says, or that `path` is the file of the long trace or of a buffer. If the file was begun,
+    /// further calls say that what there was has been read; the first error names the file that has it, if any.
     pub fn write_to(&mut self, path: &Path) -> std::io::Result<Written> {
         if self.is_cut {
             return Err(std::io::Error::other(

@@ -13,18 +13,6 @@ use crate::transport::CentralBuffer;
 use tracebuf_std::display::{Bytes, Count};
 
 /// What a session did.
-///
-/// ```
-/// use tracebuf_session::{Session, Summary};
-///
-/// let session = Session::builder().start()?;
-/// session.recorder().instant("hello");
-/// let Summary { buffers, sequences, producers, .. } = session.stop()?.summary();
-/// println!("{} producers, {} writers", producers.len(), sequences.len());
-/// println!("{} bytes into a ring of {}", buffers[0].bytes_written, buffers[0].buffer_size);
-/// assert_eq!((producers.len(), buffers[0].chunks_overwritten), (1, 0));
-/// # Ok::<(), tracebuf_session::SessionError>(())
-/// ```
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Summary {
@@ -40,9 +28,9 @@ pub struct Summary {
     pub chunks_discarded: u64,
     /// Patches for such a buffer.
     pub patches_discarded: u64,
-    /// Packets left out of the long trace and of what [`Stopped::write_to`](crate::Stopped::write_to) wrote, because no producer may write them,
-    /// or because they are longer than the 256 MiB that a trace has room for. Packets that a snapshot leaves out are
-    /// still in the buffers, and not counted here: [`Written::invalid_packets`] and its trace's statistics count them.
+    /// Packets left out of the long trace and of what [`Stopped::write_to`](crate::Stopped::write_to) wrote, because no
+    /// producer may write them, or because they are longer than 256 MiB. Those that a snapshot leaves out are counted
+    /// in [`Written::invalid_packets`].
     pub invalid_packets: u64,
     /// Packets and bytes that are in the long trace's file, if there is one.
     pub file: Option<Written>,

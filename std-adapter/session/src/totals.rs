@@ -6,20 +6,6 @@ use tracebuf::service::{EndpointStats, ProducerIdentity};
 use crate::limits::BUFFERS_MAX;
 
 /// What a trace file holds.
-///
-/// ```
-/// use tracebuf_session::Session;
-///
-/// # let path = std::env::temp_dir().join(format!("doc-written-{}.pftrace", std::process::id()));
-/// let session = Session::builder().start()?;
-/// session.recorder().instant("hello");
-/// let written = session.snapshot()?.write_to(&path)?;
-/// println!("{} packets, {} bytes", written.packets, written.bytes);
-/// assert_eq!(written.bytes, std::fs::metadata(&path)?.len());
-/// assert_eq!(written.invalid_packets, 0);
-/// # std::fs::remove_file(path)?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Written {
@@ -27,25 +13,11 @@ pub struct Written {
     pub packets: u64,
     /// Bytes.
     pub bytes: u64,
-    /// Packets left out because no producer may write them, or because they are longer than the 256 MiB that a trace
-    /// has room for.
+    /// Packets left out because no producer may write them, or because they are longer than 256 MiB.
     pub invalid_packets: u64,
 }
 
 /// How flushes went.
-///
-/// ```
-/// use std::time::Duration;
-/// use tracebuf_session::Session;
-///
-/// let session = Session::builder().start()?;
-/// session.recorder().instant("hello");
-/// session.flush(Duration::from_secs(5))?;
-/// let flushes = session.summary()?.flushes;
-/// println!("{} of {} flushes succeeded", flushes.succeeded, flushes.requested);
-/// assert_eq!((flushes.failed, flushes.last), (0, Some(true)));
-/// # Ok::<(), tracebuf_session::SessionError>(())
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Flushes {
@@ -68,21 +40,6 @@ impl Flushes {
 }
 
 /// A producer: this process's threads, or a program elsewhere.
-///
-/// ```
-/// use std::time::Duration;
-/// use tracebuf_session::{ProducerSummary, Session};
-///
-/// let session = Session::builder().start()?;
-/// # session.recorder().instant("hello");
-/// session.flush(Duration::from_secs(5))?;
-/// for ProducerSummary { identity, has_answered, .. } in session.summary()?.producers {
-///     let pid = identity.map(|identity| identity.pid);
-///     println!("process {pid:?}{}", if has_answered { "" } else { " hangs" });
-/// #   assert!(has_answered && pid == Some(std::process::id() as i32));
-/// }
-/// # Ok::<(), tracebuf_session::SessionError>(())
-/// ```
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct ProducerSummary {

@@ -71,12 +71,12 @@ pub type CentralBuffer = TraceBuffer<BufferMemory>;
 /// # How a producer answers a flush
 /// 1. [`ask_flush`](Self::ask_flush) sends a question with a number of the service's own, and does not wait.
 /// 2. In the producer's process the thread that listens calls [`Producer::flush`](tracebuf::producer::Producer::flush).
-/// Its request comes after those for all that was complete. Then that thread answers with both numbers, the question's
-/// and the flush's.
+///    Its request comes after those for all that was complete. Then that thread answers with both numbers, the question's
+///    and the flush's.
 /// 3. [`is_flushed`](Self::is_flushed) is true when the last question is answered, and the flush that the answer names,
-/// or a later one, was [carried out](tracebuf::service::ProducerEndpoint::carry_out_one).
+///    or a later one, was [carried out](tracebuf::service::ProducerEndpoint::carry_out_one).
 /// 4. As after every flush, the service sends its number back for
-/// [`Producer::flushed`](tracebuf::producer::Producer::flushed).
+///    [`Producer::flushed`](tracebuf::producer::Producer::flushed).
 ///
 /// Both numbers are needed: a flush without an answer may be one that a thread asked for before, and an answer without
 /// a flush may overtake chunks and patches that another thread is sending. Chunks that threads still write are scraped

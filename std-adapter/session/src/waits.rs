@@ -1,4 +1,4 @@
-//! Waiting and waking: limits of time, threads that end, the wake-up call of a session's own thread.
+//! Limits of waiting, and the wake-up call of a session's own thread.
 
 use std::cell::Cell;
 use std::io;
@@ -18,11 +18,10 @@ pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// How long past a deadline to wait for what takes some milliseconds.
 pub(crate) const GRACE: Duration = Duration::from_millis(100);
 
-/// How long a session's or a connection's own thread sleeps when nothing wakes it. Where buffers are in files, a kill
-/// loses what came to lie in shared memory within this time.
+/// How long a session's or a connection's own thread sleeps when nothing wakes it.
 pub const MAX_SLEEP: Duration = Duration::from_secs(1);
 
-/// Whether to wait for something that cannot be had or done at once.
+/// Whether to wait for what cannot be had or done at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// No: take as much of it as there is now.
@@ -31,19 +30,21 @@ pub enum Wait {
     UntilDone,
 }
 
-/// For ever, to a process: clocks count no further than about such a time, so more would be no different.
+/// The longest time to wait: clocks count no further.
 pub const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
-/// Waits for a thread's end, unless it is this one: the last owner of a session drops what its transports own, and that
-/// may be what this thread belongs to.
+/// Waits for a thread's end, unless it is this one: a session's own thread may drop what it belongs to.
 pub fn join(thread: JoinHandle<()>) {
     if thread.thread().id() != thread::current().id() {
         let _ = thread.join();
     }
 }
 
-/// What a newly started thread makes first, and hands over, within this time: in a child after a fork, a thread that
-/// was not forked may hold a lock that the new one waits for.
+/// Receives what a newly started thread makes first. It may never come: in a child after a fork, a thread that does not
+/// exist there may hold a lock.
+///
+/// # Errors
+/// [`SessionError::Timeout`]; or the thread has ended.
 pub fn made_by<T>(made: &Receiver<T>, within: Duration) -> Result<T, SessionError> {
     made.recv_timeout(within).map_err(|error| match error {
         RecvTimeoutError::Timeout => SessionError::Timeout,
@@ -76,41 +77,15 @@ pub fn without_waiting(record: impl FnOnce()) {
     record();
 }
 
-/// Wakes a session's drain thread. Cheap to clone; from any thread.
-///
-/// ```
-/// # use std::sync::mpsc::{Receiver, Sender, channel};
-/// # use tracebuf::service::EndpointStats;
-/// # use tracebuf_session::{CentralBuffer, Session, Transport};
-/// # struct Line(Receiver<&'static str>, Sender<&'static str>);
-/// # impl Transport for Line {
-/// #     fn drain(&mut self, _: &mut [CentralBuffer]) {
-/// #         self.0.try_iter().for_each(|request| self.1.send(request).unwrap());
-/// #     }
-/// #     fn ask_flush(&mut self) {}
-/// #     fn is_flushed(&self) -> bool { true }
-/// #     fn scrape(&mut self, _: &mut [CentralBuffer]) {}
-/// #     fn stats(&self) -> EndpointStats { EndpointStats::default() }
-/// # }
-/// # let session = Session::builder().start()?;
-/// # let (sender, requests) = channel();
-/// # let (carry_out, carried_out) = channel();
-/// session.attach(Line(requests, carry_out))?; // a `Transport` of your own
-/// let waker = session.waker();
-/// std::thread::spawn(move || {
-///     sender.send("chunk 1 is complete").expect("a session");
-///     waker.wake(); // so that the session calls `Transport::drain` now, not within a second
-/// });
-/// assert_eq!(carried_out.recv()?, "chunk 1 is complete");
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
+/// Wakes a session's drain thread, so that it calls [`Transport::drain`](crate::Transport::drain). Cheap to clone; from
+/// any thread.
 #[derive(Clone, Debug, Default)]
 pub struct Waker {
     thread: Arc<OnceLock<Thread>>,
 }
 
 impl Waker {
-    /// Wakes the thread, or keeps it from going to sleep the next time. Cost: an atomic swap, plus a system call if the
+    /// Wakes the thread, or keeps it from going to sleep the next time. Cost: an atomic swap, and a system call if the
     /// thread sleeps.
     pub fn wake(&self) {
         if let Some(thread) = self.thread.get() {

@@ -3,6 +3,9 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
+/// A part of a benchmark, by its name.
+pub type Part<'a> = (&'a str, fn(&mut Sheet));
+
 /// A benchmark's lines, with the number of those that are over.
 pub struct Sheet {
     over: u32,
@@ -12,7 +15,7 @@ pub struct Sheet {
 impl Sheet {
     /// Runs the parts that are named on the command line, or all of them; the exit code is 1 if a line is over.
     /// `--slack F` multiplies the limits by F.
-    pub fn run(parts: &[(&str, fn(&mut Self))]) -> ExitCode {
+    pub fn run(parts: &[Part<'_>]) -> ExitCode {
         let mut slack = std::env::args().skip_while(|argument| argument != "--slack");
         let slack = slack.nth(1).and_then(|factor| factor.parse().ok()).unwrap_or(1.0);
         let mut sheet = Self { over: 0, slack };

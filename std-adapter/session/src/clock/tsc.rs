@@ -1,16 +1,12 @@
 //! The processor's time stamp counter as boot time: what the vDSO does, without its barriers.
 //!
 //! The drain thread compares counter and clock about once a second and publishes a line through both: time = base +
-//! (counter − counter at base) × factor. Each new line begins where the old one is, so that time does not jump, and is
-//! steered to meet the clock a second later. Readings on different cores are ordered to no better than some tens of
-//! nanoseconds, which is what `rdtsc` without a barrier gives.
+//! (counter − counter at base) × factor. Each line begins where the one before is, and meets the clock a second later,
+//! so that time does not jump. Cores agree to some tens of nanoseconds, as `rdtsc` without a barrier does.
 //!
-//! While a machine sleeps the counter may stand still, or begin anew, but boot time goes on. Then the next line begins
-//! at the clock, ahead of the old one; never before it. A counter that began anew is noticed when it is read, one that
-//! stood still when the drain thread wakes, within a second.
-//!
-//! While no session runs nothing compares them, and a correction goes on for longer than its second. So the next
-//! session that starts makes a line that begins at the clock, wherever the old one is.
+//! While a machine sleeps the counter may stand still, or begin anew. Then the next line begins at the clock, never
+//! before the old one. A counter that began anew is noticed when it is read, one that stood still within a second.
+//! While no session runs nothing compares them: the next one that starts makes a line that begins at the clock.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -111,9 +107,8 @@ const SKEW: u64 = 1 << 18;
 const ERROR: u64 = 1_000;
 
 impl TscClock {
-    /// The process's clock; `None` if the counter does not run steadily, and in a child of a process that has one: a
-    /// call there would wait for the thread that was making or changing it when the process forked. The first call
-    /// takes 5 ms.
+    /// The process's clock; `None` if the counter does not run steadily, and in a child of a process that has one,
+    /// where a thread that was changing it does not exist. The first call takes 5 ms.
     pub(crate) fn get() -> Option<&'static Self> {
         static CLOCK: OnceLock<Option<TscClock>> = OnceLock::new();
         // The number of forks when it was made, plus one; 0 until then.
@@ -160,8 +155,7 @@ impl TscClock {
         }
     }
 
-    /// For a session that starts: begins anew at the clock, if no other session steers it. A correction meant to last a
-    /// second has gone on since the last session ended.
+    /// For a session that starts: begins anew at the clock, if no other session steers it.
     pub(crate) fn resume(&self) {
         let mut steering = self.steering.lock().unwrap_or_else(PoisonError::into_inner);
         self.resume_at(&mut steering, Measured::now());

@@ -6,6 +6,8 @@ use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf, is_separator};
 
+use tracebuf_std::system::NOT_IN_NAMES;
+
 /// The file of a reason with this number.
 pub(super) fn path(folder: &Path, reason: &str, number: u64) -> PathBuf {
     folder.join(format!("{reason}-{number}.pftrace"))
@@ -24,7 +26,7 @@ pub(super) fn check(reason: &str) -> io::Result<()> {
     {
         return invalid("it leads out of the folder");
     }
-    if cfg!(windows) && reason.contains(':') {
+    if reason.contains(NOT_IN_NAMES) {
         return invalid("with a colon it names a part of a file");
     }
     match reason.rsplit(is_separator).next() {

@@ -1,4 +1,4 @@
-//! The thread that writes the file.
+//! The thread that writes a long trace's file.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Write};
@@ -197,7 +197,7 @@ mod tests {
     use std::thread::LocalKey;
 
     use super::*;
-    use tracebuf_std::system::for_a_trace;
+    use tracebuf_std::system::{NULL_DEVICE, for_a_trace};
 
     thread_local! {
         /// Calls that are still to succeed, and then those that are to fail.
@@ -213,8 +213,7 @@ mod tests {
 
     /// Something that takes everything.
     fn nowhere() -> File {
-        let path = if cfg!(windows) { "NUL" } else { "/dev/null" };
-        std::fs::OpenOptions::new().write(true).open(path).expect("a file")
+        std::fs::OpenOptions::new().write(true).open(NULL_DEVICE).expect("a file")
     }
 
     #[test]

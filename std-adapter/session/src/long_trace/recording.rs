@@ -1,4 +1,4 @@
-//! A period's work: what the drain thread reads, and hands over to the file's thread.
+//! A period's work: pieces that the drain thread reads, and hands over to the file's thread.
 
 use std::io;
 use std::sync::Arc;

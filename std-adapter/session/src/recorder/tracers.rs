@@ -152,7 +152,7 @@ impl Recorder {
 
 /// The tracer with which this thread began something in a buffer, if that session is not over.
 pub(super) fn begun_in(buffer: BufferId) -> Option<Rc<ThreadRecording>> {
-    TRACERS.try_with(|tracers| take_over(&*tracers.try_borrow().ok()?, buffer)).ok().flatten()
+    TRACERS.try_with(|tracers| take_over(&tracers.try_borrow().ok()?, buffer)).ok().flatten()
 }
 
 /// Post-event bookkeeping, done when this is dropped. It seldom does anything, and is forgotten if there is nothing.

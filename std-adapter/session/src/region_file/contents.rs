@@ -10,7 +10,7 @@ use super::{
     SLOTS, VERSION, WORD,
 };
 
-/// The content of a file of this kind, as it was found.
+/// The content of a region file, as it was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
     /// Where the region lies.
@@ -44,7 +44,7 @@ fn part(file: &[u8], at: u64, len: u64) -> Option<&[u8]> {
     file.get(usize::try_from(at).ok()?..)?.get(..usize::try_from(len).ok()?)
 }
 
-/// What is wrong with a file that begins like that of a buffer.
+/// Damage of a region file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Damage {
@@ -162,14 +162,20 @@ impl ValidParts {
     }
 }
 
-/// Parses a file of this kind; `None` if it is not one.
+/// Parses a region file; `None` if the file is of another kind.
+///
+/// # Errors
+/// The file is damaged.
 pub fn parse(file: &[u8]) -> Result<Option<Contents>, Damage> {
     let Some(layout) = layout(file)? else { return Ok(None) };
     layout.check_is_within(file.len() as u64)?;
     layout.contents(|(at, len)| Ok(part(file, at, len).unwrap_or_default().to_vec())).map(Some)
 }
 
-/// The same for a file on the disk, of which only the valid content is read; if it is none, returns its first bytes.
+/// Reads the valid content of a region file; if it is of another kind, returns its first bytes.
+///
+/// # Errors
+/// Those of the system, or [`InvalidData`](io::ErrorKind::InvalidData) if the file is damaged.
 pub fn read(file: &File) -> io::Result<Result<Contents, Vec<u8>>> {
     let end = file.metadata()?.len();
     let mut page = Vec::new();
@@ -184,7 +190,7 @@ pub fn read(file: &File) -> io::Result<Result<Contents, Vec<u8>>> {
     layout.contents(read).map(Ok)
 }
 
-/// What is left of the region in a file of this kind that is cut short, and where it lies.
+/// Returns what is left of the region in a file that is cut short, and where it lies.
 pub fn cut_region(file: &[u8]) -> Option<(u64, &[u8])> {
     let (at, len) = layout(file).ok()??.region;
     let there = file.get(usize::try_from(at).ok()?..).filter(|there| !there.is_empty())?;

@@ -1,4 +1,4 @@
-//! The file, its parts, and the word that says which of them are valid.
+//! A region file's first page, and the making of the file.
 #![allow(unsafe_code)]
 
 use std::fs::{self, File, OpenOptions};
@@ -170,7 +170,7 @@ mod tests {
         let late = make(&path).expect_err("there is one");
         // The other had no lock yet either, and so was taken for one left by a killed start.
         fs::remove_file(&path).expect("it is there");
-        let removed = lock_of(&made, &path).err().expect("there is none");
+        let removed = lock_of(&made, &path).expect_err("there is none");
         assert_eq!([late, removed].map(|error| error.to_string()), ["another session is using it"; 2]);
     }
 }

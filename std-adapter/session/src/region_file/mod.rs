@@ -23,19 +23,13 @@
 //! ```
 //!
 //! # What survives
-//! The pages belong to the system: what was committed when the process dies, even by `kill -9`, is in the file. A
-//! commit needs no system call, and is as fast as without a file. What still lay in shared memory is lost: the last
-//! second, since it is committed once a second, by each flush, and when half of
-//! [it](crate::SessionBuilder::shared_memory) is full; and each thread's last event before that. [With shared memory in
-//! the file](#with-shared-memory-in-it) neither is lost.
+//! What was committed when the process dies, even by `kill -9`, is in the file: the pages belong to the system. What
+//! still lay in shared memory is lost, at most the last second and each thread's last event, unless [that is in the
+//! file too](#with-shared-memory-in-it). After a power cut, pages that the system had not written are missing: recovery
+//! leaves out chunks that make no sense and, in a slot, everything after the first damage.
 //!
-//! After a power cut, pages that the system had not written are missing. Recovery leaves out chunks that make no sense
-//! and, in a slot, everything after the first damage.
-//!
-//! # What the file must not suffer
-//! While the session runs, never make the file shorter: touching a page that is gone ends the process by SIGBUS. `>
-//! FILE`, `truncate`, and log rotation that copies and truncates do this, whatever the lock, which is for sessions
-//! only. Removing or renaming the file does no harm; a removed file is gone when the process is.
+//! While the session runs, **never make the file shorter**: touching a page that is gone ends the process by SIGBUS. `>
+//! FILE`, `truncate`, and log rotation that copies and truncates do this. Removing or renaming the file does no harm.
 //!
 //! # With a long trace beside it
 //! What the long trace has read must stay in the file until it is in the trace's. So the file has two *halves*. The
@@ -44,27 +38,24 @@
 //! trace, into a *slot*, and a second store makes the first half and the slot valid together. When the trace's file has
 //! taken the slot, a third one frees it. So at any instant each packet is in the valid half, in a slot, or in the file.
 //!
-//! A slot knows where in the trace's file it goes, so `Survivor::after` of `tracebuf-analysis` leaves out what is there
-//! already. That needs the trace of the same session: the next one empties its file. What does not fit into a file of
-//! the [largest size](crate::LongTrace::max_file_size) stays in a slot. A kill loses what bypasses the slots and is
-//! just being written: a packet of more than a mebibyte, and the last that a full file takes.
+//! A slot knows where in the trace's file it goes, so that recovery can leave out what is there already. What does not
+//! fit into a file of the [largest size](crate::LongTrace::max_file_size) stays in a slot. A kill loses what bypasses
+//! the slots and is just being written: a packet of more than a mebibyte, and the last that a full file takes.
 //!
-//! Cost: the file has twice the buffer and two slots. A slot is a quarter of the buffer, 256 KiB to 16 MiB, and a
-//! mebibyte more. Each period, and each slot filled in it, copies the used part of the buffer.
+//! Cost: the file has twice the buffer and two slots, each a quarter of it, 256 KiB to 16 MiB, and a mebibyte more.
+//! Each period, and each slot filled in it, copies the used part of the buffer.
 //!
 //! # With shared memory in it
-//! With [`shared_memory_in_file`](crate::SessionBuilder::shared_memory_in_file), the shared memory of the session's own
-//! threads is part of the file. Recovery brings what threads had finished into the buffer, each thread's events in
-//! order. What the buffer or the long trace already has does not come again, as long as the buffer's table has room for
-//! [all sequences](crate::BufferConfig::sequences). What a thread was just writing is given up.
+//! After [`shared_memory_in_file`](crate::SessionBuilder::shared_memory_in_file), recovery brings what the session's
+//! own threads had finished into the buffer, each thread's events in order. What the buffer or the long trace has
+//! already does not come again, as long as the buffer's table has room for [all
+//! sequences](crate::BufferConfig::sequences).
 //!
-//! Not brought in are chunks for other buffers of the session, what other processes had not sent, and an event over
-//! more than two chunks whose sizes the drain thread had not received: the thread's next event says that it is lost. A
-//! buffer that discards and was full takes nothing. After a power cut packets of this part may be damaged: it has no
-//! checksums.
-//!
-//! When the session stops, everything is in the buffers, and the file says that it has no shared memory. A child after
-//! a fork has its own copy: what it does within an event that was open during the fork is not in the file.
+//! Not brought in are what a thread was just writing, chunks for other buffers, what other processes had not sent, and
+//! an event over more than two chunks whose sizes the drain thread had not received; the thread's next event says that
+//! it is lost. A buffer that discards and was full takes nothing. After a power cut packets of this part may be
+//! damaged: it has no checksums. A child after a fork has its own copy: what it does within an event that was open then
+//! is not in the file.
 //!
 //! # At the next start
 //! A file that an earlier session left is moved to `FILE.previous`, and what was there to `FILE.previous.previous`,
@@ -77,8 +68,8 @@
 //!
 //! # Layout
 //! All numbers are little-endian. The file is a page of 4 KiB, then the halves, the slots, and the table of writers
-//! followed by shared memory, each from the next multiple of 4 KiB on. [`Damage`] says what is wrong with one that is
-//! cut short, or whose first page makes no sense.
+//! followed by shared memory, each from the next multiple of 4 KiB on. [`Damage`] says what is wrong with a file that
+//! makes no sense.
 //!
 //! | offset | bytes | what |
 //! |---|---|---|

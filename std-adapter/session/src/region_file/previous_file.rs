@@ -17,24 +17,8 @@ pub(super) fn previous(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// What to say, after the reason, of a file without a buffer if a start in it was killed and what was there before
-/// still lies in `FILE.previous`: the file begins as such a start leaves it, or does not exist, as before the start
-/// makes it. `None` for any other.
-///
-/// ```
-/// use tracebuf_session::region_file::moved_by_a_start;
-///
-/// let folder = std::env::temp_dir().join(format!("doc-moved-{}", std::process::id()));
-/// std::fs::create_dir_all(&folder)?;
-/// let region = folder.join("trace.region");
-/// assert_eq!(moved_by_a_start(&region, b"TRACENEW"), None);
-/// std::fs::write(folder.join("trace.region.previous"), b"what a session left")?;
-/// let said = moved_by_a_start(&region, b"TRACENEW").expect("there is one");
-/// assert!(said.starts_with("it seems that a session's start in it was killed: "));
-/// assert_eq!(moved_by_a_start(&region, b"something else"), None);
-/// # std::fs::remove_dir_all(folder)?;
-/// # Ok::<(), std::io::Error>(())
-/// ```
+/// Returns what to add to the reason why a file has no buffer, if a killed start is why, and what was there before
+/// still lies in `FILE.previous`. The file then does not exist, or begins as such a start leaves it.
 pub fn moved_by_a_start(path: &Path, begins_with: &[u8]) -> Option<String> {
     let page = begins_with.get(..PAGE as usize).unwrap_or(begins_with);
     if !page.starts_with(BEGUN) && page.iter().any(|byte| *byte != 0) {
@@ -47,7 +31,7 @@ pub fn moved_by_a_start(path: &Path, begins_with: &[u8]) -> Option<String> {
     })
 }
 
-/// Makes room for a new file, and returns where the file that was there lies, and where the previous one does.
+/// Makes room for a new file, and returns where the file that was there lies, and where the one before it does.
 pub(super) fn keep_previous(path: &Path) -> io::Result<Vec<PathBuf>> {
     // Looked at first: opening a pipe waits for its other end.
     let opened = fs::metadata(path).and_then(|there| match there.is_file() {

@@ -1,4 +1,4 @@
-//! Shared memory in the file of a session that was killed.
+//! Shared memory found in the file of a session that was killed.
 
 use tracebuf::service::ProducerIdentity;
 
@@ -40,18 +40,18 @@ impl RecoveredSmb {
         })
     }
 
-    /// Where in the file it begins.
+    /// Returns where in the file it begins.
     pub fn start(&self) -> u64 {
         self.place.0.saturating_add(TABLE)
     }
 
-    /// The memory.
+    /// Returns the memory.
     pub fn words(&self) -> Vec<u32> {
         let memory = self.bytes.get(TABLE as usize..).unwrap_or_default();
         memory.as_chunks().0.iter().map(|word| u32::from_ne_bytes(*word)).collect()
     }
 
-    /// Whether a writer's chunk is for the file's buffer, as far as is known.
+    /// Returns true if a writer's chunk is for the file's buffer, as far as is known.
     pub fn is_for_buffer(&self, writer_id: u16, chunk_id: u32) -> bool {
         let entries = |writer_id: u16| {
             let table = self.bytes.get(..TABLE as usize)?.as_chunks().0;

@@ -1,4 +1,4 @@
-//! What a large buffer in paged memory costs, by the system's own account.
+//! The cost of a large buffer in paged memory, by the system's own account.
 #![cfg(target_os = "linux")]
 
 use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};

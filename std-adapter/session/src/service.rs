@@ -34,9 +34,8 @@ pub(crate) struct Service {
     past_dropped: Dropped,
     seen: u64,
     flushes: Flushes,
-    /// The number of the last flush, and the numbers of flushes that something waits for.
+    /// The number of the last flush.
     flush: u64,
-    waited_for: BTreeSet<u64>,
     pub(crate) invalid_packets: u64,
     /// For the shared memory of this process's threads, if that lies in a file.
     own_memory: Option<OwnMark>,
@@ -75,12 +74,10 @@ impl Service {
     pub(crate) fn drain(&mut self) {
         let (buffers, past, past_dropped) = (&mut self.buffers[..], &mut self.past, &mut self.past_dropped);
         self.producers.retain_mut(|producer| {
+            producer.drain(buffers);
             let transport = &mut producer.transport;
-            transport.drain(buffers);
             let connected = transport.is_connected();
-            if connected {
-                producer.look();
-            } else {
+            if !connected {
                 // Its last packets are not lost.
                 transport.disconnect(buffers);
                 *past = sum(*past, transport.stats());
@@ -91,7 +88,6 @@ impl Service {
         if self.producers.len() > 1 {
             self.clear_states();
         }
-        self.ask();
     }
 
     /// Has writers repeat their state when a buffer has taken enough. Each producer counts only what it records itself,
@@ -115,22 +111,15 @@ impl Service {
     /// [ended](Self::end_flush), and so may others be meanwhile.
     pub(crate) fn begin_flush(&mut self) -> u64 {
         self.flush += 1;
-        self.waited_for.insert(self.flush);
-        self.ask();
+        self.producers.iter_mut().for_each(|producer| producer.ask(self.flush));
         self.drain();
         self.flush
     }
 
-    /// Asks producers that were not asked since the last flush began, except those whose answer others wait for.
-    fn ask(&mut self) {
-        if let (Some(oldest), Some(newest)) = (self.waited_for.first(), self.waited_for.last()) {
-            self.producers.iter_mut().for_each(|producer| producer.ask(*oldest, *newest));
-        }
-    }
-
-    /// Asks producers that have answered their last question: an answer that is waited for stays the right one.
+    /// Asks producers that have answered everything, for a flush that nothing waits for.
     pub(crate) fn ask_flush_of_idle(&mut self) {
-        self.producers.iter_mut().for_each(AskedProducer::ask_if_idle);
+        self.flush += 1;
+        self.producers.iter_mut().for_each(|producer| producer.ask_if_idle(self.flush));
         self.drain();
     }
 
@@ -143,7 +132,6 @@ impl Service {
     /// producer's fault.
     pub(crate) fn end_flush(&mut self, flush: u64) -> bool {
         let all = self.is_flushed(flush);
-        self.waited_for.remove(&flush);
         self.producers.iter_mut().for_each(|producer| producer.end_flush(flush));
         self.scrape();
         self.flushes.count(all);
@@ -228,6 +216,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
+    use tracebuf::service::FlushTracker;
 
     use super::*;
     use tracebuf_std::memory::PagedMemory;
@@ -236,13 +225,11 @@ mod tests {
     struct Counts(Arc<AtomicU32>);
 
     impl Transport for Counts {
-        fn drain(&mut self, _: &mut [CentralBuffer]) {}
-
-        fn ask_flush(&mut self) {}
-
-        fn is_flushed(&self) -> bool {
-            true
+        fn drain(&mut self, _: &mut [CentralBuffer], flushes: &mut FlushTracker) {
+            flushes.answer_all();
         }
+
+        fn ask_flush(&mut self, _: u64) {}
 
         fn scrape(&mut self, _: &mut [CentralBuffer]) {}
 

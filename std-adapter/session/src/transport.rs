@@ -1,7 +1,7 @@
 //! Transports: the ways by which producers' chunks reach a session.
 
 use tracebuf::buffer::TraceBuffer;
-use tracebuf::service::{EndpointStats, ProducerIdentity};
+use tracebuf::service::{EndpointStats, FlushTracker, ProducerIdentity};
 
 use crate::region_file::BufferMemory;
 
@@ -16,21 +16,21 @@ pub type CentralBuffer = TraceBuffer<BufferMemory>;
 ///
 /// ```
 /// use tracebuf::buffer::{Chunk, ChunkHeader};
-/// use tracebuf::service::EndpointStats;
+/// use tracebuf::service::{EndpointStats, FlushTracker};
 /// use tracebuf_session::{CentralBuffer, Session, Transport};
 ///
 /// /// A producer that says one thing.
 /// struct Once(bool);
 /// impl Transport for Once {
-///     fn drain(&mut self, buffers: &mut [CentralBuffer]) {
+///     fn drain(&mut self, buffers: &mut [CentralBuffer], flushes: &mut FlushTracker) {
+///         flushes.answer_all();
 ///         if std::mem::replace(&mut self.0, true) {
 ///             return;
 ///         }
 ///         let header = ChunkHeader { producer_id: 2, writer_id: 1, fragments: 1, ..Default::default() };
 ///         buffers[0].copy_chunk_untrusted(&Chunk { header, payload: b"\x02\x40\x05" }); // timestamp 5
 ///     }
-///     fn ask_flush(&mut self) {}
-///     fn is_flushed(&self) -> bool { true }
+///     fn ask_flush(&mut self, _: u64) {}
 ///     fn scrape(&mut self, _: &mut [CentralBuffer]) {}
 ///     fn stats(&self) -> EndpointStats { EndpointStats::default() }
 /// }
@@ -69,18 +69,16 @@ pub type CentralBuffer = TraceBuffer<BufferMemory>;
 /// registration was among the requests.
 ///
 /// # How a producer answers a flush
-/// 1. [`ask_flush`](Self::ask_flush) sends a question with a number of the service's own, and does not wait.
+/// 1. [`ask_flush`](Self::ask_flush) sends a question, which is a number, and does not wait.
 /// 2. In the producer's process the thread that listens calls [`Producer::flush`](tracebuf::producer::Producer::flush).
 ///    Its request comes after those for all that was complete. Then that thread answers with both numbers, the question's
 ///    and the flush's.
-/// 3. [`is_flushed`](Self::is_flushed) is true when the last question is answered, and the flush that the answer names,
-///    or a later one, was [carried out](tracebuf::service::ProducerEndpoint::carry_out_one).
+/// 3. [`drain`](Self::drain) tells the [`FlushTracker`] of the answer, and of each flush that was [carried
+///    out](tracebuf::service::ProducerEndpoint::carry_out_one), in whichever order they come.
 /// 4. As after every flush, the service sends its number back for
 ///    [`Producer::flushed`](tracebuf::producer::Producer::flushed).
 ///
-/// Both numbers are needed: a flush without an answer may be one that a thread asked for before, and an answer without
-/// a flush may overtake chunks and patches that another thread is sending. Chunks that threads still write are scraped
-/// after the answer. So are those of a producer that does not answer: snapshots and the session's end wait 5 s for it
+/// Chunks that threads still write are scraped after the answer. So are those of a producer that does not answer: snapshots and the session's end wait 5 s for it
 /// each time, and the flush counts as failed.
 ///
 /// # Memory that others can cut short
@@ -88,17 +86,14 @@ pub type CentralBuffer = TraceBuffer<BufferMemory>;
 /// the process**, by SIGBUS. Let the service make it, and seal it against that (`F_SEAL_SHRINK`) before a producer gets
 /// it.
 pub trait Transport: Send {
-    /// Carries out the requests that have come. When more come, wake the drain thread with
-    /// [`Waker::wake`](crate::Waker::wake); by itself it looks once a second.
-    fn drain(&mut self, buffers: &mut [CentralBuffer]);
+    /// Carries out the requests that have come, and tells `flushes` of the answers and flushes among them. When more
+    /// come, wake the drain thread with [`Waker::wake`](crate::Waker::wake); by itself it looks once a second.
+    fn drain(&mut self, buffers: &mut [CentralBuffer], flushes: &mut FlushTracker);
 
-    /// Asks the producer to send what it has; see [how it answers](Transport#how-a-producer-answers-a-flush). Called
-    /// for flushes, and once a second for buffers in files, but not while a flush waits for an earlier answer: so a
-    /// slow producer can answer however many flushes there are.
-    fn ask_flush(&mut self);
-
-    /// Returns true if everything that was last asked for has come.
-    fn is_flushed(&self) -> bool;
+    /// Sends the producer this question: for each flush, and once a second for buffers in files, unless it has yet to
+    /// answer. If the line is full, only the newest need be sent later. See [how it
+    /// answers](Transport#how-a-producer-answers-a-flush).
+    fn ask_flush(&mut self, question: u64);
 
     /// Copies what lies in shared memory and was not sent.
     fn scrape(&mut self, buffers: &mut [CentralBuffer]);

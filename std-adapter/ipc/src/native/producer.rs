@@ -36,7 +36,6 @@ struct UnsentReplies {
 /// The drain thread's end.
 pub(crate) struct NativeProducer {
     remote: RemoteProducer<ProducerRecord>,
-    flushes: FlushTracker,
     /// The flush after which to scrape, once that was carried out.
     scrape: Option<u32>,
     unsent: UnsentReplies,
@@ -54,7 +53,6 @@ impl NativeProducer {
     ) -> io::Result<Self> {
         Ok(Self {
             remote: RemoteProducer::start(newcomer, words, receive(), is_of_new_writer)?,
-            flushes: FlushTracker::new(),
             scrape: None,
             unsent: UnsentReplies { welcome: Some(welcome), ..UnsentReplies::default() },
             is_seen: false,
@@ -62,20 +60,25 @@ impl NativeProducer {
         })
     }
 
-    fn carry_out(&mut self, message: ProducerRecord, buffers: &mut [CentralBuffer]) {
+    fn carry_out(
+        &mut self,
+        message: ProducerRecord,
+        buffers: &mut [CentralBuffer],
+        flushes: &mut FlushTracker,
+    ) {
         match message {
             ProducerRecord::Request(request) => {
                 let flush = self.remote.endpoint.with(|endpoint| endpoint.carry_out_one(&request, buffers));
                 if let Some(flush) = flush {
-                    self.flushes.carried_out(flush);
+                    flushes.carried_out(flush);
                     self.unsent.flushed = Some(flush);
                 }
             }
             ProducerRecord::Answer { question, flush } => {
                 // The lower half of one of the last questions.
-                let asked = self.flushes.asked();
+                let asked = flushes.asked();
                 let since = (asked as u32).wrapping_sub(question);
-                self.flushes.answer(asked.saturating_sub(since.into()), Some(flush));
+                flushes.answer(asked.saturating_sub(since.into()), Some(flush));
             }
             ProducerRecord::Dropped { buffer, packets } => {
                 if let Some(dropped) = self.dropped.get_mut(buffer as usize) {
@@ -131,24 +134,21 @@ fn receive() -> impl FnMut(&Link) -> Option<Vec<ProducerRecord>> {
 }
 
 impl Transport for NativeProducer {
-    fn drain(&mut self, buffers: &mut [CentralBuffer]) {
+    fn drain(&mut self, buffers: &mut [CentralBuffer], flushes: &mut FlushTracker) {
         let mut turn = DrainTurn::begin();
         while let Some(message) = self.remote.incoming.take(&mut turn) {
             self.is_seen = true;
-            message.into_iter().for_each(|message| self.carry_out(message, buffers));
+            message.into_iter().for_each(|message| self.carry_out(message, buffers, flushes));
         }
         // Once, however often it is wanted.
-        let Self { flushes, scrape, .. } = self;
-        if let Some(flush) = scrape.take_if(|flush| flushes.is_carried_out(*flush)) {
+        if let Some(flush) = self.scrape.take_if(|flush| flushes.is_carried_out(*flush)) {
             self.scrape(buffers);
             self.unsent.scraped = Some(flush);
         }
         self.send();
     }
 
-    fn ask_flush(&mut self) {
-        let question = self.flushes.asked() + 1;
-        self.flushes.ask(question);
+    fn ask_flush(&mut self, question: u64) {
         self.unsent.question = Some(question);
         self.send();
     }
@@ -156,10 +156,6 @@ impl Transport for NativeProducer {
     fn clear_incremental_state(&mut self) {
         self.unsent.clear_state = Some(());
         self.send();
-    }
-
-    fn is_flushed(&self) -> bool {
-        self.flushes.is_idle()
     }
 
     fn scrape(&mut self, buffers: &mut [CentralBuffer]) {

@@ -35,9 +35,10 @@ pub(crate) struct SdkProducer {
     /// The call to which commands are replies.
     commands: Option<u64>,
     instances: SourceInstances,
-    flushes: FlushTracker,
+    /// A flush that the program has nothing for.
+    flushed: u64,
     /// To be said once everything before was heard, however often it is wanted until then.
-    to_ask: bool,
+    to_ask: Option<u64>,
     to_clear_state: bool,
 }
 
@@ -57,13 +58,18 @@ impl SdkProducer {
             hello: None,
             commands: None,
             instances: SourceInstances::default(),
-            flushes: FlushTracker::new(),
-            to_ask: false,
+            flushed: 0,
+            to_ask: None,
             to_clear_state: false,
         })
     }
 
-    fn carry_out(&mut self, message: ProducerCall, buffers: &mut [CentralBuffer]) {
+    fn carry_out(
+        &mut self,
+        message: ProducerCall,
+        buffers: &mut [CentralBuffer],
+        flushes: &mut FlushTracker,
+    ) {
         match message {
             ProducerCall::Bind { request, is_known: true } => {
                 self.outbox.push(&frames::bound(request, METHODS.map(|(_, name)| name)));
@@ -83,7 +89,8 @@ impl SdkProducer {
                 // A flush comes another way.
                 let _ = self.remote.endpoint.with(|endpoint| endpoint.carry_out_one(&request, buffers));
             }
-            ProducerCall::Flushed(flush) => self.flushes.answer(flush, None),
+            // What belongs to it has come before.
+            ProducerCall::Flushed(question) => flushes.answer(question, None),
             ProducerCall::Answer { request, is_known: true } => {
                 self.outbox.push(&frames::reply(request, &ProtoBuilder::new(), false));
             }
@@ -132,11 +139,11 @@ impl SdkProducer {
         let mut command = |message: &ProtoBuilder| {
             self.commands.iter().for_each(|call| outbox.push(&frames::reply(*call, message, true)));
         };
-        if std::mem::take(&mut self.to_ask) {
+        if let Some(question) = self.to_ask.take() {
             if instances.to_flush().next().is_some() {
-                command(&commands::flush(self.flushes.asked(), instances.to_flush()));
+                command(&commands::flush(question, instances.to_flush()));
             } else {
-                self.flushes.answer(self.flushes.asked(), None);
+                self.flushed = question;
             }
         }
         if std::mem::take(&mut self.to_clear_state) && instances.to_clear().next().is_some() {
@@ -161,27 +168,23 @@ fn receive() -> impl FnMut(&Link) -> Option<Vec<ProducerCall>> {
 }
 
 impl Transport for SdkProducer {
-    fn drain(&mut self, buffers: &mut [CentralBuffer]) {
+    fn drain(&mut self, buffers: &mut [CentralBuffer], flushes: &mut FlushTracker) {
         let mut turn = DrainTurn::begin();
         while let Some(message) = self.remote.incoming.take(&mut turn) {
-            message.into_iter().for_each(|message| self.carry_out(message, buffers));
+            message.into_iter().for_each(|message| self.carry_out(message, buffers, flushes));
         }
         self.say();
+        flushes.answer(self.flushed, None);
     }
 
-    fn ask_flush(&mut self) {
-        self.flushes.ask(self.flushes.asked() + 1);
-        self.to_ask = true;
+    fn ask_flush(&mut self, question: u64) {
+        self.to_ask = Some(question);
         self.say();
     }
 
     fn clear_incremental_state(&mut self) {
         self.to_clear_state = true;
         self.say();
-    }
-
-    fn is_flushed(&self) -> bool {
-        self.flushes.is_idle()
     }
 
     fn scrape(&mut self, buffers: &mut [CentralBuffer]) {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tracebuf::producer::Request;
-use tracebuf::wrapping::is_reached;
+use tracebuf::service::FlushTracker;
 
 use super::calls::{self, Method, Port};
 use super::commands::ServiceCommand;
@@ -71,8 +71,8 @@ pub(crate) fn sender_and_receiver(
         instance,
         commit: ProtoBuilder::new(),
         committed: 0,
-        flushed: 0,
-        answer: None,
+        flushes: FlushTracker::new(),
+        told: 0,
         outbox: FrameOutbox::default(),
         between: between.clone(),
     };
@@ -86,10 +86,10 @@ pub(crate) struct CallSender {
     /// The arguments of a call that is not complete, and how many chunks and patches they hold.
     commit: ProtoBuilder,
     committed: usize,
-    /// The last flush that is on its way.
-    flushed: u32,
-    /// The service's flush that has to wait until this one is on its way.
-    answer: Option<(u64, u32)>,
+    /// The service's flushes, and those of this program that are on their way; and the last that the service was told
+    /// of.
+    flushes: FlushTracker,
+    told: u64,
     outbox: FrameOutbox,
     between: Arc<PendingReplies>,
 }
@@ -123,9 +123,10 @@ impl CallSender {
 
     /// Answers the service's flush, once everything that belongs to it is on its way.
     fn answer_flush(&mut self) {
-        let flushed = self.flushed;
-        if let Some((question, _)) = self.answer.take_if(|(_, flush)| is_reached(flushed, *flush)) {
-            self.add(|commit| calls::push_flush(commit, question));
+        let answered = self.flushes.answered();
+        if answered > self.told {
+            self.told = answered;
+            self.add(|commit| calls::push_flush(commit, answered));
             self.end_commit();
         }
     }
@@ -162,7 +163,7 @@ impl MessageSender for CallSender {
             }
             Request::Flush(flush) => {
                 self.commit(Some(u64::from(flush) << 2 | FLUSHED));
-                self.flushed = flush;
+                self.flushes.carried_out(flush);
                 self.answer_flush();
             }
         }
@@ -176,8 +177,8 @@ impl MessageSender for CallSender {
     }
 
     fn answer(&mut self, question: u64, flush: u32) {
-        // The later answer holds for the earlier questions too.
-        self.answer = Some((question, flush));
+        self.flushes.ask(question);
+        self.flushes.answer(question, Some(flush));
         self.answer_flush();
     }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tracebuf::buffer::{Config, FillPolicy, TraceBuffer};
 use tracebuf::producer::Exhaustion;
+use tracebuf::service::FlushTracker;
 
 use super::*;
 use crate::producer_cell::words;
@@ -55,11 +56,13 @@ fn a_flush_has_not_succeeded_while_another_thread_is_sending_what_packets_wait_f
         let held = producer.queue().requests();
         go.send(()).expect("the thread waits");
         until_it_waits(id);
-        transport.ask_flush();
-        assert!(!transport.is_flushed(), "the patch is not in the queue");
+        let mut flushes = FlushTracker::new();
+        flushes.ask(1);
+        transport.ask_flush(1);
+        assert!(transport.is_asked, "the patch is not in the queue");
         drop(held);
-        while !transport.is_flushed() {
-            transport.drain(&mut buffers);
+        while !flushes.is_idle() {
+            transport.drain(&mut buffers, &mut flushes);
         }
         transport.scrape(&mut buffers);
         let size = buffers[0].read().next_packet().map(|packet| packet.len());

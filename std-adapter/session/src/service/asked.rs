@@ -1,72 +1,63 @@
-//! A producer of a session, with what it was asked and has answered.
+//! A producer of a session, with the flushes that it was asked for and has answered.
 
-use std::time::Instant;
+use tracebuf::service::FlushTracker;
 
-use crate::transport::Transport;
-use crate::waits::PATIENCE;
+use crate::transport::{CentralBuffer, Transport};
 
-/// A producer, with the number of the last flush that it was asked for and of the last that it has answered.
-///
-/// A [`Transport`] tells only whether the last question is answered. So no producer is asked anew while a flush waits
-/// for its answer: with many flushes, a slow one might never have answered the last question.
+/// A producer, and its answers to the session's flushes, whose numbers are its questions.
 pub(super) struct AskedProducer {
     pub(super) transport: Box<dyn Transport>,
-    asked: u64,
-    asked_at: Instant,
-    answered: u64,
-    is_late: bool,
+    flushes: FlushTracker,
+    /// The last flush that has ended without its answer.
+    missed: u64,
 }
 
 impl AskedProducer {
     /// One that comes after this flush, which does not wait for it.
-    pub(super) fn new(transport: Box<dyn Transport>, flush: u64) -> Self {
-        Self { transport, asked: flush, asked_at: Instant::now(), answered: flush, is_late: false }
+    pub(super) const fn new(transport: Box<dyn Transport>, flush: u64) -> Self {
+        Self { transport, flushes: FlushTracker::after(flush), missed: 0 }
     }
 
-    /// Asks for the newest flush, if it was not asked yet and no flush from the oldest on waits for its answer; or if
-    /// one has waited for so long that the question may be lost, and as long as it waits no flush would have an answer.
-    pub(super) fn ask(&mut self, oldest: u64, newest: u64) {
-        let is_waited_for = self.answered < self.asked && self.asked >= oldest;
-        if self.asked < newest && !(is_waited_for && self.asked_at.elapsed() < 2 * PATIENCE) {
-            (self.asked, self.asked_at) = (newest, Instant::now());
-            self.transport.ask_flush();
+    /// Asks for this flush.
+    pub(super) fn ask(&mut self, flush: u64) {
+        if self.flushes.ask(flush) {
+            self.transport.ask_flush(flush);
         }
     }
 
-    /// Asks without a flush, and only if it has answered everything.
-    pub(super) fn ask_if_idle(&mut self) {
-        if self.answered == self.asked && self.transport.is_flushed() {
-            self.transport.ask_flush();
+    /// The same, only if it has answered everything.
+    pub(super) fn ask_if_idle(&mut self, flush: u64) {
+        if self.flushes.is_idle() {
+            self.ask(flush);
         }
     }
 
-    /// Sees whether it has answered. Call this only after draining what came after the question: then what it has sent
-    /// is in the buffers.
-    pub(super) fn look(&mut self) {
-        if self.transport.is_flushed() {
-            (self.answered, self.is_late) = (self.asked, false);
-        }
+    /// Carries out what it has asked for so far, its answers among that.
+    pub(super) fn drain(&mut self, buffers: &mut [CentralBuffer]) {
+        self.transport.drain(buffers, &mut self.flushes);
     }
 
     pub(super) const fn has_answered(&self, flush: u64) -> bool {
-        self.answered >= flush
+        self.flushes.has_answered(flush)
     }
 
     /// Nothing waits for this flush any more.
     pub(super) const fn end_flush(&mut self, flush: u64) {
-        self.is_late |= self.answered < self.asked && self.asked <= flush;
+        if !self.has_answered(flush) && flush > self.missed {
+            self.missed = flush;
+        }
     }
 
     /// Whether a flush has ended without its answer, which is still missing.
     pub(super) const fn is_late(&self) -> bool {
-        self.is_late
+        !self.has_answered(self.missed)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::atomic::{AtomicU64, Ordering};
 
     use tracebuf::service::EndpointStats;
 
@@ -74,20 +65,21 @@ mod tests {
     use crate::service::Service;
     use crate::transport::CentralBuffer;
 
-    /// How often a producer was asked, and the last of those questions that it has answered.
+    /// How often a producer was asked, its last question, and the last that it has answered.
     #[derive(Default)]
     struct Said {
-        asked: AtomicU32,
-        answered: AtomicU32,
+        times: AtomicU64,
+        asked: AtomicU64,
+        answered: AtomicU64,
     }
 
     impl Said {
         fn answer(&self) {
-            self.answered.store(self.asked(), Ordering::Relaxed);
+            self.answered.store(self.asked.load(Ordering::Relaxed), Ordering::Relaxed);
         }
 
-        fn asked(&self) -> u32 {
-            self.asked.load(Ordering::Relaxed)
+        fn times(&self) -> u64 {
+            self.times.load(Ordering::Relaxed)
         }
     }
 
@@ -95,18 +87,16 @@ mod tests {
     struct Answers(bool, Arc<Said>);
 
     impl Transport for Answers {
-        fn drain(&mut self, _: &mut [CentralBuffer]) {
+        fn drain(&mut self, _: &mut [CentralBuffer], flushes: &mut FlushTracker) {
             if self.0 {
                 self.1.answer();
             }
+            flushes.answer(self.1.answered.load(Ordering::Relaxed), None);
         }
 
-        fn ask_flush(&mut self) {
-            self.1.asked.fetch_add(1, Ordering::Relaxed);
-        }
-
-        fn is_flushed(&self) -> bool {
-            self.1.answered.load(Ordering::Relaxed) == self.1.asked()
+        fn ask_flush(&mut self, question: u64) {
+            self.1.times.fetch_add(1, Ordering::Relaxed);
+            self.1.asked.store(question, Ordering::Relaxed);
         }
 
         fn scrape(&mut self, _: &mut [CentralBuffer]) {}
@@ -117,47 +107,25 @@ mod tests {
     }
 
     #[test]
-    fn who_is_slow_is_asked_anew_when_nobody_waits_for_its_answer_and_others_at_once() {
+    fn each_flush_has_its_own_answer_and_who_owes_one_is_not_asked_beside() {
         let (mut service, slow, quick) = (Service::default(), Arc::<Said>::default(), Arc::<Said>::default());
         service.attach(Box::new(Answers(false, slow.clone())));
         service.attach(Box::new(Answers(true, quick.clone())));
-        let asked = || (slow.asked(), quick.asked());
-        let [first, second, third] = [(); 3].map(|()| service.begin_flush());
-        assert_eq!(asked(), (1, 3));
+        let times = || (slow.times(), quick.times());
+        let first = service.begin_flush();
+        slow.answer();
+        let [second, third] = [(); 2].map(|()| service.begin_flush());
+        assert_eq!(times(), (3, 3));
+        assert!(service.is_flushed(first) && !service.is_flushed(second));
         assert!(!service.end_flush(second));
         service.ask_flush_of_idle();
-        assert_eq!(asked(), (1, 4));
+        assert_eq!(times(), (3, 4));
         assert_eq!(quick.answered.load(Ordering::Relaxed), 4, "and what they have is there");
-        // It answers what it was asked, and then has the next question.
         slow.answer();
         service.drain();
-        assert_eq!(asked(), (2, 4));
-        assert!(service.is_flushed(first) && !service.is_flushed(third));
-        assert!(service.end_flush(first));
-        slow.answer();
-        service.drain();
-        assert!(service.end_flush(third));
-        // Nothing waits any more for what it was asked before.
-        for number in 3..5 {
-            let flush = service.begin_flush();
-            assert_eq!(asked(), (number, number + 2));
-            assert!(!service.end_flush(flush));
-        }
-    }
-
-    #[test]
-    fn a_question_that_may_be_lost_is_asked_again_though_somebody_waits_for_its_answer() {
-        let said = Arc::<Said>::default();
-        let mut producer = AskedProducer::new(Box::new(Answers(false, said.clone())), 0);
-        producer.ask(1, 1);
-        producer.ask(1, 2);
-        assert_eq!(said.asked(), 1);
-        producer.asked_at = producer.asked_at.checked_sub(2 * PATIENCE).expect("a clock that was there then");
-        producer.ask(1, 1);
-        assert_eq!(said.asked(), 1, "by a flush that comes later");
-        producer.ask(1, 2);
-        producer.ask(1, 3);
-        assert_eq!(said.asked(), 2);
+        assert!(service.end_flush(first) && service.end_flush(third));
+        service.ask_flush_of_idle();
+        assert_eq!(times(), (4, 5));
     }
 
     #[test]
@@ -187,7 +155,7 @@ mod tests {
         let flush = service.begin_flush();
         service.attach(Box::new(Answers(false, newcomer.clone())));
         service.drain();
-        assert_eq!(newcomer.asked(), 0);
+        assert_eq!(newcomer.times(), 0);
         silent.answer();
         service.drain();
         assert!(service.end_flush(flush));

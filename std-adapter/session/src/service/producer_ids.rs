@@ -28,7 +28,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
-    use tracebuf::service::{EndpointStats, ProducerIdentity};
+    use tracebuf::service::{EndpointStats, FlushTracker, ProducerIdentity};
 
     use super::*;
     use crate::files::OwnFiles;
@@ -55,18 +55,15 @@ mod tests {
     struct One(u16, Arc<AtomicBool>, bool);
 
     impl Transport for One {
-        fn drain(&mut self, buffers: &mut [CentralBuffer]) {
+        fn drain(&mut self, buffers: &mut [CentralBuffer], flushes: &mut FlushTracker) {
+            flushes.answer_all();
             if !std::mem::replace(&mut self.2, true) {
                 let header = ChunkHeader { producer_id: self.0, fragments: 1, ..Default::default() };
                 buffers[1].copy_chunk_untrusted(&Chunk { header, payload: b"\x02\x40\x05" });
             }
         }
 
-        fn ask_flush(&mut self) {}
-
-        fn is_flushed(&self) -> bool {
-            true
-        }
+        fn ask_flush(&mut self, _: u64) {}
 
         fn scrape(&mut self, _: &mut [CentralBuffer]) {}
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use memmap2::MmapMut;
 use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
 use tracebuf::producer::{Consumer, SharedMemory, atomic_words_in};
+use tracebuf::service::FlushTracker;
 use tracebuf::service::{EndpointStats, ProducerEndpoint, ProducerIdentity};
 use tracebuf_session::{
     BufferConfig, CentralBuffer, FlightRecorder, LongTrace, Session, SessionError, Transport,
@@ -86,26 +87,20 @@ fn what_a_producer_says_is_there_whoever_went_before_it_and_had_been_read() {
 #[derive(Default)]
 struct Late {
     asked: u16,
-    answered: u16,
     looks: u16,
 }
 
 impl Transport for Late {
-    fn drain(&mut self, buffers: &mut [CentralBuffer]) {
+    fn drain(&mut self, buffers: &mut [CentralBuffer], flushes: &mut FlushTracker) {
         self.looks += 1;
-        if self.answered < self.asked && self.looks == 4 {
-            self.answered = self.asked;
+        if !flushes.is_idle() && self.looks == 4 {
             let text = ["first", "second", "third"][usize::from(self.asked) - 1];
-            says(10 + self.asked, text).drain(buffers);
+            says(10 + self.asked, text).drain(buffers, flushes);
         }
     }
 
-    fn ask_flush(&mut self) {
+    fn ask_flush(&mut self, _: u64) {
         (self.asked, self.looks) = (self.asked + 1, 0);
-    }
-
-    fn is_flushed(&self) -> bool {
-        self.answered == self.asked
     }
 
     fn scrape(&mut self, _: &mut [CentralBuffer]) {}
@@ -115,19 +110,19 @@ impl Transport for Late {
     }
 }
 
-/// A producer that does not answer the first time, and reports that it was asked.
+/// A producer that does not answer the first two times, and reports that it was asked.
 struct Silent(u16, Sender<()>);
 
 impl Transport for Silent {
-    fn drain(&mut self, _: &mut [CentralBuffer]) {}
-
-    fn ask_flush(&mut self) {
-        self.0 += 1;
-        let _ = self.1.send(());
+    fn drain(&mut self, _: &mut [CentralBuffer], flushes: &mut FlushTracker) {
+        if self.0 > 2 {
+            flushes.answer_all();
+        }
     }
 
-    fn is_flushed(&self) -> bool {
-        self.0 != 1
+    fn ask_flush(&mut self, _: u64) {
+        self.0 += 1;
+        let _ = self.1.send(());
     }
 
     fn scrape(&mut self, _: &mut [CentralBuffer]) {}
@@ -226,7 +221,7 @@ fn a_buffer_has_places_for_as_many_sequences_as_it_is_said_to_have() {
         let session = start(sequences).expect("a session");
         let mut left = 2..1502;
         let many = Does::new(move |buffers: &mut [CentralBuffer]| {
-            left.by_ref().for_each(|id| says(id, "here").drain(buffers));
+            left.by_ref().for_each(|id| says(id, "here").drain(buffers, &mut FlushTracker::new()));
             true
         });
         session.attach(many).expect("an answer");
@@ -242,13 +237,11 @@ struct Boasts {
 }
 
 impl Transport for Boasts {
-    fn drain(&mut self, _: &mut [CentralBuffer]) {}
-
-    fn ask_flush(&mut self) {}
-
-    fn is_flushed(&self) -> bool {
-        true
+    fn drain(&mut self, _: &mut [CentralBuffer], flushes: &mut FlushTracker) {
+        flushes.answer_all();
     }
+
+    fn ask_flush(&mut self, _: u64) {}
 
     fn scrape(&mut self, _: &mut [CentralBuffer]) {}
 

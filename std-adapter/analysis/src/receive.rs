@@ -43,7 +43,7 @@ pub use line::{receive, receive_from};
 pub use options::ReceiveOptions;
 pub use report::ReceiveReport;
 use starts::Starts;
-use tracebuf_session::packet::Packet;
+use tracebuf::proto::PacketView;
 
 /// A packet longer than this is given up.
 const MAX_PACKET: usize = 64 << 20;
@@ -292,10 +292,12 @@ impl Receiver {
 
     /// Whose it is, and the packet as it tells of losses.
     fn finish_packet(&mut self, packet: &[u8]) -> Option<(u64, Vec<u8>)> {
-        let packet = Packet::of_file(packet)?;
+        let packet = PacketView::of_file(packet)?;
         let (start, lost) = self.starts.take(&packet, self.losses);
         self.report.restarts += self.starts.take_unnoticed();
-        Some((start, packet.bytes(lost)))
+        let mut bytes = Vec::with_capacity(packet.content.len() + 16);
+        let Ok(()) = packet.write_to(lost, &mut bytes);
+        Some((start, bytes))
     }
 }
 

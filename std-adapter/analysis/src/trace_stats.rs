@@ -23,8 +23,8 @@ use tracebuf::proto::fields::{ftrace_event_bundle, thread_descriptor, track_desc
 
 pub use counters::Counted;
 use counters::{Counters, LARGER_RING};
-use tracebuf_session::fields::{message, number};
-use tracebuf_session::packet::Packet;
+use tracebuf::proto::PacketView;
+use tracebuf::proto::reader::{message, number};
 use tracebuf_std::display::Count;
 
 /// Sequences that are listed one by one. A trace crafted for it has one every few bytes.
@@ -188,8 +188,8 @@ impl TraceReport {
     }
 
     fn look_at(&mut self, packet: &[u8], counters: &mut Counters) -> Whose {
-        let packet = Packet::of(packet);
-        let Packet { sequence_id, loss, .. } = packet;
+        let packet = PacketView::of(packet);
+        let PacketView { sequence_id, loss, .. } = packet;
         let (mut pid, mut track) = (packet.pid, packet.track);
         packet.statistics.into_iter().for_each(|statistics| counters.add(statistics));
         self.compressed += u64::from(packet.is_compressed);

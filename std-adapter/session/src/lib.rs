@@ -80,8 +80,8 @@
 //! | 4 | `service` (the buffers, and the producers that fill them) |
 //! | 3 | `recorder`, `packet_writer`, `in_process` (the transport of this process's threads), `side_packets`, `process_tree` |
 //! | 2 | `producer_cell` (a producer and its memory), `queue` (what it asks for), `export` (the bytes of a trace), `transport`, `trim` |
-//! | 1 | [`region_file`] (buffers in files), `recording_gate`, `waits`, `totals`, `packet` |
-//! | 0 | [`limits`], `error`, `clock`, `files`, `fields`, `this_process` |
+//! | 1 | [`region_file`] (buffers in files), `recording_gate`, `waits`, `totals` |
+//! | 0 | [`limits`], `error`, `clock`, `files`, `this_process` |
 
 #![deny(unsafe_code)]
 
@@ -91,16 +91,12 @@ mod clock;
 mod drain;
 mod error;
 mod export;
-#[doc(hidden)]
-pub mod fields;
 mod files;
 mod flight_recorder;
 mod in_process;
 pub mod limits;
 mod long_trace;
 mod open_files;
-#[doc(hidden)]
-pub mod packet;
 mod packet_writer;
 pub mod parts;
 mod process_tree;

@@ -9,14 +9,12 @@
 
 use std::collections::{HashMap, HashSet};
 
-use tracebuf::proto::TracePackets;
 use tracebuf::proto::fields::{
-    builtin_clock, clock, counter_descriptor, trace_packet, trace_packet_defaults, track_descriptor,
+    builtin_clock, clock, counter_descriptor, trace, trace_packet, trace_packet_defaults, track_descriptor,
     track_event, track_event_defaults, track_event_type,
 };
-
-use crate::fields::{Fields, message, number, push_number, push_packet};
-use crate::packet::Packet;
+use tracebuf::proto::reader::{Fields, message, number};
+use tracebuf::proto::{PacketView, Sink, TracePackets};
 
 /// A writer's time.
 #[derive(Clone, Copy, Default)]
@@ -43,7 +41,7 @@ pub(crate) struct Trim {
 }
 
 /// The track of the counter that a packet's event, if that is a value of one, changes.
-fn counter(packet: &Packet<'_>, sequence: &Sequence) -> Option<u64> {
+fn counter(packet: &PacketView<'_>, sequence: &Sequence) -> Option<u64> {
     let event = packet.event?;
     let is_value = number(event, track_event::TYPE) == Some(track_event_type::COUNTER);
     if is_value { number(event, track_event::TRACK_UUID).or(sequence.track) } else { None }
@@ -51,7 +49,7 @@ fn counter(packet: &Packet<'_>, sequence: &Sequence) -> Option<u64> {
 
 impl Sequence {
     /// From the packet that begins a state.
-    fn begin(packet: &Packet<'_>) -> Self {
+    fn begin(packet: &PacketView<'_>) -> Self {
         let id = number(packet.defaults, trace_packet_defaults::TIMESTAMP_CLOCK_ID)
             .unwrap_or(builtin_clock::BOOTTIME);
         let of = |id: u64| packet.clocks().find(|clock| number(clock, clock::CLOCK_ID) == Some(id));
@@ -67,7 +65,7 @@ impl Sequence {
     }
 
     /// Another default clock, set after the state's beginning: nothing here says what its times count from.
-    fn change_defaults(&mut self, packet: &Packet<'_>) {
+    fn change_defaults(&mut self, packet: &PacketView<'_>) {
         let id = number(packet.defaults, trace_packet_defaults::TIMESTAMP_CLOCK_ID);
         if id.is_some() && id != self.clock {
             *self = Self { clock: id, track: self.track, ..Self::default() };
@@ -94,7 +92,7 @@ impl Trim {
 
     /// False if nothing of the packet stays.
     fn packet(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> bool {
-        let packet = Packet::of(bytes);
+        let packet = PacketView::of(bytes);
         if let (Some(track), Some(counter)) = (
             number(packet.track, track_descriptor::UUID),
             message(packet.track, track_descriptor::COUNTER).filter(|counter| !counter.is_empty()),
@@ -151,7 +149,7 @@ fn put(out: &mut Vec<u8>, bytes: &[u8], time: Option<u64>, without_event: bool) 
         for field in Fields::of(bytes) {
             match (field.number, time) {
                 (trace_packet::TIMESTAMP, Some(time)) => {
-                    push_number(&mut changed, trace_packet::TIMESTAMP, time);
+                    let Ok(()) = changed.varint(trace_packet::TIMESTAMP, time);
                 }
                 (
                     trace_packet::TIMESTAMP | trace_packet::TIMESTAMP_CLOCK_ID | trace_packet::TRACK_EVENT,
@@ -162,7 +160,7 @@ fn put(out: &mut Vec<u8>, bytes: &[u8], time: Option<u64>, without_event: bool) 
         }
         &changed
     };
-    push_packet(out, &[bytes]);
+    let Ok(()) = out.bytes(trace::PACKET, bytes);
     true
 }
 

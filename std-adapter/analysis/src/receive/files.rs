@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use tracebuf::proto::{TraceFileFault, TracePackets};
 
 use super::output::{Output, open_if_free};
-use tracebuf_session::fields::Fields;
+use tracebuf::proto::reader::Fields;
 use tracebuf_std::system::for_a_trace;
 use tracebuf_std::whole_file::about_writing;
 

@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use tracebuf::proto::SequenceId;
 use tracebuf::proto::fields::clock;
 
-use tracebuf_session::fields::number;
-use tracebuf_session::packet::Packet;
+use tracebuf::proto::PacketView;
+use tracebuf::proto::reader::number;
 
 /// A start of the device.
 #[derive(Clone, Copy, Debug)]
@@ -86,7 +86,7 @@ impl Starts {
 
     /// Takes the next packet: returns the number of its start, and whether there are losses on the line that its
     /// sequence has not reported.
-    pub(super) fn take(&mut self, packet: &Packet<'_>, losses: u64) -> (u64, bool) {
+    pub(super) fn take(&mut self, packet: &PacketView<'_>, losses: u64) -> (u64, bool) {
         let id = packet.sequence_id;
         let clock = packet.clocks().next().and_then(reading);
         // The sender's own sequence has the same number in all starts, and a packet of no sequence has nothing to tell
@@ -104,7 +104,7 @@ impl Starts {
     }
 
     /// The start of a writer's packet.
-    fn start_of(&mut self, packet: &Packet<'_>, clock: Option<(u64, u64)>) -> Start {
+    fn start_of(&mut self, packet: &PacketView<'_>, clock: Option<(u64, u64)>) -> Start {
         let id = packet.sequence_id;
         let producer = id >> 16;
         let may_begin = self.restarts > 0 || self.suspected.is_some();

@@ -9,7 +9,6 @@ use tracebuf::proto::{MAX_LENGTH, WireType, fields, tag, varint};
 
 use super::Survivor;
 use tracebuf_session::Written;
-use tracebuf_session::fields::take;
 use tracebuf_session::parts::whole_within;
 use tracebuf_std::display::Count;
 use tracebuf_std::system::{FileId, id_at, id_of};
@@ -274,8 +273,8 @@ fn whole_packets(trace: &mut File) -> io::Result<Written> {
 
 /// Bytes of the packet that begins like this, including its tag and length.
 fn packet_size(head: &[u8]) -> Option<u64> {
-    let (found, rest) = take(head)?;
-    let (length, rest) = take(rest)?;
+    let (found, rest) = varint::split(head)?;
+    let (length, rest) = varint::split(rest)?;
     let is_packet = found == u64::from(tag(fields::trace::PACKET, WireType::Length));
     let behind_head = Some(length).filter(|length| is_packet && *length <= u64::from(MAX_LENGTH))?;
     Some((head.len() - rest.len()) as u64 + behind_head)

@@ -5,8 +5,8 @@ use std::io::{self, Write};
 
 use tracebuf::proto::{MAX_LENGTH, TracePackets};
 
+use tracebuf::proto::PacketView;
 use tracebuf_session::Written;
-use tracebuf_session::packet::Packet;
 
 /// A trace that is being written.
 pub(super) struct Output<'o, W> {
@@ -38,9 +38,14 @@ impl<'o, W: Write> Output<'o, W> {
         while packets.next().is_some_and(|packet| packet.is_ok()) {
             let packet = bytes.get(at..packets.offset()).unwrap_or_default();
             at = packets.offset();
-            let parsed = Packet::of_file(packet).filter(|parsed| told.insert(parsed.sequence_id));
+            let parsed = PacketView::of_file(packet).filter(|parsed| told.insert(parsed.sequence_id));
             // A packet that is already as long as packets may be cannot say more.
-            match parsed.map(|parsed| parsed.bytes(true)).filter(|more| more.len() <= MAX_LENGTH as usize) {
+            let more = parsed.map(|parsed| {
+                let mut more = Vec::with_capacity(packet.len() + 8);
+                let Ok(()) = parsed.write_to(true, &mut more);
+                more
+            });
+            match more.filter(|more| more.len() <= MAX_LENGTH as usize) {
                 Some(more) => marked.extend_from_slice(&more),
                 None => marked.extend_from_slice(packet),
             }

@@ -2,7 +2,7 @@
 
 use tracebuf::proto::fields::{buffer_stats, final_flush_outcome, trace_stats};
 
-use tracebuf_session::fields::{Field, Fields, Value};
+use tracebuf::proto::reader::{Field, Fields, Value};
 
 /// Buffers that are listed one by one: more than sessions have. Statistics crafted for it have one every few bytes.
 const MAX_BUFFERS: usize = 1024;

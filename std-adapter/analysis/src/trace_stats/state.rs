@@ -1,10 +1,10 @@
 //! Packets of a trace that cannot be read, because the state that they need is missing.
 
-use tracebuf_session::packet::Packet;
+use tracebuf::proto::PacketView;
 
 /// Whether a packet can be read, by readers' rules: after a loss, a packet that needs names, a clock or a track is
 /// skipped until its sequence tells them again. `has_state` is the sequence's, false at first.
-pub(super) fn can_be_read(has_state: &mut bool, packet: &Packet<'_>) -> bool {
+pub(super) fn can_be_read(has_state: &mut bool, packet: &PacketView<'_>) -> bool {
     *has_state = packet.begins_state() || *has_state && packet.loss == 0;
     *has_state || !packet.needs_state()
 }
@@ -20,7 +20,7 @@ mod tests {
     fn what_needs_a_state_can_be_read_from_one_on_until_a_loss() {
         let mut has_state = false;
         let mut read = |flags, is_lost: bool| {
-            let mut packet = Packet::default();
+            let mut packet = PacketView::default();
             (packet.flags, packet.loss) = (flags, is_lost.into());
             can_be_read(&mut has_state, &packet)
         };

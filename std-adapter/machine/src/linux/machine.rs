@@ -11,8 +11,8 @@ use tracebuf::proto::fields::{process_descriptor, trace_packet, track_descriptor
 
 use super::proc::Proc;
 use super::tracks::Tracks;
+use tracebuf::proto::reader::{Field, Fields, Value};
 use tracebuf_session::Session;
-use tracebuf_session::fields::{Field, Fields, Value};
 
 /// Folders that say what `/proc` and `/sys/block` would; gone when dropped.
 pub(super) struct Machine {

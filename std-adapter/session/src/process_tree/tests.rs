@@ -1,7 +1,7 @@
 use tracebuf::proto::TracePackets;
 
 use super::*;
-use crate::fields::{Fields, Value};
+use tracebuf::proto::reader::{Fields, Value};
 
 fn process(pid: u32) -> TreeProcess {
     TreeProcess {
@@ -49,7 +49,7 @@ fn told(tree: &ProcessTree, since: u64) -> (Vec<Told>, u64) {
     let packets: Vec<_> = TracePackets::new(&piece.bytes).map(|packet| packet.expect("a packet")).collect();
     assert_eq!(packets.len() as u64, piece.packets);
     let trees = packets.iter().map(|packet| {
-        let is = |field: &crate::fields::Field<'_>| field.number == trace_packet::PROCESS_TREE;
+        let is = |field: &tracebuf::proto::reader::Field<'_>| field.number == trace_packet::PROCESS_TREE;
         match Fields::of(packet).find(is).expect("a tree").value {
             Value::Bytes(tree) => (numbers(tree, 1, 1), numbers(tree, 2, 1)),
             _ => panic!("a number"),

@@ -5,8 +5,8 @@ use tracebuf::producer::Exhaustion;
 use tracebuf::proto::{TracePackets, varint};
 
 use super::*;
+use tracebuf::proto::reader::Fields;
 use tracebuf_session::Session;
-use tracebuf_session::fields::Fields;
 
 const RING: u64 = 64 << 10;
 

@@ -2,12 +2,10 @@
 
 use std::io::{self, Write};
 
-use tracebuf::buffer::{
-    BufferStats, DataLoss, FillPolicy, ReadOnlyTraceBuffer, Reader, SequenceInfo, TraceBuffer,
-};
+use tracebuf::buffer::{BufferStats, FillPolicy, ReadOnlyTraceBuffer, Reader, SequenceInfo, TraceBuffer};
 use tracebuf::proto::trace_stats::{FinalFlush, TraceStats, TraceStatsPacket, WriterStats};
 use tracebuf::proto::{Message, SequenceId, TracePackets, TrustedFields};
-use tracebuf::service::{Exported, TraceExporter, sequence_id, writer_stats};
+use tracebuf::service::{Drained, TraceExporter, sequence_id, writer_stats};
 
 use crate::clock::ClockReading;
 use crate::totals::{Totals, Written};
@@ -54,48 +52,18 @@ pub struct Piece {
     pub packets: u64,
 }
 
-/// The result of reading a piece of a trace.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct HasRead {
-    /// There are no more packets for now.
-    pub exhausted: bool,
-    /// Packets that were left out because of their content or length.
-    pub refused: u64,
-    /// Their bytes.
-    pub refused_bytes: usize,
-}
-
 impl Piece {
     /// Adds packets of `reader` until there are none, or until the piece and what was left out exceed `limit` bytes.
     ///
     /// # Errors
     /// No memory.
-    pub fn read(&mut self, reader: &mut Reader<'_>, limit: usize) -> io::Result<HasRead> {
-        let before = self.bytes.len();
-        let mut exporter = TraceExporter::new(&mut self.bytes);
-        let mut has_read = HasRead::default();
-        while before + exporter.file().bytes() as usize + has_read.refused_bytes <= limit {
-            let Some(packet) = reader.next_packet() else {
-                has_read.exhausted = true;
-                break;
-            };
-            let id = sequence_id(packet.producer_id(), packet.writer_id());
-            let len = packet.len();
-            match exporter.packet(&packet, id, DataLoss::empty()) {
-                Ok(Exported::Written(_)) => {}
-                Ok(left_out) => {
-                    reader.reject_packet(left_out.loss());
-                    has_read.refused_bytes += len;
-                }
-                Err(error) => {
-                    reader.reject_packet(DataLoss::READ_GAP);
-                    return Err(io::Error::other(error.to_string()));
-                }
-            }
-        }
-        self.packets += exporter.file().packets();
-        has_read.refused = exporter.invalid_packets();
-        Ok(has_read)
+    pub fn read(&mut self, reader: &mut Reader<'_>, limit: usize) -> io::Result<Drained> {
+        let Some(room) = limit.checked_sub(self.bytes.len()) else { return Ok(Drained::default()) };
+        let drained = TraceExporter::new(&mut self.bytes)
+            .drain_up_to(reader, sequence_id, room as u64)
+            .map_err(|error| io::Error::other(error.to_string()))?;
+        self.packets += drained.packets;
+        Ok(drained)
     }
 
     /// Adds what another one has.
@@ -117,8 +85,7 @@ impl Piece {
 
     /// Adds the statistics, in which readers find losses: the end of every trace.
     pub fn stats(&mut self, totals: &Totals, buffers: &[BufferReport], at: Option<u64>) -> io::Result<()> {
-        let told = totals.dropped.told(buffers.iter().map(|buffer| buffer.stats));
-        let stats: Vec<_> = told.collect();
+        let stats: Vec<_> = totals.dropped.told(buffers.iter().map(|buffer| buffer.stats)).collect();
         let writers: Vec<WriterStats> = buffers
             .iter()
             .zip(0u32..)
@@ -201,7 +168,7 @@ pub(crate) fn write_trace<B: Readable>(
         loop {
             let before = piece.packets;
             let read = piece.read(&mut reader, PIECE)?;
-            written.invalid_packets += read.refused;
+            written.invalid_packets += read.left_out;
             if let Some(trim) = &mut trim {
                 let mut kept = Vec::with_capacity(piece.bytes.len());
                 piece.packets = before + trim.apply(&piece.bytes, &mut kept);
@@ -210,7 +177,7 @@ pub(crate) fn write_trace<B: Readable>(
             written.bytes += piece.bytes.len() as u64;
             output.write_all(&piece.bytes)?;
             piece.bytes.clear();
-            if read.exhausted {
+            if read.is_exhausted {
                 break;
             }
         }

@@ -9,7 +9,7 @@
 //! | a trace from what was left | [`Piece`], [`BufferReport`], [`Totals`], [`whole_within`], [`PIECE`] |
 //! | threads of one's own | [`join`], [`made_by`], [`Wait`], and how long to wait: [`PATIENCE`], [`MAX_SLEEP`], [`FOR_EVER`] |
 
-pub use crate::export::{BufferReport, HasRead, PIECE, Piece, whole_within};
+pub use crate::export::{BufferReport, PIECE, Piece, whole_within};
 pub use crate::process_tree::{Presence, ProcessTree, TreeProcess, TreeThread};
 pub use crate::producer_cell::{
     Endpoint, ProducerCell, RecorderContext, Words, endpoint, shared_memory, words,

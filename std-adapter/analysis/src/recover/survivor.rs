@@ -176,9 +176,9 @@ impl Survivor {
         loop {
             let mut piece = Piece::default();
             let read = piece.read(&mut reader, PIECE)?;
-            output.written.invalid_packets += read.refused;
+            output.written.invalid_packets += read.left_out;
             output.put(&piece.bytes)?;
-            if read.exhausted {
+            if read.is_exhausted {
                 break;
             }
         }

@@ -19,11 +19,11 @@ fn packets_that_are_left_out_count_towards_what_is_read_at_once() {
         // The limit has room for everything before it, and one more.
         let limit = left_out * 2 - 1;
         let read = piece.read(&mut reader, limit).expect("memory");
-        assert_eq!(read.refused, left_out as u64);
-        assert_eq!(read.refused_bytes, left_out * 2);
+        assert_eq!(read.left_out, left_out as u64);
+        assert_eq!(read.left_out_bytes, left_out as u64 * 2);
     }
     assert!(piece.bytes.is_empty());
-    assert!(piece.read(&mut reader, 0).expect("memory").exhausted);
+    assert!(piece.read(&mut reader, 0).expect("memory").is_exhausted);
 }
 
 #[test]
@@ -38,7 +38,10 @@ fn packets_too_long_for_a_trace_are_counted_with_those_that_are_left_out() {
     let mut buffer = in_buffer(&part);
     let mut piece = Piece::default();
     let read = piece.read(&mut buffer.read(), 0).expect("memory");
-    assert_eq!((read.refused, read.refused_bytes, piece.packets), (1, PARTS as usize * (PART - 3), 0));
+    assert_eq!(
+        (read.left_out, read.left_out_bytes, piece.packets),
+        (1, u64::from(PARTS) * (PART as u64 - 3), 0)
+    );
 }
 
 #[test]

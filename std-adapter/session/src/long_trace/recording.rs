@@ -8,12 +8,13 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use tracebuf::proto::TracePackets;
+use tracebuf::service::Drained;
 
 use super::output::{Message, Output, empty};
 use super::turns::Turns;
 use super::{LongTrace, Progress, SyncPolicy};
 use crate::clock::ClockReading;
-use crate::export::{BufferReport, HasRead, PIECE, Piece, Readable, whole_within};
+use crate::export::{BufferReport, PIECE, Piece, Readable, whole_within};
 use crate::files::Opened;
 use crate::recording_gate::RecordingGate;
 use crate::region_file::Outbox;
@@ -194,12 +195,12 @@ impl Recording {
     }
 
     /// Ends a buffer's turn; returns the bytes that were left out.
-    fn count(&mut self, service: &mut Service, read: io::Result<HasRead>) -> usize {
-        let read = read.unwrap_or(HasRead { exhausted: true, ..HasRead::default() });
-        service.invalid_packets += read.refused;
-        self.invalid_packets += read.refused;
-        self.end_turn(read.exhausted);
-        read.refused_bytes
+    fn count(&mut self, service: &mut Service, read: io::Result<Drained>) -> usize {
+        let read = read.unwrap_or(Drained { is_exhausted: true, ..Drained::default() });
+        service.invalid_packets += read.left_out;
+        self.invalid_packets += read.left_out;
+        self.end_turn(read.is_exhausted);
+        read.left_out_bytes as usize
     }
 
     fn end_turn(&mut self, exhausted: bool) {

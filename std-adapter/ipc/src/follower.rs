@@ -19,8 +19,8 @@ const NOTHING_WANTED: &str = "the tracing service is there, and does not want an
 const FIRST: Duration = Duration::from_secs(1);
 
 /// Connects a program to whichever service listens at a path, now or later, and to the next one when that has ended.
-/// Made by [`ConnectionBuilder::follow`], and for Perfetto's service by
-/// [`follow_perfetto`](ConnectionBuilder::follow_perfetto).
+/// Made by [`ConnectionBuilder::follow`](crate::ConnectionBuilder::follow), and for Perfetto's service by
+/// [`follow_perfetto`](crate::ConnectionBuilder::follow_perfetto).
 ///
 /// ```no_run
 /// use tracebuf_ipc::Connection;
@@ -38,9 +38,9 @@ const FIRST: Duration = Duration::from_secs(1);
 /// ```
 ///
 /// A thread looks four times a second whether a service listens, for the first time before
-/// [`follow`](ConnectionBuilder::follow) returns. Nothing is recorded between services; one that stands still counts as
-/// there. Dropping it ends the connection as dropping a [`Connection`] does, and waits for an attempt under way (some
-/// 5 s if a service does not answer) and for the function that it calls. If it is a `static`, call
+/// [`follow`](crate::ConnectionBuilder::follow) returns. Nothing is recorded between services; one that stands still
+/// counts as there. Dropping it ends the connection as dropping a [`Connection`] does, and waits for an attempt under
+/// way (some 5 s if a service does not answer) and for the function that it calls. If it is a `static`, call
 /// [`flush`](Self::flush) at the program's end. In a child after a fork it does nothing.
 pub struct Follower {
     state: Arc<FollowerState>,

@@ -20,8 +20,10 @@
 //! service.flush(Duration::from_secs(5))?;
 //!
 //! // In the service again: the trace has them all.
-//! session.snapshot()?.write(std::io::sink())?;
-//! # Ok::<(), tracebuf_session::SessionError>(())
+//! let mut trace = Vec::new();
+//! session.snapshot()?.write(&mut trace)?;
+//! assert!(trace.windows(5).any(|bytes| bytes == b"hello"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! Perfetto's own protocol is spoken too, from both ends: programs with Perfetto's SDK come to a [`PerfettoSocket`],

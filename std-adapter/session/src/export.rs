@@ -58,11 +58,12 @@ impl Piece {
     /// # Errors
     /// No memory.
     pub fn read(&mut self, reader: &mut Reader<'_>, limit: usize) -> io::Result<Drained> {
-        let Some(limit) = limit.checked_sub(self.bytes.len()) else { return Ok(Drained::default()) };
-        let mut exporter = TraceExporter::new(&mut self.bytes);
-        let drained = exporter.drain_up_to(reader, sequence_id, limit as u64);
-        self.packets += exporter.file().packets();
-        drained.map_err(|error| io::Error::other(error.to_string()))
+        let Some(room) = limit.checked_sub(self.bytes.len()) else { return Ok(Drained::default()) };
+        let drained = TraceExporter::new(&mut self.bytes)
+            .drain_up_to(reader, sequence_id, room as u64)
+            .map_err(|error| io::Error::other(error.to_string()))?;
+        self.packets += drained.packets;
+        Ok(drained)
     }
 
     /// Adds what another one has.
@@ -84,8 +85,7 @@ impl Piece {
 
     /// Adds the statistics, in which readers find losses: the end of every trace.
     pub fn stats(&mut self, totals: &Totals, buffers: &[BufferReport], at: Option<u64>) -> io::Result<()> {
-        let told = totals.dropped.told(buffers.iter().map(|buffer| buffer.stats));
-        let stats: Vec<_> = told.collect();
+        let stats: Vec<_> = totals.dropped.told(buffers.iter().map(|buffer| buffer.stats)).collect();
         let writers: Vec<WriterStats> = buffers
             .iter()
             .zip(0u32..)

@@ -40,7 +40,7 @@ fn packets_too_long_for_a_trace_are_counted_with_those_that_are_left_out() {
     let read = piece.read(&mut buffer.read(), 0).expect("memory");
     assert_eq!(
         (read.left_out, read.left_out_bytes, piece.packets),
-        (1, (PARTS as usize * (PART - 3)) as u64, 0)
+        (1, u64::from(PARTS) * (PART as u64 - 3), 0)
     );
 }
 

@@ -47,15 +47,14 @@ pub type CentralBuffer = TraceBuffer<BufferMemory>;
 /// recorders record nothing from then on, and calls return [`SessionError::Stopped`](crate::SessionError::Stopped).
 ///
 /// # The producer's number
-/// Each transport needs a number of its own, from [`Session::new_producer_id`](crate::Session::new_producer_id): not 0,
-/// and not [`OWN_PRODUCER_ID`](crate::Session::OWN_PRODUCER_ID). Chunks of two producers that share a number are taken
-/// for each other's, even if the first has gone. A number is free again when no buffer has a sequence of it in its
-/// table, which is long after all of it was read; [`Summary::sequences`](crate::Summary::sequences) lists these.
+/// Each transport needs a number of its own, from [`Session::new_producer_id`](crate::Session::new_producer_id). Chunks
+/// of two producers that share one are taken for each other's, even if the first has gone: it is free again when no
+/// buffer has a sequence of it in its table, as [`Summary::sequences`](crate::Summary::sequences) shows.
 ///
-/// All producers share the sequences of each buffer, 1,024 unless [set otherwise](crate::BufferConfig::sequences). If
-/// all have chunks in a ring, a newcomer takes the place, and the chunks, of the one that has been silent for the
-/// longest ([`make_place`](tracebuf::buffer::TraceBuffer::make_place), which an endpoint calls). A buffer that discards
-/// refuses the newcomer's chunks, and counts them as [`chunks_refused`](tracebuf::buffer::BufferStats::chunks_refused).
+/// All producers share the [sequences](crate::BufferConfig::sequences) of each buffer. If all have chunks in a ring, a
+/// newcomer takes the place, and the chunks, of the one that has been silent for the longest
+/// ([`make_place`](tracebuf::buffer::TraceBuffer::make_place), which an endpoint calls). A buffer that discards refuses
+/// the newcomer's chunks, and counts them as [`chunks_refused`](tracebuf::buffer::BufferStats::chunks_refused).
 ///
 /// # What is called when
 /// When the thread wakes, and between its tasks: [`drain`](Self::drain), then [`is_connected`](Self::is_connected).
@@ -78,8 +77,8 @@ pub type CentralBuffer = TraceBuffer<BufferMemory>;
 /// 4. As after every flush, the service sends its number back for
 ///    [`Producer::flushed`](tracebuf::producer::Producer::flushed).
 ///
-/// Chunks that threads still write are scraped after the answer. So are those of a producer that does not answer: snapshots and the session's end wait 5 s for it
-/// each time, and the flush counts as failed.
+/// Chunks that threads still write are scraped after the answer. So are those of a producer that does not answer:
+/// snapshots and the session's end wait 5 s for it each time, and the flush counts as failed.
 ///
 /// # Memory that others can cut short
 /// Shared memory in a file that the producer has too, such as a memfd, is memory of this process: **truncating it ends

@@ -13,9 +13,34 @@
 use std::fmt;
 
 use tracebuf_session::limits::{LAYOUT, PAGE, SHARED_MEMORY};
-use tracebuf_std::display::{Bytes, Count};
+use tracebuf_std::display::{Bytes, Count, tenths};
 
-pub use tracebuf_std::display::Seconds;
+/// A time in seconds: milliseconds for a microcontroller's ring, infinity for a ring that nothing is written into.
+///
+/// ```
+/// use tracebuf_analysis::size::{Seconds, Sizing};
+///
+/// let times = [8.04, 0.010, 0.0247, 0.0004, f64::INFINITY].map(|time| Seconds(time).to_string());
+/// assert_eq!(times, ["8 s", "10 ms", "24.7 ms", "400 µs", "for ever"]);
+///
+/// let lasts = Sizing::of_rate(2e6).ring_lasts(1 << 20);
+/// assert_eq!(format!("a ring of 1 MiB lasts {}", Seconds(lasts)), "a ring of 1 MiB lasts 485 ms");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Seconds(pub f64);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(seconds) = *self;
+        match seconds {
+            0.0 => f.write_str("0 s"),
+            f64::INFINITY => f.write_str("for ever"),
+            ..0.001 => write!(f, "{:.0} µs", seconds * 1e6),
+            ..1.0 => write!(f, "{} ms", tenths(seconds * 1e3)),
+            _ => write!(f, "{} s", tenths(seconds)),
+        }
+    }
+}
 
 /// What is known of a recording, from which the sizes follow.
 ///

@@ -10,8 +10,9 @@ use flate2::bufread::GzDecoder;
 use crate::failure::{Failure, name_of};
 use crate::tell::tell;
 use tracebuf_session::region_file::create_if_free;
-use tracebuf_std::console::{is_same, metadata, output_of};
+use tracebuf_std::console::{file_of, output_of};
 use tracebuf_std::display::Count;
+use tracebuf_std::system::{id_at, id_of};
 
 /// The most that a gzipped file may unpack to where all of it must be in memory. A file can become a thousand times as
 /// large.
@@ -169,11 +170,13 @@ pub(crate) fn read_plain(path: &Path) -> Result<Vec<u8>, Failure> {
 
 /// Refuses to write into the file that is read, by whatever name: it would be emptied before being read.
 pub(crate) fn check_is_other(output: &Path, input: &Path) -> io::Result<()> {
-    let input = if input == Path::new("-") { metadata(io::stdin()) } else { fs::metadata(input) };
-    let (Ok(output), Ok(input)) = (fs::metadata(output), input) else {
-        return Ok(());
+    let id = if input == Path::new("-") {
+        file_of(io::stdin()).and_then(|input| id_of(&input))
+    } else {
+        id_at(input)
     };
-    if input.is_file() && is_same(&input, &output) {
+    let is_file = || fs::metadata(output).is_ok_and(|output| output.is_file());
+    if id.is_ok_and(|id| id_at(output).is_ok_and(|output| output == id)) && is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is the file that is read"));
     }
     Ok(())

@@ -10,7 +10,7 @@ use crate::files::{check_is_other, output_path};
 use crate::guess::{ENOUGH, Guess};
 use crate::terminal::{ProgressLine, is_stdout, print_beside, stop_on_signals};
 use tracebuf_analysis::receive::{ReceiveOptions, ReceiveReport, receive, receive_from};
-use tracebuf_std::console::stdin;
+use tracebuf_std::console::file_of;
 
 /// Receive the trace of a device from a serial port, or from a file or a pipe with what came over one.
 ///
@@ -56,7 +56,7 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
             beside = is_stdout;
             let received = if port == Path::new("-") {
                 let options = ReceiveOptions::new("standard input", output);
-                stdin().and_then(|line| receive_from(line, &options, &stop, progress))
+                file_of(io::stdin()).and_then(|line| receive_from(line, &options, &stop, progress))
             } else {
                 receive(&ReceiveOptions::new(port, output).baud(*baud), &stop, progress)
             };

@@ -13,8 +13,8 @@ use crate::which::{Which, tell_of_others};
 use tracebuf::buffer::AttachError;
 use tracebuf_analysis::recover::{Gap, RecoverError, Survivor};
 use tracebuf_session::region_file::check_is_free;
-use tracebuf_std::console::input_path;
-use tracebuf_std::display::{Count, LeftOut};
+use tracebuf_std::console::input_in_use;
+use tracebuf_std::display::Count;
 use tracebuf_std::whole_file::check_writable;
 
 /// Write what a trace buffer held when its program ended into a trace file, and say what had to be dropped.
@@ -53,10 +53,9 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
         // Checked again when all is written, to a file beside it.
         .and_then(|()| check_writable(output))
         .map_err(|error| Failure::writing(output, error))?;
-    // Packets that move on meanwhile would be in the trace twice, or torn. On Windows no session has a buffer in a
-    // file, and other readers of the dump do no harm.
-    if cfg!(unix) {
-        check_is_free(input_path(dump)).map_err(|error| {
+    // Packets that move on meanwhile would be in the trace twice, or torn.
+    if let Some(input) = input_in_use(dump) {
+        check_is_free(input).map_err(|error| {
             Failure::of(dump, format_args!("{error}; when that has ended it can be recovered"))
         })?;
     }
@@ -160,6 +159,7 @@ fn tell_of_shared(chunks: u64, writers: u64, brought_in: u64) {
 fn tell_of_packets(packets: u64, refused: u64, output: &Path) {
     tell!("{} in {}", Count(packets, "packet"), name_of(output));
     if refused > 0 {
-        tell!("{}", LeftOut(refused));
+        let refused = Count(refused, "packet");
+        tell!("not in the trace file, malformed, forged or too long for a trace: {refused}");
     }
 }

@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tracebuf_analysis::size::Sizing;
-use tracebuf_std::display::{Count, Seconds};
+use tracebuf_analysis::size::{Seconds, Sizing};
+use tracebuf_std::display::Count;
 
 use crate::failure::Failure;
 use crate::terminal::print_and_exit;

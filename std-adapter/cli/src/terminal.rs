@@ -2,7 +2,6 @@
 //! progress line.
 
 use std::fmt::Display;
-use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -10,7 +9,8 @@ use std::process::ExitCode;
 use crate::failure::{Failure, STDOUT};
 use crate::tell::{shown, tell};
 pub(crate) use tracebuf_std::console::stop_on_signals;
-use tracebuf_std::console::{draws, is_gone, is_same, metadata};
+use tracebuf_std::console::{draws, file_of, is_gone};
+use tracebuf_std::system::{id_at, id_of};
 
 /// Prints what a command has to say at its end, and ends it with `code`, or with a failure if that cannot be printed.
 /// It is no failure if the reader has seen enough or the terminal is gone.
@@ -70,45 +70,15 @@ pub(crate) fn beside(is_stdout: bool) -> Box<dyn Write> {
 /// # Errors
 /// It is a file that is not empty, as may happen with `>>`: it would be emptied or replaced.
 pub(crate) fn is_stdout(path: &Path) -> Result<bool, Failure> {
-    let Ok(stdout) = metadata(io::stdout()) else { return Ok(false) };
+    let Ok(stdout) = file_of(io::stdout()) else { return Ok(false) };
     // By its own name where there is no /dev, too.
     let is_named = path == Path::new(STDOUT);
-    let is_same = is_named || fs::metadata(path).is_ok_and(|file| is_same(&file, &stdout));
-    if is_same && stdout.len() > 0 && stdout.is_file() {
+    let is_same = || id_at(path).is_ok_and(|id| id_of(&stdout).is_ok_and(|stdout| stdout == id));
+    let is_same = is_named || is_same();
+    if is_same && stdout.metadata().is_ok_and(|stdout| stdout.len() > 0 && stdout.is_file()) {
         return Err(Failure::writing(path, "it is standard output, with something in it"));
     }
     Ok(is_same)
-}
-
-/// An output that discards everything once its reader has seen enough: for a command that also writes a file, which
-/// must become complete.
-pub(crate) struct UntilClosed<W> {
-    output: Option<W>,
-}
-
-impl<W: Write> UntilClosed<W> {
-    pub(crate) fn new(output: W) -> Self {
-        Self { output: Some(output) }
-    }
-
-    fn on_output<T>(&mut self, closed: T, what: impl FnOnce(&mut W) -> io::Result<T>) -> io::Result<T> {
-        match self.output.as_mut().map(what) {
-            Some(Err(error)) if error.kind() == io::ErrorKind::BrokenPipe => self.output = None,
-            Some(other) => return other,
-            None => {}
-        }
-        Ok(closed)
-    }
-}
-
-impl<W: Write> Write for UntilClosed<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.on_output(bytes.len(), |output| output.write(bytes))
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.on_output((), W::flush)
-    }
 }
 
 /// A line on standard error that is overwritten again and again, if anybody sees it; ended when dropped.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tracebuf::buffer::BufferStats;
 
 use crate::options::{LONG_TRACE_PERIOD, RecordOptions};
-use tracebuf_session::{Losses, Summary, Written};
+use tracebuf_session::{Summary, Written};
 use tracebuf_std::display::{Bytes, Count, Escaped};
 
 /// How a recording is doing. Its `Display` is the progress line.
@@ -123,7 +123,8 @@ impl RecordReport {
         let larger = self.ring.checked_mul(4)?.max(enough);
         let larger = Some(larger).filter(|larger| RecordOptions::RING.contains(larger))?;
         // Whole units: rounded up, it could be larger than a ring can be.
-        Some(format!("--ring {}", Bytes(larger).as_option()))
+        let (unit, name) = Bytes::UNITS.into_iter().find(|(unit, _)| larger >= *unit)?;
+        Some(format!("--ring {}{name}", larger / unit))
     }
 
     /// What had to make room in rings that were full, and in others.

@@ -1,13 +1,14 @@
 //! The system's clocks: boot time, and how it relates to the time of day.
 
 use std::io;
+use std::time::SystemTime;
 
 use tracebuf::producer::track_event::Clock;
 use tracebuf::proto::fields::{builtin_clock, clock, clock_snapshot, trace_packet};
 use tracebuf::proto::{Message, Sink};
 
 use crate::export::Piece;
-use tracebuf_std::system::{boot_time, steady_time, time_of_day};
+use tracebuf_std::system::{boot_time, steady_time};
 
 /// Nanoseconds since the machine started, sleep included: `CLOCK_BOOTTIME`, Perfetto's default trace clock. On Windows
 /// it is the performance counter, which counts from there too, in steps of mostly 100 ns; on Unixes other than Linux,
@@ -48,7 +49,8 @@ pub struct ClockReading {
 impl ClockReading {
     pub fn now() -> Self {
         let before = BootClock.now();
-        let (realtime, monotonic) = (time_of_day(), steady_time());
+        let (realtime, monotonic) = (SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default(), steady_time());
+        let realtime = u64::try_from(realtime.as_nanos()).unwrap_or(u64::MAX);
         // The middle of the two: the error is half of what the readings between them took.
         let boottime = before + (BootClock.now() - before) / 2;
         Self { boottime, monotonic, realtime }

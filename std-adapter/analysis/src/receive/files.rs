@@ -8,8 +8,8 @@ use tracebuf::proto::{TraceFileFault, TracePackets};
 
 use super::output::{Output, open_if_free};
 use tracebuf_session::fields::Fields;
-use tracebuf_std::system::for_a_trace;
-use tracebuf_std::whole_file::about_writing;
+use tracebuf_std::system::for_one_writer;
+use tracebuf_std::whole_file::about;
 
 /// The most files: each is open until the end, and a line may have nothing but restarts on it.
 const MAX_FILES: usize = 100;
@@ -70,7 +70,7 @@ impl Files {
                 true if !is_trace(&path) => continue,
                 true => open_if_free(&path),
                 // Not in place of what somebody else now makes under that name.
-                false => for_a_trace().create_new(true).open(&path),
+                false => for_one_writer().create_new(true).open(&path),
             };
             match opened.and_then(|file| Output::into_opened(path.clone(), file)) {
                 Ok(file) => {
@@ -114,6 +114,11 @@ impl Files {
     fn all(&self) -> impl Iterator<Item = &Output> {
         std::iter::once(&self.first).chain(&self.others)
     }
+}
+
+/// Prefixes an error with the name of the file that was to be written.
+fn about_writing(path: &Path, error: &io::Error) -> io::Error {
+    about(path, &io::Error::new(error.kind(), format!("cannot be written: {error}")))
 }
 
 /// Does something with a file; an error tells its name.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::files::Files;
 use super::source::open;
 use super::{ReceiveOptions, ReceiveReport, Receiver};
-use tracebuf_std::is_silence;
+use tracebuf_std::line::is_silence;
 use tracebuf_std::line::{Line, with_timeout};
 use tracebuf_std::whole_file::about;
 

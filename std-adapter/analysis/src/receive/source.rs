@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
-use tracebuf_std::SILENCE;
+use tracebuf_std::line::SILENCE;
 use tracebuf_std::line::{self, with_timeout};
 
 /// Opens a regular file, a named pipe, or a serial port at so many bits a second.

@@ -1,7 +1,7 @@
 //! The thread that writes the file.
 
 use std::fs::{File, Metadata};
-use std::io::{self, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
@@ -14,7 +14,7 @@ use crate::region_file::Slot;
 use crate::undo::Undo;
 use tracebuf_std::display::Count;
 use tracebuf_std::file_lock::Lock;
-use tracebuf_std::system::{FileId, cut, for_a_trace, id_of, is_removed, open_at_once, standard_output};
+use tracebuf_std::system::{FileId, for_one_writer, id_of, is_removed, open_at_once, standard_output};
 use tracebuf_std::whole_file::followed;
 
 pub(super) enum Message {
@@ -58,7 +58,7 @@ pub(crate) fn open(path: &Path) -> io::Result<(Opened, Option<Undo>)> {
     }
     // For a link that leads to nothing, the place it leads to: the file is created, and taken back, there.
     let path = &if path.exists() { path.to_owned() } else { followed(path)? };
-    let (file, undo) = match for_a_trace().create_new(true).open(path) {
+    let (file, undo) = match for_one_writer().create_new(true).open(path) {
         Ok(file) => (file, Some(Undo::new(path, Vec::new()))),
         // It exists, or this says why it cannot.
         Err(_) => (open_at_once(path)?, None),
@@ -78,6 +78,12 @@ pub(crate) fn open(path: &Path) -> io::Result<(Opened, Option<Undo>)> {
             Err(error)
         }
     }
+}
+
+/// Cuts a file to this length, and goes on from there.
+fn cut(mut file: &File, len: u64) -> io::Result<()> {
+    file.set_len(len)?;
+    file.seek(SeekFrom::Start(len)).map(drop)
 }
 
 /// Removes what an earlier trace left.
@@ -287,7 +293,7 @@ mod tests {
     #[test]
     fn what_cannot_be_cut_off_at_once_is_cut_off_before_anything_comes_behind_it() {
         let path = std::env::temp_dir().join(format!("tracebuf-torn-{}", std::process::id()));
-        let file = for_a_trace().create_new(true).open(&path).expect("a file");
+        let file = for_one_writer().create_new(true).open(&path).expect("a file");
         let mut output = Output::new(file, channel().0);
         // Like a disk that is full after half of a piece, and then cannot be reached for a while.
         output.write = |mut file, bytes| match fails(&WRITES) {

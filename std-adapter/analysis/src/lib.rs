@@ -22,8 +22,6 @@
 #![deny(unsafe_code)]
 
 pub mod inspect;
-#[cfg(all(test, target_pointer_width = "64"))]
-mod long_packet;
 pub mod pftrace;
 pub mod receive;
 pub mod recover;

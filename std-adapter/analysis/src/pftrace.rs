@@ -127,7 +127,7 @@ mod tests {
     use tracebuf::buffer::ChunkFlags;
 
     use super::*;
-    use crate::long_packet::{PART, PARTS, SIZE, commit, in_buffer};
+    use tracebuf_testing::long_packet::{PART, PARTS, SIZE, commit, in_buffer};
 
     #[test]
     fn a_packet_that_a_trace_has_no_room_for_is_left_out_of_it_and_counted() {

@@ -122,8 +122,8 @@ fn survive(arguments: &Args, survivor: Survivor) -> Result<ExitCode, Failure> {
             (survivor.gap(), survivor.write_to(output))
         }
         (None, Some(trace)) => {
-            let behind = survivor.behind(trace).map_err(|error| refused(trace, error))?;
-            (behind.gap(), behind.write_to(output))
+            let appended = survivor.append_to(trace).map_err(|error| refused(trace, error))?;
+            (appended.gap(), appended.write_to(output))
         }
         (None, None) => (Gap::default(), survivor.write_to(output)),
     };

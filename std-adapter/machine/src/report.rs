@@ -235,7 +235,7 @@ impl fmt::Display for RecordReport {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tracebuf::service::{EndpointStats, ProducerIdentity};
+    use tracebuf::service::ProducerIdentity;
     use tracebuf_session::{LongTraceStatus, ProducerSummary};
 
     fn report(ring: u64, summary: Summary) -> RecordReport {

@@ -170,7 +170,7 @@ mod tests {
     #[cfg(target_pointer_width = "64")]
     #[test]
     fn packets_too_long_for_a_trace_are_counted_with_those_that_are_left_out() {
-        use crate::long_packet::{PART, PARTS, SIZE, in_buffer};
+        use tracebuf_testing::long_packet::{PART, PARTS, SIZE, in_buffer};
         // Each chunk has a string, as for_testing, that extends to its end.
         let mut part = vec![0; PART];
         part[..3].copy_from_slice(&SIZE);

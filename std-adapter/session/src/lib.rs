@@ -109,8 +109,6 @@ mod flight_recorder;
 mod in_process;
 #[doc(hidden)]
 pub mod limits;
-#[cfg(all(test, target_pointer_width = "64"))]
-mod long_packet;
 mod long_trace;
 mod losses;
 mod open_files;

@@ -4,6 +4,8 @@
 #[cfg(unix)]
 pub mod fork;
 pub mod load;
+#[cfg(target_pointer_width = "64")]
+pub mod long_packet;
 pub mod mix;
 pub mod trace;
 pub mod transport;

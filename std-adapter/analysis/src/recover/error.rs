@@ -1,10 +1,9 @@
-//! What can go wrong with a dump.
+//! Errors of dumps.
 
 use std::fmt;
 
 use tracebuf::buffer::AttachError;
 
-use super::symbols::FirstOf;
 use tracebuf_std::display::{Count, Escaped};
 
 /// Why there is no trace.
@@ -83,3 +82,17 @@ impl fmt::Display for RecoverError {
 }
 
 impl std::error::Error for RecoverError {}
+
+/// Names that an error lists.
+const FIRST: usize = 5;
+
+/// The first of them, and a mention of the others.
+struct FirstOf<'a>(&'a [String]);
+
+impl fmt::Display for FirstOf<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (first, others) = self.0.split_at(self.0.len().min(FIRST));
+        f.write_str(&first.join(", "))?;
+        if others.is_empty() { Ok(()) } else { write!(f, " and {} more", others.len()) }
+    }
+}

@@ -41,7 +41,6 @@ const AROUND: usize = 24 + 4 + 3;
 /// assert_eq!((shared.chunks, shared.writers), (1, 1));
 /// # drop(session);
 /// # std::fs::remove_file(region)?;
-/// # }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///

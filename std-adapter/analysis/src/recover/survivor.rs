@@ -1,19 +1,21 @@
 //! What a session left in the file of a buffer.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
 use tracebuf::buffer::Salvage;
-
-use super::behind::{Gap, Slot};
-use super::output::Output;
-use super::{Found, SharedMemoryImage, attach_owned};
+use tracebuf::proto::{MAX_LENGTH, TracePackets};
 use tracebuf_session::export::{BufferReport, PIECE, Piece, whole_within};
+use tracebuf_session::packet::Packet;
 use tracebuf_session::region_file::{self, Contents, PendingWrite, moved_by_a_start};
 use tracebuf_session::totals::{Totals, Written};
 use tracebuf_std::whole_file::write_atomically;
+
+use super::found::attach_owned;
+use super::{Found, Gap, SharedMemoryImage};
 
 /// What is left in a [file that held a buffer](tracebuf_session::region_file), ready to be written as a trace.
 ///
@@ -142,7 +144,7 @@ impl Survivor {
         self.found.salvage
     }
 
-    /// What is missing between this and the trace that it is [after](Self::after) or [behind](Self::behind).
+    /// What is missing between this and the trace that it is [after](Self::after) or [appended to](Self::append_to).
     pub fn gap(&self) -> Gap {
         self.gap
     }
@@ -150,7 +152,7 @@ impl Survivor {
     /// Writes what there is as a trace that ends with statistics, into a file that appears when it is complete.
     ///
     /// It begins with the clocks at the session's start. To append to a trace of that session, whose clocks are newer,
-    /// use [`behind`](Self::behind), which leaves them out.
+    /// use [`append_to`](Self::append_to), which leaves them out.
     ///
     /// # Errors
     /// The file system's.
@@ -193,6 +195,17 @@ impl Survivor {
     }
 }
 
+/// Packets on their way into the trace.
+pub(super) struct Slot {
+    /// Where in the trace they go, if known.
+    pub(super) at: Option<u64>,
+    pub(super) bytes: Vec<u8>,
+    /// The length, including bytes after the first damage.
+    pub(super) len: u64,
+    /// Whether something before them is lost.
+    pub(super) follows_loss: bool,
+}
+
 const NO_FILE: &str = "it is no file of a buffer";
 
 fn invalid(why: String) -> io::Error {
@@ -205,4 +218,52 @@ fn keep_whole_packets(bytes: &mut Vec<u8>) -> u64 {
     let rest = bytes.len().saturating_sub(whole);
     bytes.truncate(whole);
     rest as u64
+}
+
+/// A trace that is being written.
+struct Output<'o, W> {
+    output: &'o mut W,
+    written: Written,
+    /// Sequences that have reported the loss, if anything was lost.
+    told: Option<HashSet<u64>>,
+}
+
+impl<'o, W: Write> Output<'o, W> {
+    /// Continues after what is `written` already.
+    fn new(output: &'o mut W, written: Written) -> Self {
+        Self { output, written, told: None }
+    }
+
+    /// Something may have been lost here: it is unknown whose it was, so the next packet of every sequence says so.
+    /// Readers must not go on with names and times that they may have missed.
+    fn tell_of_loss(&mut self, is_lost: bool) {
+        if is_lost {
+            self.told = Some(HashSet::new());
+        }
+    }
+
+    /// Writes whole packets.
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let Some(told) = &mut self.told else { return self.put_unchanged(bytes) };
+        let (mut marked, mut at) = (Vec::with_capacity(bytes.len()), 0);
+        let mut packets = TracePackets::new(bytes);
+        while packets.next().is_some_and(|packet| packet.is_ok()) {
+            let packet = bytes.get(at..packets.offset()).unwrap_or_default();
+            at = packets.offset();
+            let parsed = Packet::of_file(packet).filter(|parsed| told.insert(parsed.sequence_id));
+            // A packet that is already as long as packets may be cannot say more.
+            match parsed.map(|parsed| parsed.bytes(true)).filter(|more| more.len() <= MAX_LENGTH as usize) {
+                Some(more) => marked.extend_from_slice(&more),
+                None => marked.extend_from_slice(packet),
+            }
+        }
+        self.put_unchanged(&marked)
+    }
+
+    /// Writes packets unchanged.
+    fn put_unchanged(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.written.bytes += bytes.len() as u64;
+        self.written.packets += TracePackets::new(bytes).filter(Result::is_ok).count() as u64;
+        self.output.write_all(bytes)
+    }
 }

@@ -1,0 +1,71 @@
+//! What is missing between a trace and what is left of its session.
+
+use std::fmt;
+
+use tracebuf_std::display::Count;
+
+/// What is missing between a trace and what is left of its session.
+///
+/// ```
+/// use tracebuf_analysis::recover::Survivor;
+///
+/// # use std::io::Write;
+/// # use tracebuf_session::{BufferConfig, LongTrace, Session};
+/// # let folder = std::env::temp_dir().join(format!("doc-gap-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder)?;
+/// # let [region, trace, out] = ["trace.region", "trace.pftrace", "whole.pftrace"].map(|name| folder.join(name));
+/// # let buffer = BufferConfig::ring(1 << 20).in_file(&region);
+/// # let session = Session::builder().buffer(buffer).long_trace(LongTrace::to(&trace)).start()?;
+/// # session.recorder().instant("hello");
+/// # drop(session.stop()?);
+/// # std::fs::OpenOptions::new().append(true).open(&trace)?.write_all(&[0; 4])?;
+/// // A power cut has left four zeros at the end of a session's trace.
+/// let (written, gap) = Survivor::open(&region)?.write_with(&trace, &out)?;
+/// println!("{} packets; {gap}", written.packets);
+/// assert!(!gap.is_none());
+/// assert_eq!((gap.unreadable, gap.missing), (4, 0));
+/// # std::fs::remove_dir_all(folder)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Gap {
+    /// Where the trace's whole packets end.
+    pub offset: u64,
+    /// Bytes of the trace after that which are not in what is left. Readers do not get past the damage.
+    pub unreadable: u64,
+    /// Bytes that were written after the trace's end and are gone.
+    pub missing: u64,
+}
+
+impl Gap {
+    /// Whether nothing is missing.
+    pub fn is_none(&self) -> bool {
+        self.unreadable == 0 && self.missing == 0
+    }
+
+    /// Adds the bytes between two places of a trace that has `len`.
+    pub(super) fn add(&mut self, from: u64, to: u64, len: u64) {
+        let (end_of_unreadable, start_of_missing) = (to.min(len), from.max(len));
+        self.unreadable += end_of_unreadable.saturating_sub(from);
+        self.missing = self.missing.saturating_add(to.saturating_sub(start_of_missing));
+    }
+}
+
+impl fmt::Display for Gap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { offset, unreadable, missing } = *self;
+        if self.is_none() {
+            return f.write_str("nothing is missing");
+        }
+        if unreadable > 0 {
+            let is = if unreadable == 1 { "is" } else { "are" };
+            write!(f, "{} from offset {offset} on {is} unreadable", Count(unreadable, "byte"))?;
+        }
+        let and = if unreadable > 0 { ", and it" } else { "it" };
+        match missing {
+            0 => Ok(()),
+            missing => write!(f, "{and} is {} shorter than it was", Count(missing, "byte")),
+        }
+    }
+}

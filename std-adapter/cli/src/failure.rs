@@ -1,11 +1,32 @@
-//! How a command fails.
+//! Lines on standard error, and the failure of a command.
 
-use std::fmt::Display;
+use std::fmt::{Display, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
-use crate::tell::tell;
 use tracebuf_std::display::Escaped;
+
+/// Prints a line on standard error. Its reader may be gone, or the disk full: that keeps no command from its work.
+macro_rules! status {
+    () => { status!("") };
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), "{}", crate::failure::shown(&format!($($text)*)));
+    }};
+}
+pub(crate) use status;
+
+/// A text that is safe for a terminal: control characters, which a file's name may have, are shown rather than obeyed.
+pub(crate) fn shown(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '\n' | '\t' => shown.push(letter),
+            _ => _ = write!(shown, "{}", Escaped(letter)),
+        }
+    }
+    shown
+}
 
 /// The name of standard output as a file.
 pub(crate) use tracebuf_std::console::STDOUT;
@@ -57,12 +78,6 @@ impl Failure {
         Self::of(file, format_args!("cannot be written: {why}"))
     }
 
-    /// A malformed line of a script. The text is part of the format of scripts, for programs that run them: the line's
-    /// number, without the script's name.
-    pub(crate) fn malformed(line: impl Display) -> Self {
-        Self { text: format!("error {line}"), status: 2 }
-    }
-
     /// The same failure, caused by arguments.
     pub(crate) fn of_arguments(self) -> Self {
         Self { status: Self::OF_ARGUMENTS, ..self }
@@ -73,9 +88,9 @@ impl Failure {
         Self { text: format!("{}{more}", self.text), ..self }
     }
 
-    /// Tells why, and gives the exit status.
-    pub(crate) fn tell(&self) -> ExitCode {
-        tell!("{}", self.text);
+    /// Prints why, and returns the exit status.
+    pub(crate) fn report(&self) -> ExitCode {
+        status!("{}", self.text);
         ExitCode::from(self.status)
     }
 }

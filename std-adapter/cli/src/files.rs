@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use flate2::bufread::GzDecoder;
 
-use crate::failure::{Failure, name_of};
-use crate::tell::tell;
+use crate::failure::{Failure, name_of, status};
 use tracebuf_session::region_file::create_if_free;
 use tracebuf_std::console::{file_of, output_of};
 use tracebuf_std::display::Count;
@@ -42,8 +41,7 @@ fn open_plain(path: &Path) -> io::Result<Box<dyn BufRead>> {
 
 /// Whether a file is gzipped, and all of the file. A pipe may give a byte at a time.
 ///
-/// Nothing else starts like this: 0x1F is no blank, comment or operation of a script, and as a page's bitmap the four
-/// bytes would have a layout of at most one chunk, and states of chunks beyond it.
+/// No trace starts like this: its first byte would be no packet's tag.
 fn looked_at<R: BufRead>(mut file: R) -> io::Result<(bool, impl BufRead)> {
     let mut first = Vec::new();
     file.by_ref().take(GZIP_START as u64).read_to_end(&mut first)?;
@@ -112,26 +110,19 @@ pub(crate) fn read_as_far(path: &Path) -> io::Result<(Vec<u8>, bool)> {
     read_all(open_plain(path)?, UNPACKED_MAX).map(|read| told_if_cut(path, read))
 }
 
-/// The first `most` bytes of such a file, or all of a shorter one. All of it may not fit into memory.
-pub(crate) fn read_start(path: &Path, most: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let result = open_any(path)?.take(most).read_to_end(&mut bytes);
-    as_far(result, bytes).map(|read| told_if_cut(path, read).0)
-}
-
 /// Reports a file that could not be read to its end; returns its bytes and whether they are all.
 fn told_if_cut(path: &Path, (bytes, broken): (Vec<u8>, Option<io::Error>)) -> (Vec<u8>, bool) {
     if let Some(error) = &broken {
-        tell_of_cut(path, error, bytes.len() as u64);
+        report_cut(path, error, bytes.len() as u64);
     }
     (bytes, broken.is_none())
 }
 
 /// Reports that a file ends after so many bytes, because the rest cannot be unpacked.
-pub(crate) fn tell_of_cut(path: &Path, error: &io::Error, len: u64) {
+pub(crate) fn report_cut(path: &Path, error: &io::Error, len: u64) {
     let name = name_of(path);
     let len = Count(len, "byte");
-    tell!("{name} cannot be unpacked to its end: {error}; what follows is of the {len} before");
+    status!("{name} cannot be unpacked to its end: {error}; what follows is of the {len} before");
 }
 
 /// Whether the file's content is wrong, rather than the system that reads it.

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::failure::Failure;
+use crate::file_kind::{ENOUGH, FileKind};
 use crate::files::{check_is_other, output_path};
-use crate::guess::{ENOUGH, Guess};
 use crate::terminal::{ProgressLine, is_stdout, print_beside, stop_on_signals};
 use tracebuf_analysis::receive::{ReceiveOptions, ReceiveReport, receive, receive_from};
 use tracebuf_std::console::file_of;
@@ -68,11 +68,11 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
     let printed = report.as_ref().map_or(Ok(code), |report| print_beside(beside, report, code));
     let Err(failure) = result else { return printed };
     if let Err(printing) = printed {
-        printing.tell();
+        printing.report();
     }
     let is_other = port.is_file() && report.as_ref().is_some_and(|report| report.frames == 0);
-    let guess = is_other.then(|| beginning(port).ok()).flatten().map(|file| Guess::of(&file));
-    Err(failure.followed_by(guess.map_or(String::new(), |guess| guess.to_string())))
+    let kind = is_other.then(|| beginning(port).ok()).flatten().map(|file| FileKind::of(&file));
+    Err(failure.followed_by(kind.map_or(String::new(), |kind| kind.to_string())))
 }
 
 /// Enough of a file to see what it is.

@@ -4,12 +4,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::failure::{Failure, name_of};
+use crate::failure::{Failure, name_of, status};
+use crate::file_kind::{FileKind, if_missing, if_moved};
 use crate::files::{check_is_other, output_path, read_as_far};
-use crate::guess::{Guess, if_missing, if_moved};
-use crate::tell::tell;
+use crate::options::{BufferChoice, report_others};
 use crate::terminal::is_stdout;
-use crate::which::{Which, tell_of_others};
 use tracebuf::buffer::AttachError;
 use tracebuf_analysis::recover::{Gap, RecoverError, Survivor};
 use tracebuf_session::region_file::check_is_free;
@@ -32,7 +31,7 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "OUT", value_parser = output_path())]
     output: PathBuf,
     #[command(flatten)]
-    which: Which,
+    which: BufferChoice,
     /// Leave out what is already in this trace, written by the same session. For files of buffers.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["address", "symbol"])]
     after: Option<PathBuf>,
@@ -90,31 +89,32 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
     let (memory, place) = which.of(dump, &file)?;
     let damage = memory.damage();
     if let Some(damage) = damage {
-        tell!("{}: {damage}; what follows is what lies there", name_of(dump));
+        status!("{}: {damage}; what follows is what lies there", name_of(dump));
     }
     let found = memory.find(place).map_err(|error| match error {
         RecoverError::Attach(AttachError::NoRegion) if anywhere => {
-            Failure::of(dump, format_args!("{error}{}", Guess::of(&file))).followed_by(if_moved(dump, &file))
+            Failure::of(dump, format_args!("{error}{}", FileKind::of(&file)))
+                .followed_by(if_moved(dump, &file))
         }
         error => Failure::of(dump, error),
     })?;
-    tell!("buffer at {:#x}: {}", found.address, found.salvage);
-    tell_of_others(&found.others);
+    status!("buffer at {:#x}: {}", found.address, found.salvage);
+    report_others(&found.others);
     let shared = found.shared.as_ref().map(|shared| (shared.chunks, shared.writers));
     let written = found.write_to(output).map_err(|error| Failure::writing(output, error))?;
     if let Some((chunks, writers)) = shared {
-        tell_of_shared(chunks, writers, written.brought_in);
+        report_shared(chunks, writers, written.brought_in);
     }
-    tell_of_packets(written.packets, written.invalid_packets, output);
+    report_packets(written.packets, written.invalid_packets, output);
     Ok(ended(damage.is_some() || !is_whole))
 }
 
 /// The file of a buffer.
 fn survive(arguments: &Args, survivor: Survivor) -> Result<ExitCode, Failure> {
     let Args { output, after, with, .. } = arguments;
-    tell!("buffer in a file: {}", survivor.salvage());
+    status!("buffer in a file: {}", survivor.salvage());
     if let Some(shared) = survivor.shared() {
-        tell_of_shared(shared.chunks, shared.writers, survivor.brought_in());
+        report_shared(shared.chunks, shared.writers, survivor.brought_in());
     }
     let (gap, written) = match (after, with) {
         (Some(trace), _) => {
@@ -128,17 +128,17 @@ fn survive(arguments: &Args, survivor: Survivor) -> Result<ExitCode, Failure> {
         (None, None) => (Gap::default(), survivor.write_to(output)),
     };
     let written = written.map_err(|error| Failure::writing(output, error))?;
-    tell_of_packets(written.packets, written.invalid_packets, output);
+    report_packets(written.packets, written.invalid_packets, output);
     if let Some(trace) = after.as_ref().or(with.as_ref()).filter(|_| !gap.is_none()) {
         let lost = "what was there is lost, and so says the next packet of each sequence";
-        tell!("{}: {gap}: {lost}", name_of(trace));
+        status!("{}: {gap}: {lost}", name_of(trace));
     }
     Ok(ended(!gap.is_none()))
 }
 
 /// About a trace that nothing can be appended to.
 fn refused(trace: &Path, error: io::Error) -> Failure {
-    Failure::of(trace, format_args!("{error}{}", Guess::if_gzipped(trace)))
+    Failure::of(trace, format_args!("{error}{}", FileKind::if_gzipped(trace)))
 }
 
 /// The exit status when there is a trace; `in_part` if it lacks something that it should have.
@@ -147,19 +147,19 @@ fn ended(in_part: bool) -> ExitCode {
 }
 
 /// Reports what became of so many chunks in shared memory.
-fn tell_of_shared(chunks: u64, writers: u64, brought_in: u64) {
+fn report_shared(chunks: u64, writers: u64, brought_in: u64) {
     let there = format!("{} of {}", Count(chunks, "chunk"), Count(writers, "writer"));
     match brought_in {
-        0 => tell!("shared memory: nothing to bring in that the buffer does not have, or has room for"),
-        all if all == chunks => tell!("shared memory: {there} brought in"),
-        some => tell!("shared memory: {there}, of which {some} brought in"),
+        0 => status!("shared memory: nothing to bring in that the buffer does not have, or has room for"),
+        all if all == chunks => status!("shared memory: {there} brought in"),
+        some => status!("shared memory: {there}, of which {some} brought in"),
     }
 }
 
-fn tell_of_packets(packets: u64, refused: u64, output: &Path) {
-    tell!("{} in {}", Count(packets, "packet"), name_of(output));
+fn report_packets(packets: u64, refused: u64, output: &Path) {
+    status!("{} in {}", Count(packets, "packet"), name_of(output));
     if refused > 0 {
         let refused = Count(refused, "packet");
-        tell!("not in the trace file, malformed, forged or too long for a trace: {refused}");
+        status!("not in the trace file, malformed, forged or too long for a trace: {refused}");
     }
 }

@@ -6,8 +6,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use crate::failure::{Failure, STDOUT};
-use crate::tell::{shown, tell};
+use crate::failure::{Failure, STDOUT, shown, status};
 pub(crate) use tracebuf_std::console::stop_on_signals;
 use tracebuf_std::console::{draws, file_of, is_gone};
 use tracebuf_std::system::{id_at, id_of};
@@ -45,7 +44,7 @@ pub(crate) fn print_beside(
     if !is_stdout {
         return print_and_exit(text, code);
     }
-    tell!("{text}");
+    status!("{text}");
     Ok(code)
 }
 
@@ -102,9 +101,9 @@ impl ProgressLine {
     }
 
     /// Prints what someone who does not see the line should know too, for example in a log. For `record`.
-    pub(crate) fn tell_unseen(&self, news: &impl Display) {
+    pub(crate) fn print_unseen(&self, news: &impl Display) {
         if !self.seen {
-            tell!("{news}");
+            status!("{news}");
         }
     }
 }
@@ -112,7 +111,7 @@ impl ProgressLine {
 impl Drop for ProgressLine {
     fn drop(&mut self) {
         if self.seen {
-            tell!();
+            status!();
         }
     }
 }

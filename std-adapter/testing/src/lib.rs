@@ -1,7 +1,7 @@
 //! Support for tests: reading traces, forking children, making loads. It asserts, and so it panics.
 #![allow(missing_docs, missing_debug_implementations)]
 
-#[cfg(unix)]
+#[cfg_attr(not(unix), path = "no_forks.rs")]
 pub mod fork;
 pub mod load;
 #[cfg(target_pointer_width = "64")]

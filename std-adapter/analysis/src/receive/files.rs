@@ -189,7 +189,6 @@ fn is_message(bytes: &[u8]) -> bool {
 }
 
 #[cfg(test)]
-#[cfg(unix)]
 mod tests {
     use super::*;
 
@@ -210,12 +209,6 @@ mod tests {
 
         fn file(&self, name: &str) -> PathBuf {
             self.0.join(name)
-        }
-
-        /// Makes one that is called so.
-        fn pipe(&self) {
-            let made = std::process::Command::new("mkfifo").arg(self.file("pipe")).status();
-            assert!(made.expect("a command").success());
         }
     }
 
@@ -278,49 +271,5 @@ mod tests {
             assert!(!is_trace(&folder.file("other")), "{bytes:?}");
         }
         assert!(!is_trace(&folder.0) && !is_trace(&folder.file("none")));
-        // Nobody waits for what comes out of a pipe.
-        folder.pipe();
-        assert!(!is_trace(&folder.file("pipe")));
-    }
-
-    #[test]
-    fn beside_a_pipe_and_what_the_system_names_there_can_be_no_files() {
-        let folder = Folder::new("beside");
-        let link = |to: &str, name: &str| {
-            std::os::unix::fs::symlink(to, folder.file(name)).expect("a link");
-            folder.file(name)
-        };
-        fs::write(folder.file("a.pftrace"), PACKET).expect("room");
-        let (file, near) = (folder.file("a.pftrace"), link("a.pftrace", "near"));
-        for path in [&file, &near, &link("near", "farther"), &folder.file("none"), Path::new("none")] {
-            assert!(can_divide(path), "{}", path.display());
-        }
-        folder.pipe();
-        let ring = link("ring", "ring");
-        for path in [&folder.file("pipe"), &ring, &folder.0, Path::new("/dev/null")] {
-            assert!(!can_divide(path), "{}", path.display());
-        }
-        if cfg!(target_os = "linux") {
-            use std::os::fd::AsRawFd;
-
-            let open = File::open(&file).expect("a file");
-            let name = format!("/proc/self/fd/{}", open.as_raw_fd());
-            assert!(!can_divide(Path::new(&name)) && !can_divide(&link(&name, "open")));
-            // Shared memory is a folder like others.
-            assert!(can_divide(Path::new("/dev/shm/tracebuf-none")) && !can_divide(Path::new("/dev/none")));
-        }
-    }
-
-    #[test]
-    fn a_name_that_leads_to_the_first_file_is_passed_over() {
-        let folder = Folder::new("links");
-        fs::write(folder.file("a.pftrace"), PACKET).expect("room");
-        std::os::unix::fs::symlink("a.pftrace", folder.file("a-2.pftrace")).expect("a link");
-        fs::hard_link(folder.file("a.pftrace"), folder.file("a-3.pftrace")).expect("a link");
-        let mut files = Files::to(&folder.file("a.pftrace")).expect("a file");
-        (1..=2).try_for_each(|start| files.packet(start, PACKET)).expect("room");
-        files.flush().expect("room");
-        assert_eq!(files.paths(), ["a.pftrace", "a-4.pftrace"].map(|name| folder.file(name)));
-        assert_eq!(fs::read(folder.file("a.pftrace")).expect("it is there"), PACKET);
     }
 }

@@ -38,22 +38,15 @@ const FRAMES: &[u8] = b"\0\x03\x03\x01\x0D\x0A\x06\x40\x05\x18\x01\x50\x02\x02\x
 /// Every command that prints, with arguments with which it succeeds and files of this test's own.
 fn printing(test: &str) -> Vec<Vec<String>> {
     let file = |name: &str| scratch(&format!("output/{test}-{name}"));
-    let (frames, script, image) = (file("frames"), file("script"), file("image"));
+    let [frames, trace, out] = ["frames", "trace", "out"].map(file);
     fs::write(&frames, FRAMES).expect("a file");
-    fs::write(&script, "new 4096 ring\n").expect("a file");
-    fs::write(&image, [0; 4096]).expect("a file");
-    let (frames, script, image) = (name(&frames), name(&script), name(&image));
-    let (trace, out) = (file("trace"), file("out"));
     Session::builder().start().expect("a session").stop().expect("its end").write_to(&trace).expect("a file");
-    let (trace, out) = (name(&trace), name(&out));
+    let [frames, trace, out] = [&frames, &trace, &out].map(|path| name(path));
     let all = vec![
         vec!["stats", trace],
         vec!["inspect", trace],
         vec!["size", "--rate", "2MB"],
         vec!["receive", frames, "-o", out],
-        vec!["replay", script],
-        vec!["smb", "dump", image, "4096"],
-        vec!["demo", out, "--numbers", "100", "--sources", env!("CARGO_MANIFEST_DIR")],
         vec!["record", "--duration", "50ms", "-o", out],
         vec!["--help"],
         vec!["--version"],
@@ -90,22 +83,6 @@ fn an_output_that_takes_nothing_is_an_error_of_every_command() {
 }
 
 #[test]
-fn a_replay_s_trace_file_is_whole_also_when_nobody_reads_what_is_printed() {
-    let (script, trace) = (scratch("output/long-script"), scratch("output/long.pftrace"));
-    let chunk = |n| format!("copy 1 1 {n} 1 0 1 0 0 024003\nread\n");
-    fs::write(&script, format!("new 65536 ring\n{}", (0..20_000).map(chunk).collect::<String>()))
-        .expect("a file");
-    let traces = [Stdio::null(), closed()].map(|stdout| {
-        let output = command(&["replay", name(&script), "--pftrace", name(&trace)]).stdout(stdout).output();
-        let output = output.expect("the command");
-        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-        assert!(text(&output.stderr).contains("read: 20000 packets"), "{}", text(&output.stderr));
-        fs::read(&trace).expect("a trace")
-    });
-    assert!(traces[0].len() > 20_000 * 5 && traces[0] == traces[1]);
-}
-
-#[test]
 fn what_a_trace_lost_is_in_the_exit_status_also_when_nobody_reads_it() {
     let trace = fresh("lossy.pftrace");
     // A trace that ends without statistics may lack its end.
@@ -124,19 +101,13 @@ fn end_unread(arguments: &[&str], stdout: Stdio) -> Option<i32> {
 
 #[test]
 fn commands_do_their_work_also_when_nobody_reads_what_they_say_about_it() {
-    let [script, dump, region, trace] =
-        ["script", "dump", "region", "trace"].map(|name| fresh(&format!("unread-{name}")));
-    fs::write(&script, "new 4096 ring\ncopy 1 1 0 1 0 1 0 0 024003\nread\n").expect("a file");
+    let [dump, region, trace] = ["dump", "region", "trace"].map(|name| fresh(&format!("unread-{name}")));
     fs::write(&dump, recover::region()).expect("a file");
     make_region(&region);
-    let [script, dump, region, out] = [&script, &dump, &region, &trace].map(|path| name(path));
-    for arguments in [
-        &["recover", dump, "-o", out][..],
-        &["recover", region, "-o", out],
-        &["replay", script, "--pftrace", out],
-    ] {
+    let [dump, region, out] = [&dump, &region, &trace].map(|path| name(path));
+    for arguments in [["recover", dump, "-o", out], ["recover", region, "-o", out]] {
         let _ = fs::remove_file(&trace);
-        assert_eq!(end_unread(arguments, closed()), Some(0), "{arguments:?}");
+        assert_eq!(end_unread(&arguments, closed()), Some(0), "{arguments:?}");
         let trace = fs::read(&trace).expect("a trace");
         assert!(!trace.is_empty() && TracePackets::new(&trace).all(|packet| packet.is_ok()), "{arguments:?}");
     }
@@ -148,8 +119,6 @@ fn commands_that_fail_say_so_by_their_end_when_nobody_reads_why() {
     for arguments in [
         &["stats", none][..],
         &["inspect", none],
-        &["replay", none],
-        &["smb", "dump", none, "4096"],
         &["receive", none, "-o", "/dev/null"],
         &["recover", none, "-o", "/dev/null"],
         &["record", "-o", "/no such folder/trace"],
@@ -333,9 +302,7 @@ fn the_file_that_is_read_is_not_written_into_by_any_name() {
     fs::hard_link(&input, &other).expect("another name");
     for output in [&input, &link, &other].map(|path| name(path)) {
         let read = name(&input);
-        let commands: [&[&str]; 7] = [
-            &["replay", read, "--pftrace", output],
-            &["replay", "-", "--pftrace", output],
+        let commands: [&[&str]; 5] = [
             &["receive", read, "-o", output],
             &["recover", read, "-o", output],
             &["recover", "-", "-o", output],

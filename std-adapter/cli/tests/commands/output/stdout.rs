@@ -11,8 +11,6 @@ use super::{FRAMES, command, fresh, make_region, name};
 use crate::trace::Trace;
 use crate::{recover, text};
 
-const DEMO: [&str; 5] = ["demo", "--numbers", "100", "--sources", env!("CARGO_MANIFEST_DIR")];
-
 /// What a command says of a trace that it writes to a file, and the trace; `into` is what it is told to write to.
 fn into_file(arguments: &[&str], into: &str) -> (Output, Trace) {
     let path = fresh(&format!("stdout-of-{}.pftrace", arguments[0]));
@@ -44,7 +42,6 @@ fn a_trace_on_standard_output_has_nothing_else_in_it() {
         (&["receive", name(&frames), "-o"][..], "nothing lost on the line"),
         (&["record", "--duration", "50ms", "-o"], "lost: nothing"),
         (&["record", "--duration", "50ms", "--long", "-o"], "lost: nothing"),
-        (&DEMO, "the numbers agree"),
     ] {
         for (output, trace) in [
             into_file(arguments, "/dev/stdout"),
@@ -62,28 +59,21 @@ fn a_trace_on_standard_output_has_nothing_else_in_it() {
 /// A socket cannot be opened by a name, as a pipe of another user cannot.
 #[test]
 fn standard_output_may_be_a_socket() {
-    let [script, region] = inputs("socket");
-    let frames = fresh("socket-frames");
-    fs::write(&frames, FRAMES).expect("a file");
-    let dump = fresh("socket-dump");
-    fs::write(&dump, recover::region()).expect("a file");
-    for (arguments, behind, begins_with) in [
-        (&["receive", name(&frames), "-o", "-"][..], &[][..], &b"\x0A"[..]),
-        (&["record", "--duration", "50ms", "-o", "-"], &[], b"\x0A"),
-        (&["record", "--duration", "50ms", "--long", "-o", "-"], &[], b"\x0A"),
-        (&["record", "--duration", "50ms", "-o", "/dev/stdout"], &[], b"\x0A"),
-        (&DEMO, &["-"], b"\x0A"),
-        (&["replay", name(&script), "--pftrace", "-"], &[], b"\x0A"),
-        (&["recover", name(&region), "-o", "-"], &[], b"\x0A"),
-        (&["recover", name(&dump), "-o", "-"], &[], b"\x0A"),
-        (&["inspect", name(&region), "--svg", "-"], &[], b"<svg"),
-        (&["smb", "sample", "-", "8192", "4096", "1"], &[], b""),
+    let [frames, region, dump] = inputs("socket");
+    for (arguments, begins_with) in [
+        (&["receive", name(&frames), "-o", "-"][..], &b"\x0A"[..]),
+        (&["record", "--duration", "50ms", "-o", "-"], b"\x0A"),
+        (&["record", "--duration", "50ms", "--long", "-o", "-"], b"\x0A"),
+        (&["record", "--duration", "50ms", "-o", "/dev/stdout"], b"\x0A"),
+        (&["recover", name(&region), "-o", "-"], b"\x0A"),
+        (&["recover", name(&dump), "-o", "-"], b"\x0A"),
+        (&["inspect", name(&region), "--svg", "-"], b"<svg"),
     ] {
         let (mut reader, stdout) = UnixStream::pair().expect("sockets");
         // Someone else's setting, with which a full socket would be an error.
         stdout.set_nonblocking(true).expect("a socket");
         let mut command = command(arguments);
-        let child = command.args(behind).stdout(OwnedFd::from(stdout)).stderr(Stdio::piped()).spawn();
+        let child = command.stdout(OwnedFd::from(stdout)).stderr(Stdio::piped()).spawn();
         let child = child.expect("the command");
         // It holds the other end too.
         drop(command);
@@ -95,23 +85,19 @@ fn standard_output_may_be_a_socket() {
     }
 }
 
-/// A script and a buffer's file.
-fn inputs(test: &str) -> [PathBuf; 2] {
-    let [script, region] = ["script", "region"].map(|kind| fresh(&format!("{test}-{kind}")));
-    fs::write(&script, "new 4096 ring\ncopy 1 2 0 1 0 1 1000 -7 03220161\nread\n").expect("a file");
+/// A line's frames, a buffer's file, and a dump.
+fn inputs(test: &str) -> [PathBuf; 3] {
+    let [frames, region, dump] = ["frames", "region", "dump"].map(|kind| fresh(&format!("{test}-{kind}")));
+    fs::write(&frames, FRAMES).expect("a file");
     make_region(&region);
-    [script, region]
+    fs::write(&dump, recover::region()).expect("a file");
+    [frames, region, dump]
 }
 
 #[test]
-fn a_picture_and_a_replayed_trace_on_standard_output_have_nothing_else_in_them() {
-    let [script, region] = inputs("beside");
+fn a_picture_on_standard_output_has_nothing_else_in_it() {
+    let [_, region, _] = inputs("beside");
     for into in ["/dev/stdout", "-"] {
-        let (output, trace) = into_file(&["replay", name(&script), "--pftrace"], into);
-        assert_eq!(output.status.code(), Some(0));
-        assert!(text(&output.stderr).starts_with("ok\nok\npkt "), "{}", text(&output.stderr));
-        assert_eq!(trace.packets().count(), 2, "the packet, and what was lost");
-
         let output = command(&["inspect", name(&region), "--svg", into]).output().expect("the command");
         assert_eq!(output.status.code(), Some(0));
         let (picture, said) = (text(&output.stdout).trim_end(), text(&output.stderr));
@@ -122,26 +108,20 @@ fn a_picture_and_a_replayed_trace_on_standard_output_have_nothing_else_in_them()
 
 #[test]
 fn what_is_in_the_file_of_standard_output_is_not_written_over() {
-    let (frames, path) = (fresh("appended-frames"), fresh("appended"));
-    fs::write(&frames, FRAMES).expect("a file");
+    let path = fresh("appended");
     fs::write(&path, "something").expect("a file");
-    let [script, region] = inputs("appended");
-    let dump = fresh("appended-dump");
-    fs::write(&dump, recover::region()).expect("a file");
-    for (arguments, behind) in [
-        (&["receive", name(&frames), "-o"][..], &[][..]),
-        (&["record", "--duration", "50ms", "-o"], &[]),
-        (&["record", "--duration", "50ms", "--long", "-o"], &[]),
-        (&DEMO, &[]),
-        (&["replay", name(&script), "--pftrace"], &[]),
-        (&["inspect", name(&region), "--svg"], &[]),
-        (&["recover", name(&region), "-o"], &[]),
-        (&["recover", name(&dump), "-o"], &[]),
-        (&["smb", "sample"], &["8192", "4096", "1"]),
+    let [frames, region, dump] = inputs("appended");
+    for arguments in [
+        &["receive", name(&frames), "-o"][..],
+        &["record", "--duration", "50ms", "-o"],
+        &["record", "--duration", "50ms", "--long", "-o"],
+        &["inspect", name(&region), "--svg"],
+        &["recover", name(&region), "-o"],
+        &["recover", name(&dump), "-o"],
     ] {
         let stdout = OpenOptions::new().append(true).open(&path).expect("a file");
         let mut command = command(arguments);
-        let output = command.arg("/dev/stdout").args(behind).stdout(stdout).output().expect("the command");
+        let output = command.arg("/dev/stdout").stdout(stdout).output().expect("the command");
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");
         let said = text(&output.stderr);
         assert!(said.contains("cannot be written: it is standard output, with something in it"), "{said}");

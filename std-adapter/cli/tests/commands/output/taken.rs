@@ -10,13 +10,11 @@ use crate::{recover, text};
 
 #[test]
 fn no_command_writes_over_a_trace_that_a_session_is_writing() {
-    let [path, frames, dump, script] =
-        ["taken.pftrace", "taken-frames", "taken-dump", "taken-script"].map(fresh);
+    let [path, frames, dump] = ["taken.pftrace", "taken-frames", "taken-dump"].map(fresh);
     let session = Session::builder().long_trace(LongTrace::to(&path)).start().expect("a session");
     session.recorder().instant("theirs");
     fs::write(&frames, FRAMES).expect("a file");
     fs::write(&dump, recover::region()).expect("a file");
-    fs::write(&script, "new 4096 ring\n").expect("a file");
     let out = name(&path);
     let parts = || {
         let folder = fs::read_dir(path.parent().expect("a folder")).expect("a folder");
@@ -30,9 +28,6 @@ fn no_command_writes_over_a_trace_that_a_session_is_writing() {
         &["receive", name(&frames), "-o", out],
         &["recover", name(&dump), "-o", out],
         &["inspect", name(&dump), "--svg", out],
-        &["replay", name(&script), "--pftrace", out],
-        &["smb", "sample", out, "4096", "4096", "1"],
-        &["demo", out, "--numbers", "8", "--sources", env!("CARGO_MANIFEST_DIR")],
     ] {
         let output = command(arguments).output().expect("the command");
         let said = text(&output.stderr);

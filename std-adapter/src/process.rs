@@ -26,8 +26,8 @@ pub fn pid_namespace() -> u32 {
     KNOWN.get(|| system::pid_namespace() as u32)
 }
 
-/// The given name, which the process keeps from now on unless it keeps one already; without it, the one that is kept, or
-/// else the program's.
+/// The given name, which the process keeps from now on unless it keeps one already; without it, the one that is kept,
+/// or else the program's.
 pub fn named(given: Option<&str>) -> String {
     let Some(name) = given else {
         let kept = names_of(std::process::id()).and_then(|names| names.given);

@@ -1,10 +1,10 @@
 //! The trace from a memory dump, or from the file of a buffer: the command `tracebuf recover`.
 //!
 //! The file of a buffer that a session kept [in a file](tracebuf_session::region_file) is a [`Survivor`]; all else is a
-//! [`Dump`]. A dump is a raw copy of memory, Intel HEX, or an ELF file: a core with its segments, or a program with its symbols.
-//! Somewhere in it lies a region as [`tracebuf::buffer::TraceBuffer`] leaves it; the device it comes from does not
-//! matter, because all words of a region have one byte order and size. Before it there may be shared memory, [if the
-//! firmware marks it](tracebuf::service::StartMark), with what its writers did last: that is found with the region.
+//! [`Dump`]. A dump is a raw copy of memory, Intel HEX, or an ELF file: a core with its segments, or a program with its
+//! symbols. Somewhere in it lies a region as [`tracebuf::buffer::TraceBuffer`] leaves it; the device it comes from does
+//! not matter, because all words of a region have one byte order and size. Before it there may be shared memory, [if
+//! the firmware marks it](tracebuf::service::StartMark), with what its writers did last: that is found with the region.
 //!
 //! ```
 //! use tracebuf::buffer::{Config, FillPolicy, TraceBuffer};

@@ -1,4 +1,4 @@
-//! How large buffers must be: the command `tracebuf size`.
+//! Sizes of buffers for a rate: the command `tracebuf size`.
 //!
 //! ```
 //! use tracebuf_analysis::size::Sizing;
@@ -18,13 +18,10 @@ use tracebuf_std::display::{Bytes, Count, tenths};
 /// A time in seconds: milliseconds for a microcontroller's ring, infinity for a ring that nothing is written into.
 ///
 /// ```
-/// use tracebuf_analysis::size::{Seconds, Sizing};
+/// use tracebuf_analysis::size::Seconds;
 ///
 /// let times = [8.04, 0.010, 0.0247, 0.0004, f64::INFINITY].map(|time| Seconds(time).to_string());
 /// assert_eq!(times, ["8 s", "10 ms", "24.7 ms", "400 µs", "for ever"]);
-///
-/// let lasts = Sizing::of_rate(2e6).ring_lasts(1 << 20);
-/// assert_eq!(format!("a ring of 1 MiB lasts {}", Seconds(lasts)), "a ring of 1 MiB lasts 485 ms");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Seconds(pub f64);
@@ -58,14 +55,13 @@ impl fmt::Display for Seconds {
 ///
 /// The rules: a ring lasts as long as all producers together take to fill the chunks that it has room for; a long
 /// trace's ring must last from one write of the file to the next; shared memory must take what one producer writes at
-/// its fastest while the service cannot run, on top of the same amount that was there before, because chunks are sent
-/// when half of it is complete. Each takes at least one chunk. These are minimum sizes for this rate: bursts, and
-/// chunks that are sent before they are full, need more, and each thread that records also keeps a chunk of shared
-/// memory. In a ring that has overwritten something, the oldest quarter cannot be read; see
-/// [`BufferConfig::ring`](tracebuf_session::BufferConfig::ring).
+/// its fastest while the service cannot run, and as much again, because chunks are sent when half of it is complete.
+/// Each takes at least one chunk.
 ///
-/// The rate is that of packets as producers write them. A trace file has more bytes for each, which say who wrote it; a
-/// chunk has the size before each, which is [counted](Self::packet) here.
+/// These are minimum sizes for this rate. Bursts, and chunks that are sent before they are full, need more; each thread
+/// that records keeps a chunk of shared memory; and in a ring that has overwritten something, the oldest quarter cannot
+/// be read, see [`BufferConfig::ring`](tracebuf_session::BufferConfig::ring). The rate is that of packets as producers
+/// write them: a trace file has more bytes for each, which say who wrote it.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizing {
     rate: f64,

@@ -1,4 +1,4 @@
-//! What a trace lost, why, and what to do about it: the command `tracebuf stats`.
+//! Losses of a trace, their causes, and what to do about them: the command `tracebuf stats`.
 //!
 //! ```
 //! use tracebuf_analysis::trace_stats::TraceReport;
@@ -228,7 +228,7 @@ impl TraceReport {
         }
     }
 
-    /// Whether the trace says that something is missing, or does not say that nothing is.
+    /// Returns true if the trace says that something is missing, or does not say that nothing is.
     pub fn has_losses(&self) -> bool {
         self.rest > 0
             || self.is_cut_off
@@ -242,7 +242,7 @@ impl TraceReport {
         self.sequences.values().chain([&self.others])
     }
 
-    /// Whether there may be more packets after the damage.
+    /// Returns true if there may be more packets after the damage.
     fn is_damaged(&self) -> bool {
         self.fault.is_some_and(|fault| fault != TraceFileFault::Truncated)
     }

@@ -11,8 +11,8 @@ use tracebuf_analysis::recover::{Dump, Place};
 use tracebuf_analysis::trace_stats::TraceReport;
 use tracebuf_session::region_file::moved_by_a_start;
 
-/// Bytes of a file that are enough to see its kind: as much memory as most devices have, whose dump it may be. All of it
-/// may not fit into memory.
+/// Bytes of a file that are enough to see its kind: as much memory as most devices have, whose dump it may be. All of
+/// it may not fit into memory.
 pub(crate) const ENOUGH: u64 = 16 << 20;
 
 /// The kind of a file that a command can make nothing of, judging by its content. Its text follows the reason.

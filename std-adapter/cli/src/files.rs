@@ -39,7 +39,7 @@ fn open_plain(path: &Path) -> io::Result<Box<dyn BufRead>> {
     Ok(Box::new(BufReader::with_capacity(1 << 16, File::open(path)?)))
 }
 
-/// Whether a file is gzipped, and all of the file. A pipe may give a byte at a time.
+/// Returns true if a file is gzipped, and all of the file. A pipe may give a byte at a time.
 ///
 /// No trace starts like this: its first byte would be no packet's tag.
 fn looked_at<R: BufRead>(mut file: R) -> io::Result<(bool, impl BufRead)> {
@@ -51,8 +51,8 @@ fn looked_at<R: BufRead>(mut file: R) -> io::Result<(bool, impl BufRead)> {
 /// Bytes of a file that tell whether it is gzipped.
 pub(crate) const GZIP_START: usize = 4;
 
-/// Whether a file that begins with these bytes is gzipped: two that say so, the one method that there is, and flags of
-/// which the three highest are reserved.
+/// Returns true if a file that begins with these bytes is gzipped: two that say so, the one method that there is, and
+/// flags of which the three highest are reserved.
 pub(crate) fn is_gzipped(bytes: &[u8]) -> bool {
     matches!(bytes, [0x1F, 0x8B, 8, flags, ..] if flags & 0xE0 == 0)
 }
@@ -125,7 +125,7 @@ pub(crate) fn report_cut(path: &Path, error: &io::Error, len: u64) {
     status!("{name} cannot be unpacked to its end: {error}; what follows is of the {len} before");
 }
 
-/// Whether the file's content is wrong, rather than the system that reads it.
+/// Returns true if the file's content is wrong, rather than the system that reads it.
 pub(crate) fn is_of_content(error: &io::Error) -> bool {
     error.raw_os_error().is_none() && error.kind() != io::ErrorKind::OutOfMemory
 }

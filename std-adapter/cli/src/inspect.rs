@@ -1,4 +1,4 @@
-//! `tracebuf inspect`.
+//! The command `tracebuf inspect`.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};

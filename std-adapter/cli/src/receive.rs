@@ -1,4 +1,4 @@
-//! `tracebuf receive`.
+//! The command `tracebuf receive`.
 
 use std::fs::File;
 use std::io::{self, Read};

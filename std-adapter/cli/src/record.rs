@@ -1,4 +1,4 @@
-//! `tracebuf record`.
+//! The command `tracebuf record`.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

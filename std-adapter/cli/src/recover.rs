@@ -1,4 +1,4 @@
-//! `tracebuf recover`.
+//! The command `tracebuf recover`.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! `tracebuf size`.
+//! The command `tracebuf size`.
 
 use std::process::ExitCode;
 use std::time::Duration;

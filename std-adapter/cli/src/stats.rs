@@ -1,4 +1,4 @@
-//! `tracebuf stats`.
+//! The command `tracebuf stats`.
 
 use std::io::Read;
 use std::path::PathBuf;

@@ -1,5 +1,4 @@
-//! What commands have in common: printing results and, for commands that run for a while, ending on request and a
-//! progress line.
+//! Printed results, the progress line, and requests to end.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -63,8 +62,8 @@ pub(crate) fn beside(is_stdout: bool) -> Box<dyn Write> {
     if is_stdout { Box::new(io::stderr().lock()) } else { Box::new(io::stdout().lock()) }
 }
 
-/// Whether standard output goes into this file, by whatever name: text would end up in the middle of it. To be called
-/// before writing begins, because another file may take its place then.
+/// Returns true if standard output goes into this file, by whatever name: text would end up in the middle of it. To be
+/// called before writing begins, because another file may take its place then.
 ///
 /// # Errors
 /// It is a file that is not empty, as may happen with `>>`: it would be emptied or replaced.

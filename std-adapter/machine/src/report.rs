@@ -111,7 +111,7 @@ pub struct RecordReport {
 }
 
 impl RecordReport {
-    /// Whether the file holds all that it should: no write failed at the end, and the disk has all of it.
+    /// Returns true if the file holds all that it should: no write failed at the end, and the disk has all of it.
     pub fn is_whole(&self) -> bool {
         let losses = self.summary.losses();
         losses.bytes_not_written == 0 && losses.file_error.is_none()

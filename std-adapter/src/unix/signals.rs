@@ -31,9 +31,9 @@ impl SignalWatches {
         Ok(())
     }
 
-    /// The same for signals that end the program: after `act` they take their default action. Another of them, 500 ms or
-    /// more after the first, takes it at once; SIGHUP, which is reported more than once, counts as neither. So they do
-    /// in a child, and once this has ended, unless the process watches them elsewhere.
+    /// The same for signals that end the program: after `act` they take their default action. Another of them, 500 ms
+    /// or more after the first, takes it at once; SIGHUP, which is reported more than once, counts as neither. So they
+    /// do in a child, and once this has ended, unless the process watches them elsewhere.
     ///
     /// # Errors
     /// Those of [`watch`](Self::watch).

@@ -91,8 +91,8 @@ pub fn is_removed(file: &File) -> bool {
     told != 0 && (about.DeletePending || about.NumberOfLinks == 0)
 }
 
-/// Options for a file of one writer: until it is closed nothing else can write into it, and that is its lock. Others may
-/// read, remove and rename it. Not appending, because such a handle may not cut a file.
+/// Options for a file of one writer: until it is closed nothing else can write into it, and that is its lock. Others
+/// may read, remove and rename it. Not appending, because such a handle may not cut a file.
 pub fn for_one_writer() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).share_mode(FILE_SHARE_READ | FILE_SHARE_DELETE);

@@ -26,12 +26,7 @@ pub fn in_buffer(part: &[u8]) -> TraceBuffer<PagedMemory> {
 }
 
 /// Commits a chunk of one fragment.
-pub fn commit(
-    buffer: &mut TraceBuffer<PagedMemory>,
-    chunk_id: u32,
-    flags: ChunkFlags,
-    payload: &[u8],
-) {
+pub fn commit(buffer: &mut TraceBuffer<PagedMemory>, chunk_id: u32, flags: ChunkFlags, payload: &[u8]) {
     let header =
         ChunkHeader { producer_id: 1, chunk_id, fragments: 1, complete: true, flags, ..Default::default() };
     let outcome = buffer.copy_chunk_untrusted(&Chunk { header, payload });

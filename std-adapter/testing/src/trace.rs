@@ -162,7 +162,7 @@ impl Trace {
         story.join(" ")
     }
 
-    /// Whether a text is somewhere in it.
+    /// Returns true if a text is somewhere in it.
     pub fn contains(&self, text: &str) -> bool {
         self.bytes.windows(text.len()).any(|window| window == text.as_bytes())
     }
@@ -172,7 +172,7 @@ impl Trace {
         self.packets().filter(|packet| number(packet, 42).is_some_and(|loss| loss != 0)).count()
     }
 
-    /// Whether every packet of a producer has a field of this value.
+    /// Returns true if every packet of a producer has a field of this value.
     pub fn all_have(&self, field: u32, value: u64) -> bool {
         let of_producer = |packet: &&[u8]| number(packet, 10) != Some(1);
         self.packets().filter(of_producer).all(|packet| number(packet, field) == Some(value))

@@ -1,4 +1,4 @@
-//! What lies where in a buffer or a trace: the command `tracebuf inspect`.
+//! Contents of a buffer or a trace, place by place: the command `tracebuf inspect`.
 //!
 //! ```
 //! use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
@@ -44,7 +44,7 @@ const OTHERS: &str = "all other sequences";
 
 /// What bytes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kind {
+pub(crate) enum SpanKind {
     /// Of a sequence, by its index in the list, not yet read.
     Unread(usize),
     /// The same, and read.
@@ -59,7 +59,7 @@ pub(crate) enum Kind {
 pub(crate) struct Span {
     pub(crate) offset: u64,
     pub(crate) len: u64,
-    pub(crate) kind: Kind,
+    pub(crate) kind: SpanKind,
     /// Something begins here: a chunk, with its number.
     pub(crate) chunk: Option<u32>,
 }
@@ -224,13 +224,13 @@ impl Inspection {
         let mut spans: Vec<Span> = spans
             .into_iter()
             .map(|(offset, len, whose)| {
-                let kind = Kind::Unread(place.get(&whose).copied().unwrap_or(0));
+                let kind = SpanKind::Unread(place.get(&whose).copied().unwrap_or(0));
                 Span { offset, len, kind, chunk: None }
             })
             .collect();
         if report.rest > 0 {
             let (offset, len) = (report.bytes, report.rest);
-            spans.push(Span { offset, len, kind: Kind::Unreadable, chunk: None });
+            spans.push(Span { offset, len, kind: SpanKind::Unreadable, chunk: None });
         }
         let sequences = numbers.iter().map(|(whose, (pieces, bytes))| {
             let known = report.losses_of(*whose);
@@ -288,7 +288,7 @@ impl Inspection {
     }
 
     /// Bytes of a kind that belongs to no sequence.
-    pub(crate) fn bytes_of(&self, kind: Kind) -> u64 {
+    pub(crate) fn bytes_of(&self, kind: SpanKind) -> u64 {
         self.spans.iter().filter(|span| span.kind == kind).map(|span| span.len).sum()
     }
 }
@@ -305,7 +305,7 @@ impl fmt::Display for Inspection {
         }
         if self.write.is_some() {
             let of = |kind| self.bytes_of(kind);
-            let (padding, free, lost) = (of(Kind::Padding), of(Kind::Free), of(Kind::Unreadable));
+            let (padding, free, lost) = (of(SpanKind::Padding), of(SpanKind::Free), of(SpanKind::Unreadable));
             writeln!(f, "padding {padding}, free {free}, unreadable {lost} bytes")?;
         }
         writeln!(f, "{}", self.counted())?;

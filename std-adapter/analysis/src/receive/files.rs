@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use tracebuf::proto::{TraceFileFault, TracePackets};
 
-use super::output::{Output, open_if_free};
+use super::output::{TraceOutput, open_if_free};
 use tracebuf_session::fields::Fields;
 use tracebuf_std::system::for_one_writer;
 use tracebuf_std::whole_file::about;
@@ -21,8 +21,8 @@ const BEGINNING: u64 = 1 << 16;
 
 /// The files so far.
 pub(super) struct Files {
-    first: Output,
-    others: Vec<Output>,
+    first: TraceOutput,
+    others: Vec<TraceOutput>,
     /// The number in the last one's name.
     number: u64,
     can_divide: bool,
@@ -33,7 +33,7 @@ pub(super) struct Files {
 impl Files {
     /// Begins with this file as the first.
     pub(super) fn to(path: &Path) -> io::Result<Self> {
-        let first = Output::to(path).map_err(|error| about_writing(path, &error))?;
+        let first = TraceOutput::to(path).map_err(|error| about_writing(path, &error))?;
         Ok(Self { first, others: Vec::new(), number: 1, can_divide: can_divide(path), refused: 0 })
     }
 
@@ -59,7 +59,7 @@ impl Files {
     }
 
     /// Makes a file beside the first; it may replace a trace, but nothing else.
-    fn next_file(&mut self) -> io::Result<Output> {
+    fn next_file(&mut self) -> io::Result<TraceOutput> {
         // From then on it is locked, whatever other name leads to it. An error is told when there is more for it.
         let _ = self.first.flush();
         let first = self.first.path();
@@ -72,7 +72,7 @@ impl Files {
                 // Not in place of what somebody else now makes under that name.
                 false => for_one_writer().create_new(true).open(&path),
             };
-            match opened.and_then(|file| Output::into_opened(path.clone(), file)) {
+            match opened.and_then(|file| TraceOutput::into_opened(path.clone(), file)) {
                 Ok(file) => {
                     self.number = number;
                     return Ok(file);
@@ -92,14 +92,14 @@ impl Files {
         let mut result = Ok(());
         for file in std::iter::once(&mut self.first).chain(&mut self.others) {
             // Where one has no room, another may.
-            result = result.and(on(file, Output::flush));
+            result = result.and(on(file, TraceOutput::flush));
         }
         result
     }
 
     /// Packets in the files, and those that are not in them, as far as is known.
     pub(super) fn packets(&self) -> (u64, u64) {
-        let add = |sum: (u64, u64), file: &Output| {
+        let add = |sum: (u64, u64), file: &TraceOutput| {
             let (written, unwritten) = file.packets();
             (sum.0 + written, sum.1 + unwritten)
         };
@@ -111,7 +111,7 @@ impl Files {
         self.all().map(|file| file.path().to_owned()).collect()
     }
 
-    fn all(&self) -> impl Iterator<Item = &Output> {
+    fn all(&self) -> impl Iterator<Item = &TraceOutput> {
         std::iter::once(&self.first).chain(&self.others)
     }
 }
@@ -122,7 +122,7 @@ fn about_writing(path: &Path, error: &io::Error) -> io::Error {
 }
 
 /// Does something with a file; an error tells its name.
-fn on(file: &mut Output, what: impl FnOnce(&mut Output) -> io::Result<()>) -> io::Result<()> {
+fn on(file: &mut TraceOutput, what: impl FnOnce(&mut TraceOutput) -> io::Result<()>) -> io::Result<()> {
     what(file).map_err(|error| about_writing(file.path(), &error))
 }
 
@@ -137,8 +137,8 @@ fn numbered(path: &Path, number: u64) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Whether files can lie beside this one: it is a file, or is to become one, and its name is not one that the system
-/// gives to an open file, such as `/dev/stdout`.
+/// Returns true if files can lie beside this one: it is a file, or is to become one, and its name is not one that the
+/// system gives to an open file, such as `/dev/stdout`.
 fn can_divide(path: &Path) -> bool {
     if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
         return false;
@@ -158,7 +158,7 @@ fn can_divide(path: &Path) -> bool {
     false
 }
 
-/// Whether a file has a trace, or nothing, in it: nobody asked to have anything else replaced.
+/// Returns true if a file has a trace, or nothing, in it: nobody asked to have anything else replaced.
 fn is_trace(path: &Path) -> bool {
     if !fs::metadata(path).is_ok_and(|there| there.is_file()) {
         return false;
@@ -181,7 +181,7 @@ fn is_trace(path: &Path) -> bool {
     count > 0 || bytes.is_empty()
 }
 
-/// Whether bytes are fields and nothing else.
+/// Returns true if bytes are fields and nothing else.
 fn is_message(bytes: &[u8]) -> bool {
     let mut fields = Fields::of(bytes);
     fields.by_ref().for_each(drop);

@@ -1,4 +1,4 @@
-//! What happened to frames on a line.
+//! Counts of what came over a line.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -56,7 +56,7 @@ pub struct ReceiveReport {
 }
 
 impl ReceiveReport {
-    /// Whether all that came was passed on, and nothing was missing since the first frame.
+    /// Returns true if all that came was passed on, and nothing was missing since the first frame.
     fn is_whole(&self) -> bool {
         let frames = [self.frames_lost, self.frames_corrupt, self.frames_unfinished];
         let packets = [self.packets_incomplete, self.packets_malformed, self.packets_unwritten];

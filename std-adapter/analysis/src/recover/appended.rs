@@ -1,4 +1,4 @@
-//! What is left of a session, appended to the trace that the session wrote.
+//! Remains of a session, appended to the trace that it wrote.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read, Seek};
@@ -75,8 +75,8 @@ impl Survivor {
         Ok(Appended { survivor: self, trace, id, whole })
     }
 
-    /// Both at once: [`append_to`](Self::append_to) the trace, [written](Appended::write_to) to `out`. Also returns what is
-    /// missing between them.
+    /// Both at once: [`append_to`](Self::append_to) the trace, [written](Appended::write_to) to `out`. Also returns
+    /// what is missing between them.
     ///
     /// # Errors
     /// Those of either.

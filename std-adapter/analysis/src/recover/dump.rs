@@ -94,8 +94,8 @@ impl OnTheWay {
 }
 
 impl<'f> Dump<'f> {
-    /// Reads a dump. ELF and Intel HEX, recognised by how they start, are copied into memory; everything else is raw, and
-    /// not copied.
+    /// Reads a dump. ELF and Intel HEX, recognised by how they start, are copied into memory; everything else is raw,
+    /// and not copied.
     ///
     /// # Errors
     /// [`RecoverError::Malformed`] if it starts as one of them but does not continue so.
@@ -256,8 +256,8 @@ fn search<'a>(pieces: impl Iterator<Item = (u64, &'a [u8], usize)>) -> Result<Fo
     first.ok_or(RecoverError::Attach(failed))
 }
 
-/// Whether a region of another version may start like this: with a small version number, then the header's size. Code
-/// that looks for regions contains the same four letters.
+/// Returns true if a region of another version may start like this: with a small version number, then the header's
+/// size. Code that looks for regions contains the same four letters.
 fn may_be_region(bytes: &[u8]) -> bool {
     let Some(&[_, 0, low, high]) = bytes.get(4..8) else { return false };
     let size = u16::from_le_bytes([low, high]);

@@ -1,4 +1,4 @@
-//! What is missing between a trace and what is left of its session.
+//! The gap between a trace and what is left of its session.
 
 use std::fmt;
 
@@ -39,7 +39,7 @@ pub struct Gap {
 }
 
 impl Gap {
-    /// Whether nothing is missing.
+    /// Returns true if nothing is missing.
     pub fn is_none(&self) -> bool {
         self.unreadable == 0 && self.missing == 0
     }

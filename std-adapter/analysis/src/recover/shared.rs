@@ -22,9 +22,9 @@ const FEW: u64 = 128 << 10;
 const AROUND: usize = 24 + 4 + 3;
 
 /// Shared memory that lies before a buffer, marked by [`StartMark`], or in the [file of a session's
-/// buffer](tracebuf_session::SessionBuilder::shared_memory_in_file). It holds what writers had finished when the program
-/// ended and was not yet moved into the ring. Before a buffer it is found if it has less than 1 MiB and, from 128 KiB
-/// on, no more than 780 pages; with more than 1,024 writers, the rest are left out.
+/// buffer](tracebuf_session::SessionBuilder::shared_memory_in_file). It holds what writers had finished when the
+/// program ended and was not yet moved into the ring. Before a buffer it is found if it has less than 1 MiB and, from
+/// 128 KiB on, no more than 780 pages; with more than 1,024 writers, the rest are left out.
 ///
 /// ```
 /// use tracebuf_analysis::recover::Survivor;
@@ -178,7 +178,7 @@ fn disown(page: &mut [u32], chunk: u32, page_size: u32) {
     header.unwrap_or_default().fill(0);
 }
 
-/// Whether a page begins as writers leave it. If not, something else has overwritten it.
+/// Returns true if a page begins as writers leave it. If not, something else has overwritten it.
 fn is_page(page: &[u32]) -> bool {
     let [bitmap, reserved, ..] = page else { return false };
     let bitmap = Bitmap(u32::from_le(*bitmap));

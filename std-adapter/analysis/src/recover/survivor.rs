@@ -1,4 +1,4 @@
-//! What a session left in the file of a buffer.
+//! Remains of a session in the file of a buffer.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -127,8 +127,8 @@ impl Survivor {
     }
 
     /// What the session's threads had finished in [shared memory](super::SharedMemoryImage), if that [lies in the
-    /// file](tracebuf_session::SessionBuilder::shared_memory_in_file) and the session was killed. What the buffer did not
-    /// have of it was appended to the buffer.
+    /// file](tracebuf_session::SessionBuilder::shared_memory_in_file) and the session was killed. What the buffer did
+    /// not have of it was appended to the buffer.
     pub fn shared(&self) -> Option<&SharedMemoryImage> {
         self.shared.as_ref()
     }
@@ -162,7 +162,7 @@ impl Survivor {
 
     /// Appends to what is `written` already.
     pub(super) fn write(mut self, output: &mut impl Write, written: Written) -> io::Result<Written> {
-        let mut output = Output::new(output, written);
+        let mut output = Continuation::new(output, written);
         if written.packets == 0 {
             // A session's trace begins with them. Later in it, after newer ones, boot time would go back, which readers
             // refuse.
@@ -221,14 +221,14 @@ fn keep_whole_packets(bytes: &mut Vec<u8>) -> u64 {
 }
 
 /// A trace that is being written.
-struct Output<'o, W> {
+struct Continuation<'o, W> {
     output: &'o mut W,
     written: Written,
     /// Sequences that have reported the loss, if anything was lost.
     told: Option<HashSet<u64>>,
 }
 
-impl<'o, W: Write> Output<'o, W> {
+impl<'o, W: Write> Continuation<'o, W> {
     /// Continues after what is `written` already.
     fn new(output: &'o mut W, written: Written) -> Self {
         Self { output, written, told: None }

@@ -1,4 +1,4 @@
-//! What the commands do when nobody takes what they print or write.
+//! Outputs that nobody takes, or that take nothing.
 
 mod signals;
 mod stdout;

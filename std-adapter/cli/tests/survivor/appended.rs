@@ -1,4 +1,4 @@
-//! What is left to follow a trace that is cut short or damaged.
+//! Remains that follow a trace which is cut short or damaged.
 
 use std::fs;
 use std::io::Write;

@@ -373,7 +373,9 @@ fn files_lie_beside_a_file_by_any_name_and_not_beside_what_the_system_names() {
         assert!(done && said.contains("all of it is in one file") != has_others, "{said}");
     }
     let second = shared.with_file_name(format!("tracebuf-{}-2.pftrace", std::process::id()));
-    [shared, second].map(|file| std::fs::remove_file(file).unwrap());
+    for file in [shared, second] {
+        std::fs::remove_file(file).unwrap();
+    }
     let (done, said) = command(&folder, &link("ring", "ring"), &[boot()]);
     assert!(!done, "{said}");
 }

@@ -64,7 +64,7 @@ impl WordsInFile {
     /// a page for which the disk has no room ends the process, and so does one beyond the file's end.
     ///
     /// # Errors
-    /// What the system says, or that it has no memory that is copied by a fork, as on Windows.
+    /// Those of the system, or that it has no memory that is copied by a fork, as on Windows.
     pub fn new(file: &File, at: u64, len: usize) -> io::Result<Self> {
         let map = MmapOptions::new().offset(at).len(len).map_raw(file)?;
         let copies = fork::CopyInChildren::of(map.as_ptr() as usize, len, file, at)?;

@@ -109,7 +109,7 @@ pub fn write_atomically<T>(path: &Path, write: impl FnOnce(&mut File) -> io::Res
 /// `/dev/stdout` is standard output as it is open, unless that is a regular file.
 ///
 /// # Errors
-/// What prevents it.
+/// The obstacle.
 pub fn check_writable(path: &Path) -> io::Result<()> {
     if is_standard_output(path)? {
         return Ok(());

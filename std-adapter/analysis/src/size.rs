@@ -39,7 +39,7 @@ impl fmt::Display for Seconds {
     }
 }
 
-/// What is known of a recording, from which the sizes follow.
+/// Figures of a recording, from which sizes follow.
 ///
 /// ```
 /// use tracebuf_analysis::size::Sizing;
@@ -170,7 +170,7 @@ impl Sizing {
         pages(self.chunks(2.0 * self.blocked), self.chunk.into())
     }
 
-    /// What cannot be had with any number of bytes below 2⁶⁴, if anything: the sizes above are `u64::MAX` then.
+    /// The size that no number of bytes below 2⁶⁴ is enough for, if any: those above are `u64::MAX` then.
     ///
     /// ```
     /// use tracebuf_analysis::size::Sizing;
@@ -191,7 +191,7 @@ impl Sizing {
         }
     }
 
-    /// What makes a ring of so many bytes useless, if anything.
+    /// The reason why a ring of this size is useless, if there is one.
     pub fn ring_fault(&self, bytes: u64) -> Option<String> {
         if bytes > RING_MAX {
             return Some(
@@ -202,7 +202,7 @@ impl Sizing {
         (bytes < least).then(|| format!("too small for a chunk of {}, which takes {least}", self.chunk))
     }
 
-    /// How many seconds a ring of so many bytes holds; infinity at a rate of zero, and zero if it has no room for a
+    /// Seconds that a ring of this size holds; infinity at a rate of zero, and zero if it has no room for a
     /// chunk.
     pub fn ring_lasts(&self, bytes: u64) -> f64 {
         let chunks = bytes / self.ring_chunk();

@@ -45,7 +45,7 @@ pub(crate) fn told(file: &Path) -> &Path {
     }
 }
 
-/// Why a command failed: the text for standard error, and the exit status.
+/// The failure of a command: the text for standard error, and the exit status.
 pub(crate) struct Failure {
     text: String,
     status: u8,
@@ -64,7 +64,7 @@ impl Failure {
         Self::new(format_args!("{}: {why}", name_of(file)))
     }
 
-    /// What the library says, prefixed with the file's name unless it already begins with that.
+    /// The library's error, prefixed with the file's name unless it already begins with that.
     pub(crate) fn of_library(file: &Path, error: impl Display) -> Self {
         let text = error.to_string();
         match text.strip_prefix(&format!("{}: ", Escaped(file.display()))) {

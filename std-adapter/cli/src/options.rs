@@ -74,7 +74,7 @@ fn size(text: &str) -> Result<f64, String> {
 /// At most so many other buffers are listed one by one.
 const OTHERS: usize = 8;
 
-/// Where in a dump a command looks.
+/// The place in a dump where a command looks.
 #[derive(clap::Args)]
 pub(crate) struct BufferChoice {
     /// Where the buffer's memory starts, or something before it, decimal or 0x…: an address or, in a raw dump, which

@@ -137,7 +137,7 @@ impl Drop for ClosedInChildren {
 
 /// Memory in a file, of which children get a copy.
 struct Mapping {
-    /// Where it begins; [`FREE`], or [`RESERVED`] while what follows is written.
+    /// Its address; [`FREE`], or [`RESERVED`] while what follows is written.
     start: AtomicUsize,
     len: AtomicUsize,
     file: AtomicI32,

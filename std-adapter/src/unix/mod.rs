@@ -57,7 +57,7 @@ fn nanoseconds(clock: ClockId) -> u64 {
     (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
 }
 
-/// What identifies a file, whatever its name.
+/// The identity of a file, whatever its name.
 pub type FileId = (u64, u64);
 
 /// The id of a file with this metadata.

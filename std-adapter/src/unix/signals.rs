@@ -127,7 +127,7 @@ fn watchers(signal: i32) -> Option<&'static AtomicU64> {
     WATCHERS.get(usize::try_from(signal).ok()?)
 }
 
-/// How many watch in this process. Those that a child has from its parent do not count.
+/// The number that watch in this process. Those that a child has from its parent do not count.
 fn count_here(watchers: u64) -> u32 {
     if watchers >> 32 == u64::from(id()) { watchers as u32 } else { 0 }
 }
@@ -196,7 +196,8 @@ fn default_unless_watched(signal: i32) -> io::Result<()> {
     Ok(())
 }
 
-/// When the first of some signals came, while that is being acted on: in nanoseconds of the steady clock, otherwise 0.
+/// The time of the first of some signals, while that is being acted on: in nanoseconds of the steady clock, otherwise
+/// 0.
 #[derive(Clone, Default)]
 pub(super) struct FirstSignal(Arc<AtomicU64>);
 

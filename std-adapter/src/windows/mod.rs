@@ -60,7 +60,7 @@ pub fn steady_time() -> u64 {
     boot_time()
 }
 
-/// What identifies a file, whatever its name.
+/// The identity of a file, whatever its name.
 pub type FileId = (u32, u32, u32);
 
 /// The id of an open file.

@@ -18,7 +18,7 @@ const BURST: u64 = 150;
 pub const RATE: f64 = if cfg!(debug_assertions) { 10_000.0 } else { 150_000.0 };
 const RING: u64 = if cfg!(debug_assertions) { 1 << 20 } else { 16 << 20 };
 
-/// What came of it.
+/// The result of a load.
 pub struct Load {
     pub seconds: f64,
     pub events: u64,
@@ -31,7 +31,7 @@ pub struct Load {
     pub writers: Vec<Account>,
 }
 
-/// Where the packets of one writer went.
+/// The fate of one writer's packets.
 #[derive(Debug, Default)]
 pub struct Account {
     pub written: u64,

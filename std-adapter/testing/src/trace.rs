@@ -108,7 +108,7 @@ pub fn message(bytes: &[u8], wanted: u32) -> Option<&[u8]> {
 /// A whole trace.
 pub struct Trace {
     pub bytes: Vec<u8>,
-    /// How many bytes of it are whole packets.
+    /// Bytes of whole packets.
     pub whole: usize,
 }
 

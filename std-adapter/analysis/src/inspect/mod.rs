@@ -42,7 +42,7 @@ use tracebuf_std::display::Count;
 /// The name for all sequences of a trace beyond those that are listed one by one.
 const OTHERS: &str = "all other sequences";
 
-/// What bytes are.
+/// The kind of some bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum SpanKind {
     /// Of a sequence, by its index in the list, not yet read.
@@ -94,7 +94,7 @@ pub struct SequenceLine {
     pub bytes: u64,
     /// Bytes of them that were not read.
     pub unread: u64,
-    /// What was lost on it, in words; empty if nothing was lost.
+    /// Its losses in words; empty if nothing was lost.
     pub losses: String,
 }
 
@@ -140,26 +140,26 @@ pub struct ChunkLine {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Inspection {
-    /// What it is, in a line.
+    /// A description in one line.
     pub title: String,
     /// Bytes of the ring, or of the trace.
     pub size: u64,
-    /// How many of those bytes were ever written.
+    /// Bytes of those that were ever written.
     pub used: u64,
-    /// Where the next chunk goes; a trace has no such place.
+    /// The offset of the next chunk; a trace has none.
     pub write: Option<u64>,
-    /// Where the oldest unread chunk lies, if there is one.
+    /// The offset of the oldest unread chunk, if there is one.
     pub oldest_unread: Option<u64>,
     /// The sequences, by producer and writer, or by their numbers. For a trace with more than 65,536, the last line is
     /// all others together.
     pub sequences: Vec<SequenceLine>,
     /// The chunks, from the oldest; none for a trace.
     pub chunks: Vec<ChunkLine>,
-    /// What was lost altogether, one entry per line.
+    /// All losses, one entry per line.
     pub losses: Vec<String>,
     /// Further remarks, one entry per line.
     pub notes: Vec<String>,
-    /// Where there are other buffers in the dump, as in [`Found::others`](crate::recover::Found::others).
+    /// Addresses of other buffers in the dump, as in [`Found::others`](crate::recover::Found::others).
     pub others: Vec<u64>,
     /// `chunk` or `packet`.
     pieces: &'static str,
@@ -267,7 +267,7 @@ impl Inspection {
         (this, report)
     }
 
-    /// How many sequences there are.
+    /// The number of sequences.
     fn counted(&self) -> String {
         match self.sequences.split_last() {
             Some((last, told)) if last.name == OTHERS => {

@@ -50,7 +50,7 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// Where bytes lie in the picture.
+/// The place of bytes in the picture.
 struct Plane {
     per_row: u64,
     rows: u64,

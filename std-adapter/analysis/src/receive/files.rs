@@ -106,7 +106,7 @@ impl Files {
         self.all().fold((0, self.refused), add)
     }
 
-    /// Where they are.
+    /// Their paths.
     pub(super) fn paths(&self) -> Vec<PathBuf> {
         self.all().map(|file| file.path().to_owned()).collect()
     }

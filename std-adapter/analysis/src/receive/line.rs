@@ -50,7 +50,7 @@ impl ReceiveOptions {
 /// after an error.
 ///
 /// # Errors
-/// What the port or the file system says, no free name for another start's file, or
+/// Those of the port or the file system, no free name for another start's file, or
 /// [`InvalidData`](io::ErrorKind::InvalidData) if not one whole packet came. The files hold what came until then, as
 /// far as it could be written; the first file keeps its former content until the first packet comes.
 ///

@@ -24,7 +24,7 @@ struct Start {
 #[derive(Debug)]
 struct HeardSequence {
     start: u64,
-    /// How many of the line's losses it has reported.
+    /// The number of the line's losses that it has reported.
     told: u64,
     clock: Option<(u64, u64)>,
 }

@@ -14,7 +14,7 @@ use tracebuf_std::whole_file::write_atomically;
 
 use super::{Gap, Survivor};
 
-/// What is left of a session, and the trace to which it is to be appended, made by [`Survivor::append_to`].
+/// Remains of a session, and the trace to which they are to be appended, made by [`Survivor::append_to`].
 ///
 /// ```
 /// use tracebuf_analysis::recover::Survivor;
@@ -140,7 +140,7 @@ impl Survivor {
 }
 
 impl Appended {
-    /// What is missing between the trace and what is left of the session.
+    /// The gap between the trace and what is left of the session.
     pub fn gap(&self) -> Gap {
         self.survivor.gap()
     }

@@ -11,7 +11,7 @@ use super::found::{Found, attach, region};
 use super::symbols::{Symbols, Variable};
 use super::{Damage, RecoverError, SharedMemoryImage, formats};
 
-/// Where in a dump to look.
+/// A place in a dump to look at.
 ///
 /// ```
 /// use tracebuf_analysis::recover::{Dump, Place};
@@ -74,7 +74,7 @@ pub struct Dump<'f> {
     damage: Option<Damage>,
 }
 
-/// What is in the [slots](tracebuf_session::region_file) of a buffer's file, on its way into a long trace.
+/// Content of the [slots](tracebuf_session::region_file) of a buffer's file, on its way into a long trace.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct OnTheWay {
     /// Bytes of whole packets.
@@ -124,7 +124,7 @@ impl<'f> Dump<'f> {
         Ok(Self { pieces, raw: Some(file.len() as u64), damage, ..Self::default() })
     }
 
-    /// What is wrong with it, if it is the file of a buffer but cannot be a [`Survivor`]. What is found in it is then
+    /// The damage, if it is the file of a buffer but cannot be a [`Survivor`]. What is found in it is then
     /// whatever lies there, as in a raw dump.
     ///
     /// ```

@@ -6,7 +6,7 @@ use tracebuf::buffer::AttachError;
 
 use tracebuf_std::display::{Count, Escaped};
 
-/// Why there is no trace.
+/// The reason why there is no trace.
 ///
 /// ```
 /// use tracebuf_analysis::recover::{Dump, Place, RecoverError};
@@ -26,14 +26,14 @@ pub enum RecoverError {
     Malformed(String),
     /// The dump has no such symbol.
     NoSuchSymbol {
-        /// What was looked for.
+        /// The name or place that was looked for.
         name: String,
         /// Variables whose names contain it, in upper or lower case, with their addresses.
         near: Vec<String>,
     },
     /// The dump has several variables whose paths are equal to this, or end with it.
     AmbiguousSymbol {
-        /// What was looked for.
+        /// The name or place that was looked for.
         name: String,
         /// The variables, with their addresses.
         all: Vec<String>,
@@ -42,7 +42,7 @@ pub enum RecoverError {
     NotInDump(u64),
     /// The dump is raw, and ends before this offset from its start, which was meant as an address.
     BehindRawDump {
-        /// What was looked for.
+        /// The name or place that was looked for.
         offset: u64,
         /// Bytes of the dump.
         len: u64,

@@ -11,7 +11,7 @@ use super::symbols::{Symbols, Variable};
 
 /// Pieces of memory that do not touch each other, by their first address.
 type Pieces = BTreeMap<u64, Cow<'static, [u8]>>;
-/// What a file has in it.
+/// A file's content.
 type Content = (Pieces, Symbols);
 
 /// The content of the file, if it starts as one of these.

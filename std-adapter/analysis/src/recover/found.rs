@@ -30,16 +30,16 @@ use crate::pftrace::TraceFile;
 /// ```
 #[derive(Debug)]
 pub struct Found {
-    /// Where it lies: an address, or in a raw dump the offset from its start.
+    /// Its address, or in a raw dump the offset from its start.
     pub address: u64,
-    /// What had to be dropped.
+    /// The chunks and bytes that had to be dropped.
     pub salvage: Salvage,
     /// The buffer that was found.
     pub buffer: ReadOnlyTraceBuffer<Aligned>,
     /// Shared memory before it, if the firmware [marks it](tracebuf::service::StartMark). Its content is not in the
     /// buffer until it is [brought in](Self::bring_in).
     pub shared: Option<SharedMemoryImage>,
-    /// Where there are others in what was searched, such as a snapshot of the same ring. Empty if no search was needed.
+    /// Addresses of others in what was searched, such as a snapshot of the same ring. Empty if no search was needed.
     pub others: Vec<u64>,
 }
 
@@ -69,7 +69,7 @@ pub(super) fn region(bytes: &[u8]) -> Result<&[u8], AttachError> {
     Ok(bytes.get(..ring.end).unwrap_or(bytes))
 }
 
-/// What [`Found::write_to`] has written.
+/// The result of [`Found::write_to`].
 ///
 /// ```
 /// use tracebuf_analysis::recover::{Dump, Place};
@@ -120,7 +120,7 @@ impl Found {
     /// a trace file, which appears when it is complete.
     ///
     /// # Errors
-    /// What the file system says.
+    /// Those of the file system.
     pub fn write_to(self, out: &Path) -> io::Result<Recovered> {
         write_atomically(out, |file| self.write(TraceFile::new(file)))
     }

@@ -1,10 +1,10 @@
-//! The gap between a trace and what is left of its session.
+//! Gaps between a trace and what is left of its session.
 
 use std::fmt;
 
 use tracebuf_std::display::Count;
 
-/// What is missing between a trace and what is left of its session.
+/// The gap between a trace and what is left of its session.
 ///
 /// ```
 /// use tracebuf_analysis::recover::Survivor;
@@ -30,7 +30,7 @@ use tracebuf_std::display::Count;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Gap {
-    /// Where the trace's whole packets end.
+    /// The end of the trace's whole packets.
     pub offset: u64,
     /// Bytes of the trace after that which are not in what is left. Readers do not get past the damage.
     pub unreadable: u64,

@@ -48,11 +48,11 @@ const AROUND: usize = 24 + 4 + 3;
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct SharedMemoryImage {
-    /// Where it begins, as in [`Found::address`](super::Found::address); in a file, the offset from its start.
+    /// Its address, as in [`Found::address`](super::Found::address); in a file, the offset from its start.
     pub address: u64,
     /// Chunks that contain something finished. Some may already be in the ring.
     pub chunks: u64,
-    /// How many writers wrote them.
+    /// The number of their writers.
     pub writers: u64,
     identity: ProducerIdentity,
     page_size: u32,

@@ -17,7 +17,7 @@ use tracebuf_std::whole_file::write_atomically;
 use super::found::attach_owned;
 use super::{Found, Gap, SharedMemoryImage};
 
-/// What is left in a [file that held a buffer](tracebuf_session::region_file), ready to be written as a trace.
+/// Remains in a [file that held a buffer](tracebuf_session::region_file), ready to be written as a trace.
 ///
 /// ```no_run
 /// use tracebuf_analysis::recover::Survivor;
@@ -47,7 +47,7 @@ pub struct Survivor {
     /// Whether something before the ring's content is lost.
     pub(super) ring_follows_loss: bool,
     pub(super) gap: Gap,
-    /// What lay in shared memory; the ring has what it did not have already.
+    /// Content of shared memory; the ring has what it did not have already.
     shared: Option<SharedMemoryImage>,
     brought_in: u64,
     /// The size that the buffer had when it was found.
@@ -126,25 +126,26 @@ impl Survivor {
         })
     }
 
-    /// What the session's threads had finished in [shared memory](super::SharedMemoryImage), if that [lies in the
-    /// file](tracebuf_session::SessionBuilder::shared_memory_in_file) and the session was killed. What the buffer did
-    /// not have of it was appended to the buffer.
+    /// Chunks that the session's threads had finished in [shared memory](super::SharedMemoryImage), if that [lies in
+    /// the file](tracebuf_session::SessionBuilder::shared_memory_in_file) and the session was killed. What the buffer
+    /// did not have of it was appended to the buffer.
     pub fn shared(&self) -> Option<&SharedMemoryImage> {
         self.shared.as_ref()
     }
 
-    /// How many chunks of [shared memory](Self::shared) were brought in, because the buffer did not have them
+    /// The number of chunks of [shared memory](Self::shared) were brought in, because the buffer did not have them
     /// completely.
     pub fn brought_in(&self) -> u64 {
         self.brought_in
     }
 
-    /// What had to be dropped. Unreadable bytes are those of the ring and those on their way into a long trace.
+    /// The chunks and bytes that had to be dropped. Unreadable bytes are those of the ring and those on their way into
+    /// a long trace.
     pub fn salvage(&self) -> Salvage {
         self.found.salvage
     }
 
-    /// What is missing between this and the trace that it is [after](Self::after) or [appended to](Self::append_to).
+    /// The gap between this and the trace that it is [after](Self::after) or [appended to](Self::append_to).
     pub fn gap(&self) -> Gap {
         self.gap
     }
@@ -197,7 +198,7 @@ impl Survivor {
 
 /// Packets on their way into the trace.
 pub(super) struct Slot {
-    /// Where in the trace they go, if known.
+    /// Their place in the trace, if known.
     pub(super) at: Option<u64>,
     pub(super) bytes: Vec<u8>,
     /// The length, including bytes after the first damage.

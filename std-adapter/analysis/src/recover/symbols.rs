@@ -8,7 +8,7 @@ use super::RecoverError;
 /// A longer path is no variable's. A short mangled name may stand for a very long path.
 const MAX_PATH: usize = 1024;
 
-/// What a symbol stands for.
+/// The variable that a symbol stands for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Variable {
     pub(super) address: u64,

@@ -154,7 +154,7 @@ fn check_ring(bytes: u64) -> Result<(), SessionError> {
     Err(SessionError::io(format!("in the size of the ring, {}", Count(bytes, "byte")), error))
 }
 
-/// When to look, and when to tell how it goes.
+/// The times to look, and to report progress.
 struct Pace {
     interval: Duration,
     next_look: Instant,
@@ -218,7 +218,7 @@ fn silent_programs(summary: &Summary) -> impl Iterator<Item = u32> {
     programs_of(summary).filter(move |(id, _)| !recorded.contains(id)).map(|(_, pid)| pid)
 }
 
-/// How it goes. `None` if the session has no time to answer: that is one word less, not the end of the recording.
+/// Progress. `None` if the session has no time to answer: that is one word less, not the end of the recording.
 fn progress_of(
     options: &RecordOptions,
     start: Instant,

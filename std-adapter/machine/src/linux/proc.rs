@@ -90,7 +90,7 @@ pub(super) fn parse_meminfo(text: &str) -> BTreeMap<&str, u64> {
     text.lines().filter_map(parse).collect()
 }
 
-/// What a disk or a network interface has moved.
+/// Bytes that a disk or a network interface has moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Moved {
     /// Bytes read or received.
@@ -138,7 +138,7 @@ pub(super) struct Process {
     pub(super) name: String,
     /// Ticks of CPU time, of all its threads.
     pub(super) ticks: u64,
-    /// When it started; together with the pid, this tells processes apart.
+    /// The time of its start; together with the pid, this tells processes apart.
     pub(super) started: u64,
     /// Pages in memory.
     pub(super) pages: u64,

@@ -12,7 +12,7 @@ use tracebuf::proto::{Message, Sink};
 use tracebuf_session::this_process::process_track;
 use tracebuf_session::{Descriptions, PacketWriter, Recorder};
 
-/// What a counter's values are.
+/// The unit of a counter's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CounterKind {
     Percent,

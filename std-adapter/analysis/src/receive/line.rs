@@ -13,13 +13,6 @@ use super::files::Files;
 use super::{ReceiveReport, Receiver};
 
 /// The line to receive from, and the file to write.
-///
-/// ```
-/// use tracebuf_analysis::receive::ReceiveOptions;
-///
-/// let options = ReceiveOptions::new("/dev/ttyACM0", "board.pftrace").baud(1_000_000);
-/// # let _ = options;
-/// ```
 #[derive(Clone, Debug)]
 pub struct ReceiveOptions {
     port: PathBuf,

@@ -70,22 +70,6 @@ pub(super) fn region(bytes: &[u8]) -> Result<&[u8], AttachError> {
 }
 
 /// The result of [`Found::write_to`].
-///
-/// ```
-/// use tracebuf_analysis::recover::{Dump, Place};
-///
-/// # use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
-/// # let mut buffer = TraceBuffer::new(vec![0u8; 2048], Config::new(FillPolicy::RingBuffer).sequences(4))?;
-/// # let header = ChunkHeader { producer_id: 7, fragments: 2, ..Default::default() };
-/// # buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x02\x40\x05\x05hello" });
-/// # let file = buffer.into_memory();
-/// # let out = std::env::temp_dir().join(format!("doc-recovered-{}.pftrace", std::process::id()));
-/// let recovered = Dump::parse(&file)?.find(Place::Anywhere)?.write_to(&out)?;
-/// println!("{} packets, {} left out", recovered.packets, recovered.invalid_packets);
-/// assert_eq!((recovered.packets, recovered.invalid_packets), (1, 1)); // the second was no packet of a trace
-/// # std::fs::remove_file(out)?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Recovered {

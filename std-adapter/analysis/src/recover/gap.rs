@@ -5,28 +5,6 @@ use std::fmt;
 use tracebuf_std::display::Count;
 
 /// The gap between a trace and what is left of its session.
-///
-/// ```
-/// use tracebuf_analysis::recover::Survivor;
-///
-/// # use std::io::Write;
-/// # use tracebuf_session::{BufferConfig, LongTrace, Session};
-/// # let folder = std::env::temp_dir().join(format!("doc-gap-{}", std::process::id()));
-/// # std::fs::create_dir_all(&folder)?;
-/// # let [region, trace, out] = ["trace.region", "trace.pftrace", "whole.pftrace"].map(|name| folder.join(name));
-/// # let buffer = BufferConfig::ring(1 << 20).in_file(&region);
-/// # let session = Session::builder().buffer(buffer).long_trace(LongTrace::to(&trace)).start()?;
-/// # session.recorder().instant("hello");
-/// # drop(session.stop()?);
-/// # std::fs::OpenOptions::new().append(true).open(&trace)?.write_all(&[0; 4])?;
-/// // A power cut has left four zeros at the end of a session's trace.
-/// let (written, gap) = Survivor::open(&region)?.write_with(&trace, &out)?;
-/// println!("{} packets; {gap}", written.packets);
-/// assert!(!gap.is_none());
-/// assert_eq!((gap.unreadable, gap.missing), (4, 0));
-/// # std::fs::remove_dir_all(folder)?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Gap {

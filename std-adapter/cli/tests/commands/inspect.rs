@@ -116,7 +116,6 @@ fn the_list_of_chunks_has_a_heading_whether_all_are_listed_or_some_or_none() {
 }
 
 #[test]
-#[ignore = "takes more than five seconds"]
 fn a_large_ring_is_drawn_in_cells_that_a_browser_can_take() {
     let (text, svg) = of("large.region", &region(64 << 20, 2000), &["--chunks", "0"]);
     assert!(text.contains("67108864 bytes") && text.contains("each sign stands for 32768 bytes"), "{text}");
@@ -304,7 +303,6 @@ fn a_trace_is_shown_by_its_sequences() {
 }
 
 #[test]
-#[ignore = "takes more than five seconds"]
 fn sequences_beyond_the_most_that_are_told_one_by_one_are_shown_together() {
     // Packets of nine bytes: the sequence's number in three, and a note that a loss comes before.
     let packet = |id: u32| {

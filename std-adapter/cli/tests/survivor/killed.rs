@@ -162,7 +162,6 @@ fn after_a_kill_all_that_any_thread_had_finished_is_there_once() {
 }
 
 #[test]
-#[ignore = "takes more than five seconds"]
 fn beside_a_long_trace_too() {
     check("killed beside a trace", 1900, true);
 }

@@ -242,7 +242,6 @@ fn the_file_is_free_when_its_session_has_stopped_though_threads_keep_their_chunk
 }
 
 #[test]
-#[ignore = "takes more than five seconds"]
 fn a_file_that_is_cut_or_damaged_there_is_told_and_nothing_panics() {
     let folder = folder("own damaged");
     let region = folder.join("x.region");

@@ -1,4 +1,4 @@
-//! Files that no session is using.
+//! Files that nobody holds.
 
 use std::fs::File;
 use std::io;

@@ -13,7 +13,7 @@
 //! | module | what it is | what it may know |
 //! |---|---|---|
 //! | [`whole_file`] | files that appear when they are complete | `free_file`, `display`, `system` |
-//! | [`free_file`] | files that no session is using | `system`, `waits` |
+//! | [`free_file`] | files that nobody holds | `system`, `waits` |
 //! | [`memory`] | memory from the system, page by page, private or in a file | `fork` |
 //! | [`process`] | the current process, tracked across forks | `fork`, `system` |
 //! | [`system`], with [`console`], [`file_lock`], [`fork`], [`line`](mod@line), [`signals`] | what each system does in its own way | `waits` |

@@ -92,7 +92,7 @@ pub fn write_atomically<T>(path: &Path, write: impl FnOnce(&mut File) -> io::Res
     let value = write(&mut file).and_then(|value| file.sync_all().map(|()| value)).inspect_err(|_| {
         let _ = fs::remove_file(&part);
     })?;
-    // The file is complete and cannot be made again. Nor can what a session that writes there by now would lose.
+    // The file is complete and cannot be made again. Nor can what somebody who writes there by now would lose.
     check_is_free(path).and_then(|()| fs::rename(&part, path)).map_err(|error| {
         let text =
             format!("{error}; all of it is in {}, which could not be renamed", Escaped(part.display()));

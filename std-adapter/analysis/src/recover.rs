@@ -20,13 +20,13 @@
 //!
 //! | module | what it is | what it may know |
 //! |---|---|---|
-//! | `appended` | what a session left, appended to the trace that it wrote | `survivor`, `gap` |
-//! | `survivor` | what a session left in the file of a buffer | `found`, `gap`, `shared` |
+//! | `appended` | what a session left, appended to the trace that it wrote | `survivor` |
+//! | `survivor` | what a session left in the file of a buffer | `found`, `shared` |
 //! | `dump` | memory by address, and the search for a region in it | `found`, `formats` |
 //! | `found` | a region that was found, and its trace | `shared`, `aligned` |
 //! | `shared` | shared memory beside a region | `aligned` |
 //! | `formats`, `symbols` | ELF and Intel HEX, and the names in them | `error` |
-//! | `aligned`, `gap`, `error` | a region's memory, what is missing, what can go wrong | nothing |
+//! | `aligned`, `error` | a region's memory, and errors | nothing |
 
 mod aligned;
 mod appended;
@@ -34,7 +34,6 @@ mod dump;
 mod error;
 mod formats;
 mod found;
-mod gap;
 mod shared;
 mod survivor;
 mod symbols;
@@ -45,8 +44,7 @@ pub(crate) use dump::OnTheWay;
 pub use dump::{Dump, Place};
 pub use error::RecoverError;
 pub use found::{Found, Recovered};
-pub use gap::Gap;
 pub use shared::SharedMemoryImage;
-pub use survivor::Survivor;
+pub use survivor::{Gap, Survivor};
 pub use tracebuf_session::region_file::Damage;
 pub use tracebuf_session::totals::Written;

@@ -170,7 +170,7 @@ impl Sizing {
         pages(self.chunks(2.0 * self.blocked), self.chunk.into())
     }
 
-    /// The size that no number of bytes below 2⁶⁴ is enough for, if any: those above are `u64::MAX` then.
+    /// The demand that no number of bytes below 2⁶⁴ meets, if any: the sizes above are `u64::MAX` then.
     ///
     /// ```
     /// use tracebuf_analysis::size::Sizing;

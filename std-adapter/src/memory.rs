@@ -9,45 +9,28 @@ use memmap2::{MmapMut, MmapOptions, MmapRaw};
 
 use crate::fork;
 
-/// A zeroed region of anonymous pages, mapped lazily: the memory for a large trace buffer.
+/// A zeroed region of anonymous pages, mapped lazily: memory for something large that may stay empty.
 ///
-/// ```
-/// use tracebuf_std::PagedMemory;
-///
-/// // A gigabyte of address space; no page of it costs memory before it is written.
-/// let mut memory = PagedMemory::new(1 << 30)?;
-/// memory.as_mut()[..4].copy_from_slice(b"used");
-/// assert_eq!(memory.as_ref().len(), 1 << 30);
-/// assert_eq!(&memory.as_ref()[..6], b"used\0\0");
-/// # Ok::<(), std::io::Error>(())
-/// ```
-///
-/// A page (4 KiB on most systems) costs physical memory from the first write to it, so a 1 GiB buffer of
-/// which 1 MiB was used costs 1 MiB.  The mapping is private to the process and reserves no swap space: on
-/// a system that hands out more than it has, a write may end the process, as with any other memory.  Windows
-/// does reserve it, and refuses what it has no room for.
-///
-/// The address never changes while the value lives, moves included.  Dropping the value unmaps the pages.
+/// A page (4 KiB on most systems) costs physical memory from the first write to it. Except on Windows no swap space is
+/// reserved: on a system that hands out more than it has, a write may end the process. The address stays the same when
+/// the value moves.
 #[derive(Debug)]
 pub struct PagedMemory {
     map: MmapMut,
 }
 
 impl PagedMemory {
-    /// Maps `len` bytes, all zero.  One system call, at any size.
+    /// Maps `len` bytes, all zero, by one system call.
     ///
     /// # Errors
-    /// What the system says when it has no room for `len` bytes of address space, or when `len` exceeds
-    /// `isize::MAX`.
+    /// No room for `len` bytes of address space, or `len` exceeds `isize::MAX`.
     pub fn new(len: usize) -> io::Result<Self> {
         let map = MmapOptions::new().len(len).no_reserve_swap().map_anon()?;
         Ok(Self { map })
     }
 
-    /// Asks the system for pages of 2 MiB, if it has them: for memory that is written from one end to the other.
-    ///
-    /// A first write to a page waits for the system. This leaves one such wait out of 512, which saves two thirds of
-    /// the cost of filling a new buffer. Memory is then used in steps of 2 MiB.
+    /// Asks the system for pages of 2 MiB, if it has them: for memory that is written from one end to the other. Waits
+    /// for the system at first writes become one in 512, which saves two thirds of the cost of filling the memory.
     #[must_use]
     pub fn in_large_pages(self) -> Self {
         // It works without them too, only slower.
@@ -81,7 +64,7 @@ impl WordsInFile {
     /// a page for which the disk has no room ends the process, and so does one beyond the file's end.
     ///
     /// # Errors
-    /// What the system says, or that it has no memory that is copied by a fork, as on Windows.
+    /// Those of the system, or that it has no memory that is copied by a fork, as on Windows.
     pub fn new(file: &File, at: u64, len: usize) -> io::Result<Self> {
         let map = MmapOptions::new().offset(at).len(len).map_raw(file)?;
         let copies = fork::CopyInChildren::of(map.as_ptr() as usize, len, file, at)?;
@@ -94,10 +77,10 @@ impl WordsInFile {
         let Some(len) = self.map.len().checked_sub(from).filter(|_| from.is_multiple_of(4)) else {
             return &[];
         };
-        // SAFETY: so many bytes are mapped from there on, readable and writable for as long as `self` lives, and the
-        // start, in a mapping that begins with a page, is aligned. In this process they are touched only by atomic
-        // operations; each byte by those of one width, because callers split the part between the two calls. Another
-        // program that writes into the file does the same as one that writes into this process's memory.
+        // SAFETY: so many bytes are mapped from there on, readable and writable while `self` lives, and aligned: the
+        // mapping begins with a page. This process touches them only by atomic operations, each byte by those of one
+        // width, because callers split the part between the two calls. Another program that writes into the file does
+        // the same as one that writes into this process's memory.
         unsafe { slice::from_raw_parts(self.map.as_ptr().wrapping_add(from).cast(), len / 4) }
     }
 
@@ -106,28 +89,5 @@ impl WordsInFile {
     pub fn long_words(&self, to: usize) -> &[AtomicU64] {
         // SAFETY: as above.
         unsafe { slice::from_raw_parts(self.map.as_ptr().cast(), to.min(self.map.len()) / 8) }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_region_of_no_bytes_is_an_empty_slice() {
-        assert!(PagedMemory::new(0).expect("no bytes").as_ref().is_empty());
-    }
-
-    #[test]
-    fn a_size_beyond_the_address_space_is_an_error() {
-        assert!(PagedMemory::new(usize::MAX).is_err());
-    }
-
-    #[test]
-    fn the_address_stays_when_the_value_moves() {
-        let memory = PagedMemory::new(4096).expect("one page");
-        let before = memory.as_ref().as_ptr();
-        let moved = Box::new(memory);
-        assert_eq!(before, (*moved).as_ref().as_ptr());
     }
 }

@@ -26,8 +26,8 @@ pub fn pid_namespace() -> u32 {
     KNOWN.get(|| system::pid_namespace() as u32)
 }
 
-/// The name that a session or a connection uses for this process: the one it was given, which the process keeps from
-/// now on unless it was given one before, or else the one that is kept, or else the program's.
+/// The given name, which the process keeps from now on unless it keeps one already; without it, the one that is kept,
+/// or else the program's.
 pub fn named(given: Option<&str>) -> String {
     let Some(name) = given else {
         let kept = names_of(std::process::id()).and_then(|names| names.given);
@@ -50,13 +50,7 @@ struct Names {
 /// Those of this process. Does not wait long: in a child, one of the parent's threads may have held the lock.
 fn names_of(pid: u32) -> Option<MutexGuard<'static, Names>> {
     static KNOWN: Mutex<Names> = Mutex::new(Names { pid: 0, given: None, program: None });
-    let mut names = (0..1000).find_map(|_| {
-        let names = KNOWN.try_lock().ok();
-        if names.is_none() {
-            std::thread::yield_now();
-        }
-        names
-    })?;
+    let mut names = (0..1000).find_map(|_| KNOWN.try_lock().map_err(|_| std::thread::yield_now()).ok())?;
     if names.pid != pid {
         *names = Names { pid, given: None, program: None };
     }
@@ -70,8 +64,8 @@ fn program_name() -> String {
     name.map_or_else(|| "process".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
-#[derive(Debug)]
 /// A number of this process that is asked for once, and again after a fork.
+#[derive(Debug, Default)]
 pub struct UntilFork(AtomicU64);
 
 impl UntilFork {
@@ -80,8 +74,8 @@ impl UntilFork {
         Self(AtomicU64::new(0))
     }
 
-    #[inline]
     /// The number; `ask` tells it the first time.
+    #[inline]
     pub fn get(&self, ask: impl FnOnce() -> u32) -> u32 {
         // The upper half says in which process it was asked for; 0 is none.
         let (known, forks) = (self.0.load(Ordering::Relaxed), u64::from(forks()) + 1);
@@ -91,19 +85,5 @@ impl UntilFork {
         let number = ask();
         self.0.store(forks << 32 | u64::from(number), Ordering::Relaxed);
         number
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_process_has_the_name_that_it_was_given_first() {
-        let before = name();
-        assert_eq!((named(None), name()), (before.to_owned(), before), "that is none");
-        assert_eq!(named(Some("first")), "first");
-        assert_eq!(named(Some("second")), "second");
-        assert_eq!((named(None), name()), ("first".to_owned(), "first"));
     }
 }

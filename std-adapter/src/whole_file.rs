@@ -54,13 +54,16 @@ fn start_of(name: &OsStr) -> String {
     start
 }
 
-/// Whether there is something that can only be written into: a device or a pipe. A folder cannot: a file that is to
-/// have its name is written beside it, and stays there if the folder does.
+/// Returns true for a device or a pipe, which can only be written into. Not for a folder: a file that is to have its
+/// name is written beside it.
 fn is_special(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
 }
 
-/// Where the file that links from `path` lead to lies, or is to lie.
+/// The path of the file that links from `path` lead to, whether it exists or not.
+///
+/// # Errors
+/// More than 40 links.
 pub fn followed(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     // As many as Linux follows.
@@ -73,6 +76,10 @@ pub fn followed(path: &Path) -> io::Result<PathBuf> {
 }
 
 /// Writes a file that appears at `path` when it is complete; a device or a pipe is written into directly.
+///
+/// # Errors
+/// Those of `write` and of the file system; what was written is then removed. If only its name could not be given, the
+/// file stays, and the error says where.
 pub fn write_atomically<T>(path: &Path, write: impl FnOnce(&mut File) -> io::Result<T>) -> io::Result<T> {
     if let Some(mut output) = standard_output(path)? {
         return write(&mut output);
@@ -83,10 +90,9 @@ pub fn write_atomically<T>(path: &Path, write: impl FnOnce(&mut File) -> io::Res
     let path = &followed(path)?;
     let (part, mut file) = create_beside(path)?;
     let value = write(&mut file).and_then(|value| file.sync_all().map(|()| value)).inspect_err(|_| {
-        // The first error is what matters; if this fails too, that changes nothing.
         let _ = fs::remove_file(&part);
     })?;
-    // The file is complete and cannot be made again. Nor can what a session that writes there by now would lose.
+    // The file is complete and cannot be made again. Nor can what somebody who writes there by now would lose.
     check_is_free(path).and_then(|()| fs::rename(&part, path)).map_err(|error| {
         let text =
             format!("{error}; all of it is in {}, which could not be renamed", Escaped(part.display()));
@@ -98,21 +104,12 @@ pub fn write_atomically<T>(path: &Path, write: impl FnOnce(&mut File) -> io::Res
     Ok(value)
 }
 
-/// Checks whether a trace can be written to `path`, before it is made: a file must be able to appear in that folder,
-/// under a name that no folder or socket has, without replacing one that is write-protected or in use by a session.
-/// On Unix `/dev/stdout` is standard output as it is open, unless that is a regular file.
-///
-/// ```
-/// use tracebuf_std::whole_file::check_writable;
-///
-/// let folder = std::env::temp_dir();
-/// check_writable(&folder.join("doc-writable.pftrace"))?;
-/// assert!(check_writable(&folder).is_err());
-/// # Ok::<(), std::io::Error>(())
-/// ```
+/// Checks that a file can be written to `path`, before its content is made: it must be able to appear in that folder,
+/// under a name that no folder or socket has, without replacing one that is write-protected or in use. On Unix
+/// `/dev/stdout` is standard output as it is open, unless that is a regular file.
 ///
 /// # Errors
-/// What prevents it.
+/// The obstacle.
 pub fn check_writable(path: &Path) -> io::Result<()> {
     if is_standard_output(path)? {
         return Ok(());
@@ -138,170 +135,4 @@ pub fn check_writable(path: &Path) -> io::Result<()> {
 /// Prefixes an error with the file's name.
 pub fn about(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", Escaped(path.display())))
-}
-
-/// The same for a file that was to be written.
-pub fn about_writing(path: &Path, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{}: cannot be written: {error}", Escaped(path.display())))
-}
-
-#[cfg(test)]
-#[cfg(unix)]
-mod tests {
-    use std::io::Write;
-    use std::os::unix::fs::{MetadataExt, PermissionsExt};
-
-    use super::*;
-
-    fn folder(name: &str) -> PathBuf {
-        let folder = std::env::temp_dir().join(format!("tracebuf-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&folder);
-        fs::create_dir_all(&folder).expect("a folder");
-        folder
-    }
-
-    #[test]
-    fn parts_that_a_killed_process_of_the_same_number_left_are_in_nobody_s_way() {
-        let folder = folder("parts");
-        for count in 0..64 {
-            let part = format!(".x.pftrace.{}-{count}.part", std::process::id());
-            fs::write(folder.join(part), "half a trace").expect("a file");
-        }
-        let path = folder.join("x.pftrace");
-        check_writable(&path).expect("a place for a file");
-        write_atomically(&path, |file| file.write_all(b"a trace")).expect("a file");
-        assert_eq!(fs::read_dir(&folder).expect("the folder").count(), 65);
-        fs::remove_dir_all(&folder).expect("it is there");
-    }
-
-    /// Does something as an unprivileged user, if this one is privileged.
-    #[cfg(target_os = "linux")]
-    fn as_anybody<T: Send>(act: impl FnOnce() -> T + Send) -> T {
-        let other = rustix::process::Uid::from_raw(65_534);
-        std::thread::scope(|scope| {
-            let thread = scope.spawn(|| {
-                if rustix::process::geteuid().is_root() {
-                    // Only this thread.
-                    rustix::thread::set_thread_res_uid(other, other, other).expect("root may");
-                }
-                act()
-            });
-            thread.join().expect("no panic")
-        })
-    }
-
-    #[cfg(target_os = "linux")]
-    #[test]
-    fn a_file_that_is_protected_against_writing_is_not_to_be_replaced() {
-        let folder = folder("protected");
-        let path = folder.join("out");
-        fs::write(&path, "to be kept").expect("a file");
-        for (path, mode) in [(&folder, 0o777), (&path, 0o444)] {
-            fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("it is the test's own");
-        }
-        let error = as_anybody(|| check_writable(&path)).expect_err("it may only be read");
-        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).expect("it is the test's own");
-        as_anybody(|| check_writable(&path)).expect("it may be written");
-        fs::remove_dir_all(&folder).expect("it is there");
-    }
-
-    #[test]
-    fn a_whole_file_that_cannot_have_its_name_stays_under_another_which_the_error_tells() {
-        let folder = folder("renamed");
-        let path = folder.join("out");
-        let error = write_atomically(&path, |file| {
-            // Whatever prevents the renaming: a mount there, or somebody else's file in a folder like /tmp.
-            fs::create_dir(&path)?;
-            file.write_all(b"a recording")
-        });
-        let error = error.expect_err("a folder has the name");
-        assert_eq!(error.kind(), io::ErrorKind::IsADirectory);
-        let entries = fs::read_dir(&folder).expect("the folder").map(|entry| entry.expect("an entry").path());
-        let part = entries.filter(|entry| *entry != path).collect::<Vec<_>>();
-        assert_eq!(part.len(), 1, "{part:?}");
-        assert!(error.to_string().contains(&format!("all of it is in {},", part[0].display())), "{error}");
-        assert_eq!(fs::read(&part[0]).expect("a file"), b"a recording");
-        fs::remove_dir_all(&folder).expect("it is there");
-    }
-
-    #[test]
-    fn a_folder_that_has_taken_the_name_meanwhile_costs_nothing_of_what_was_recorded() {
-        let folder = folder("taken");
-        let path = folder.join("out");
-        check_writable(&path).expect("a place for a file");
-        fs::create_dir(&path).expect("a folder");
-        let error =
-            write_atomically(&path, |file| file.write_all(b"a recording")).expect_err("it is a folder");
-        assert!(error.to_string().contains("all of it is in"), "{error}");
-        let entries = fs::read_dir(&folder).expect("the folder").map(|entry| entry.expect("an entry").path());
-        let part = entries.filter(|entry| *entry != path).collect::<Vec<_>>();
-        assert_eq!(fs::read(&part[0]).expect("a file"), b"a recording");
-        assert_eq!(fs::metadata(&part[0]).expect("it is there").mode() & 0o111, 0, "no mode of a folder's");
-        fs::remove_dir_all(&folder).expect("it is there");
-    }
-
-    #[test]
-    fn of_a_file_that_could_not_be_written_nothing_stays() {
-        let folder = folder("unwritten");
-        let result = write_atomically(&folder.join("out"), |file| {
-            file.write_all(b"half a recording")?;
-            Err::<(), _>(io::Error::other("the disk is full"))
-        });
-        assert_eq!(result.expect_err("an error").to_string(), "the disk is full");
-        assert_eq!(fs::read_dir(&folder).expect("the folder").count(), 0);
-        fs::remove_dir_all(&folder).expect("it is there");
-    }
-
-    #[test]
-    fn a_file_that_takes_another_s_place_has_its_mode() {
-        let folder = folder("mode");
-        let path = folder.join("out");
-        for mode in [0o600, 0o666] {
-            fs::write(&path, "private").expect("a file");
-            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("it is there");
-            let mode_of = |file: fs::Metadata| file.mode() & 0o7777;
-            write_atomically(&path, |file| {
-                assert_eq!(mode_of(file.metadata()?), mode, "from the beginning");
-                file.write_all(b"a recording")
-            })
-            .expect("a file");
-            assert_eq!(mode_of(fs::metadata(&path).expect("it is there")), mode);
-            assert_eq!(fs::read(&path).expect("it is there"), b"a recording");
-        }
-        fs::remove_dir_all(&folder).expect("it is there");
-    }
-
-    #[test]
-    fn a_name_may_be_as_long_as_a_name_can_be() {
-        let folder = folder("long");
-        for name in ["n".repeat(255), "ä".repeat(127), format!("n{}", "ä".repeat(127))] {
-            let path = folder.join(&name);
-            check_writable(&path).expect("a place for a file");
-            write_atomically(&path, |file| file.write_all(b"a recording")).expect("a file");
-            assert_eq!(fs::read(&path).expect("it is there"), b"a recording");
-            let part = create_beside(&path).expect("a file").0;
-            let part = part.file_name().and_then(OsStr::to_str).expect("whole characters");
-            assert!((100..150).contains(&part.len()), "{part}");
-        }
-        fs::remove_dir_all(&folder).expect("it is there");
-    }
-
-    #[test]
-    fn a_path_that_can_only_be_a_folder_is_refused_before_anything_is_written() {
-        let folder = folder("slash");
-        fs::write(folder.join("file"), "there before").expect("a file");
-        std::os::unix::fs::symlink("nothing/", folder.join("link")).expect("a link");
-        for name in ["nothing/", "nothing//", "nothing/.", "file/", "link"] {
-            let path = folder.join(name);
-            let errors =
-                [check_writable(&path), write_atomically(&path, |_| panic!("nothing is to be written"))];
-            for error in errors.map(|result| result.expect_err(name)) {
-                assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{name}");
-                assert!(error.to_string().ends_with("names no file"), "{name}: {error}");
-            }
-        }
-        assert_eq!(fs::read_dir(&folder).expect("the folder").count(), 2);
-        fs::remove_dir_all(&folder).expect("it is there");
-    }
 }

@@ -40,7 +40,7 @@ use tracebuf::buffer::{
 };
 
 use crate::script::{Malformed, Op, parse_line};
-pub use summary::{Commits, Packets, ReplaySummary};
+pub use summary::{Commits, LeftOut, Packets, ReplaySummary};
 use tracebuf_analysis::pftrace::TraceFile;
 use tracebuf_std::PagedMemory;
 use tracebuf_std::display::Count;

@@ -1,5 +1,4 @@
-//! Traces, buffers and memory dumps, looked into: what a trace lost, how large a ring must be, what lies where, what a
-//! crash left, and what a device sends.
+//! Analysis of traces, buffers and memory dumps: losses, sizes, contents, what a crash left, and what a device sends.
 //!
 //! ```no_run
 //! use tracebuf_analysis::trace_stats::TraceReport;
@@ -11,19 +10,17 @@
 //!
 //! | module | what it is | what it may know |
 //! |---|---|---|
-//! | [`trace_stats`] | what a trace lost | the core |
-//! | [`size`] | how large a ring must be | the core |
-//! | [`pftrace`] | trace files, from a buffer's packets | the core |
-//! | [`recover`] | traces from what a crash left: files of buffers, dumps of memory | region files of a session |
-//! | [`receive`] | traces from a device, over a serial port or a pipe | files and lines of the system |
-//! | [`inspect`] | what lies where in a buffer or a trace, as text and as a picture | `recover`, `trace_stats` |
+//! | [`inspect`] | contents of a buffer or a trace, as text and as a picture | `recover`, `trace_stats` |
+//! | [`recover`] | traces from what a crash left: files of buffers, dumps of memory | `pftrace` |
+//! | [`receive`] | traces from a device, over a serial port or a pipe | nothing |
+//! | [`trace_stats`] | losses of a trace, and what to do about them | nothing |
+//! | [`size`] | sizes of buffers for a rate | nothing |
+//! | [`pftrace`] | trace files from a buffer's packets | nothing |
 #![deny(missing_docs)]
 #![deny(missing_debug_implementations)]
 #![deny(unsafe_code)]
 
 pub mod inspect;
-#[cfg(all(test, target_pointer_width = "64"))]
-mod long_packet;
 pub mod pftrace;
 pub mod receive;
 pub mod recover;

@@ -53,7 +53,7 @@ impl TraceFile {
     /// Creates the file, or empties the one that is there.
     ///
     /// # Errors
-    /// What the file system says, or that a session is using the file.
+    /// Those of the file system, or that a session is using the file.
     pub fn create(path: &Path) -> io::Result<Self> {
         Ok(Self::new(create_if_free(path)?))
     }
@@ -70,7 +70,7 @@ impl<W: Write> TraceFile<W> {
     /// trace has room for, is left out and counted.
     ///
     /// # Errors
-    /// What the file system says.
+    /// Those of the file system.
     pub fn write_packet(&mut self, packet: &Packet<'_>) -> io::Result<()> {
         let sequence = sequence_of(&mut self.sequences, packet.producer_id(), packet.writer_id());
         match self.exporter.packet(packet, sequence.id, sequence.lost) {
@@ -85,7 +85,7 @@ impl<W: Write> TraceFile<W> {
     /// packets left out.
     ///
     /// # Errors
-    /// What the file system says.
+    /// Those of the file system.
     pub fn finish(mut self, buffer: Option<(&BufferStats, &[SequenceInfo])>) -> io::Result<u64> {
         if let Some((stats, writers)) = buffer {
             let writers: Vec<_> = writers
@@ -127,7 +127,7 @@ mod tests {
     use tracebuf::buffer::ChunkFlags;
 
     use super::*;
-    use crate::long_packet::{PART, PARTS, SIZE, commit, in_buffer};
+    use tracebuf_testing::long_packet::{PART, PARTS, SIZE, commit, in_buffer};
 
     #[test]
     fn a_packet_that_a_trace_has_no_room_for_is_left_out_of_it_and_counted() {

@@ -1,4 +1,4 @@
-//! The other end of a device's line: frames in, a trace file out. The command `tracebuf receive`.
+//! The receiving end of a device's line, from frames to trace files: the command `tracebuf receive`.
 //!
 //! A frame is COBS-encoded and ends with a zero; another zero precedes a device's first frame. It holds flags (1 byte:
 //! 1 a packet begins, 2 it ends), a number (2, little-endian; 1 when the device starts, then one more than the previous
@@ -27,20 +27,25 @@
 //! assert_eq!(packets, 1);
 //! assert_eq!(receiver.report().to_string(), "1 packet from 18 bytes, nothing lost on the line");
 //! ```
+//!
+//! | module | what it is | what it may know |
+//! |---|---|---|
+//! | `line` | a line, its options, and the loop from its bytes to the files | all below |
+//! | this one | the receiver: packets from a line's bytes | `frame`, `starts`, `report` |
+//! | `files` | a trace file for each start of the device | `output` |
+//! | `output` | a trace file, and the packets in it | nothing |
+//! | `starts`, `frame`, `report` | starts of a device, frames of a line, counts | nothing |
 
 mod files;
 mod frame;
 mod line;
-mod options;
 mod output;
 mod report;
-mod source;
 mod starts;
 
 pub use frame::is_line;
 use frame::{FIRST, Frame, LAST, MAX_FRAME, MIN_FRAME, decode};
-pub use line::{receive, receive_from};
-pub use options::ReceiveOptions;
+pub use line::{ReceiveOptions, receive, receive_from};
 pub use report::ReceiveReport;
 use starts::Starts;
 use tracebuf::proto::PacketView;
@@ -92,14 +97,13 @@ struct Pieces {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 ///
-/// After a loss or a restart of the device, the next packet of every sequence says so (`previous_packet_dropped`): it
-/// is unknown whose packet was lost, and readers must not go on with names that they may have missed. A damaged frame
-/// is a loss even where no number is missing: a device that was reset may have reached the same number again. What was
-/// lost before a start does not count as that start's loss.
+/// After a loss or a restart, the next packet of every sequence says so (`previous_packet_dropped`): nobody knows whose
+/// packet was lost. A damaged frame is a loss even where no number is missing: a device that was reset may have reached
+/// the same number again. A start does not report what was lost before it.
 ///
 /// # Starts
 ///
-/// A restart shows in the frames' numbers. A start whose memory outlived the reset first sends what the previous start
+/// A restart shows in the frames' numbers. A device whose memory outlived the reset first sends what the previous start
 /// had not sent yet. So after a restart, packets belong to the new start only from one of these on:
 ///
 /// - The first packet of a sequence ([`FIRST_PACKET_ON_SEQUENCE`]) that had packets already, or one whose clock is
@@ -107,24 +111,24 @@ struct Pieces {
 /// - A packet of a producer (the upper half of a [`sequence_id`]) that was not heard before: the memory was kept, and
 ///   the device counts its starts there. This producer's packets belong to the new start, other producers' to theirs.
 ///
-/// Until then, packets are taken to belong to the start that their producer was in. If a new start's first packets are
-/// lost, the next ones say that something is missing, so that readers show nothing up to the sequence's next state,
-/// whose clock tells the start. The new start is missed only if, before the restart, the device ran for less time than
-/// it then does until that state, and no other sequence tells the start; both are then one trace. The same goes for
-/// what remains of a start of which nothing else was received, and if a writer that was made again just before the
-/// reset has its first packet among what was not sent, that is taken for the new start's. Each restart has at most one
-/// new start; several producers of a start are in one trace. One restart in 64 has numbers as after a short loss: after
-/// such a loss, a clock that goes back or a new producer tells the start.
+/// Until then, packets belong to the start that their producer was in. Each restart has at most one new start; several
+/// producers of a start are in one trace. One restart in 64 has numbers as after a short loss: after such a loss, a
+/// clock that goes back or a new producer tells the start.
+///
+/// If a new start's first packets are lost, the next ones report a loss, and its clock tells the start. The start is
+/// missed only if the device ran for less time before the restart than it then does until a sequence's next state, and
+/// no other sequence tells the start; both are then one trace. So are remains of a start of which nothing else was
+/// received. If a writer that was made again just before the reset has its first packet among what was not sent, that
+/// is taken for the new start's.
 ///
 /// [`FIRST_PACKET_ON_SEQUENCE`]: tracebuf::proto::fields::trace_packet::FIRST_PACKET_ON_SEQUENCE
 /// [`sequence_id`]: tracebuf::service::sequence_id
 ///
 /// # Limits
 ///
-/// A frame of more than 64 KiB, COBS-encoded and without its zero, and a packet of more than 64 MiB are given up and
-/// counted, the frame as corrupt, the packet as incomplete. The packets and the report do not depend on the pieces in
-/// which a line is pushed. Memory is taken for the packet being received, at most three times its size, when it is
-/// finished, and some 100 bytes for each sequence.
+/// Frames of more than 64 KiB as they come (COBS-encoded, without the zero) count as corrupt, packets of more than
+/// 64 MiB as incomplete. The result does not depend on the pieces in which a line is pushed. Memory: up to three times
+/// the packet being received, and some 100 bytes for each sequence.
 #[derive(Debug, Default)]
 pub struct Receiver {
     /// What came of it so far. For a frame that is too long, only enough to show that.

@@ -1,4 +1,4 @@
-//! How large buffers must be: the command `tracebuf size`.
+//! Sizes of buffers for a rate: the command `tracebuf size`.
 //!
 //! ```
 //! use tracebuf_analysis::size::Sizing;
@@ -13,11 +13,33 @@
 use std::fmt;
 
 use tracebuf_session::limits::{LAYOUT, PAGE, SHARED_MEMORY};
-use tracebuf_std::display::{Bytes, Count};
+use tracebuf_std::display::{Bytes, Count, tenths};
 
-pub use tracebuf_std::display::Seconds;
+/// A time in seconds: milliseconds for a microcontroller's ring, infinity for a ring that nothing is written into.
+///
+/// ```
+/// use tracebuf_analysis::size::Seconds;
+///
+/// let times = [8.04, 0.010, 0.0247, 0.0004, f64::INFINITY].map(|time| Seconds(time).to_string());
+/// assert_eq!(times, ["8 s", "10 ms", "24.7 ms", "400 µs", "for ever"]);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Seconds(pub f64);
 
-/// What is known of a recording, from which the sizes follow.
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(seconds) = *self;
+        match seconds {
+            0.0 => f.write_str("0 s"),
+            f64::INFINITY => f.write_str("for ever"),
+            ..0.001 => write!(f, "{:.0} µs", seconds * 1e6),
+            ..1.0 => write!(f, "{} ms", tenths(seconds * 1e3)),
+            _ => write!(f, "{} s", tenths(seconds)),
+        }
+    }
+}
+
+/// Figures of a recording, from which sizes follow.
 ///
 /// ```
 /// use tracebuf_analysis::size::Sizing;
@@ -33,14 +55,13 @@ pub use tracebuf_std::display::Seconds;
 ///
 /// The rules: a ring lasts as long as all producers together take to fill the chunks that it has room for; a long
 /// trace's ring must last from one write of the file to the next; shared memory must take what one producer writes at
-/// its fastest while the service cannot run, on top of the same amount that was there before, because chunks are sent
-/// when half of it is complete. Each takes at least one chunk. These are minimum sizes for this rate: bursts, and
-/// chunks that are sent before they are full, need more, and each thread that records also keeps a chunk of shared
-/// memory. In a ring that has overwritten something, the oldest quarter cannot be read; see
-/// [`BufferConfig::ring`](tracebuf_session::BufferConfig::ring).
+/// its fastest while the service cannot run, and as much again, because chunks are sent when half of it is complete.
+/// Each takes at least one chunk.
 ///
-/// The rate is that of packets as producers write them. A trace file has more bytes for each, which say who wrote it; a
-/// chunk has the size before each, which is [counted](Self::packet) here.
+/// These are minimum sizes for this rate. Bursts, and chunks that are sent before they are full, need more; each thread
+/// that records keeps a chunk of shared memory; and in a ring that has overwritten something, the oldest quarter cannot
+/// be read, see [`BufferConfig::ring`](tracebuf_session::BufferConfig::ring). The rate is that of packets as producers
+/// write them: a trace file has more bytes for each, which say who wrote it.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizing {
     rate: f64,
@@ -149,7 +170,7 @@ impl Sizing {
         pages(self.chunks(2.0 * self.blocked), self.chunk.into())
     }
 
-    /// What cannot be had with any number of bytes below 2⁶⁴, if anything: the sizes above are `u64::MAX` then.
+    /// The demand that no number of bytes below 2⁶⁴ meets, if any: the sizes above are `u64::MAX` then.
     ///
     /// ```
     /// use tracebuf_analysis::size::Sizing;
@@ -170,7 +191,7 @@ impl Sizing {
         }
     }
 
-    /// What makes a ring of so many bytes useless, if anything.
+    /// The reason why a ring of this size is useless, if there is one.
     pub fn ring_fault(&self, bytes: u64) -> Option<String> {
         if bytes > RING_MAX {
             return Some(
@@ -181,7 +202,7 @@ impl Sizing {
         (bytes < least).then(|| format!("too small for a chunk of {}, which takes {least}", self.chunk))
     }
 
-    /// How many seconds a ring of so many bytes holds; infinity at a rate of zero, and zero if it has no room for a
+    /// Seconds that a ring of this size holds; infinity at a rate of zero, and zero if it has no room for a
     /// chunk.
     pub fn ring_lasts(&self, bytes: u64) -> f64 {
         let chunks = bytes / self.ring_chunk();

@@ -1,4 +1,4 @@
-//! What a trace lost, why, and what to do about it: the command `tracebuf stats`.
+//! Losses of a trace, their causes, and what to do about them: the command `tracebuf stats`.
 //!
 //! ```
 //! use tracebuf_analysis::trace_stats::TraceReport;
@@ -37,7 +37,7 @@ pub(crate) enum Whose {
     Others,
 }
 
-/// What one sequence lost.
+/// Losses of one sequence.
 ///
 /// ```
 /// use tracebuf::buffer::DataLoss;
@@ -73,7 +73,7 @@ pub struct SequenceLosses {
     has_state: bool,
 }
 
-/// What a trace says of its own losses: those in the buffers that it came through, and in ftrace's. Losses that other
+/// Losses that a trace reports: those in the buffers that it came through, and in ftrace's. Losses that other
 /// data sources count in packets of their own are not looked at. `Display` is what the command prints.
 ///
 /// ```
@@ -98,7 +98,7 @@ pub struct TraceReport {
     pub bytes: u64,
     /// Bytes after them, if any: a packet cut short, or something else.
     pub rest: u64,
-    /// What is wrong with those bytes: a trace that ends within a packet may have been cut short; anything else is
+    /// The fault of those bytes: a trace that ends within a packet may have been cut short; anything else is
     /// damage, and there may be more packets after it.
     pub fault: Option<TraceFileFault>,
     /// Whether [reading](TraceReport::read) it failed: what comes after these packets is unknown.
@@ -120,20 +120,20 @@ pub struct TraceReport {
     pub statistics: Option<Vec<Counted>>,
 }
 
-/// What to do about packets that cannot be read.
+/// Advice about packets that cannot be read.
 const UNREADABLE: &str = "readers skip them: names, clock or track that they need were lost before them. Give the ring \
                           more bytes, or let each chunk tell what it needs: self_contained_chunks of a session's \
                           buffer, state_every(0) of a TracerConfig";
 
-/// What to do about packets that are not looked into.
+/// Advice about packets that are not looked into.
 const COMPRESSED: &str =
     "what those tell of losses is not known: Perfetto's `traceconv decompress_packets` unpacks them";
 
-/// What to do about events that the kernel lost.
+/// Advice about events that the kernel lost.
 const FTRACE: &str = "the kernel's buffer of a processor was full: give ftrace_config a larger buffer_size_kb or a shorter \
                       drain_period_ms, or record fewer events";
 
-/// What to do about a cause that a packet names.
+/// Advice about a cause that a packet names.
 fn advice(cause: DataLoss) -> &'static str {
     match cause {
         DataLoss::READ_GAP => {
@@ -228,7 +228,7 @@ impl TraceReport {
         }
     }
 
-    /// Whether the trace says that something is missing, or does not say that nothing is.
+    /// Returns true if the trace says that something is missing, or does not say that nothing is.
     pub fn has_losses(&self) -> bool {
         self.rest > 0
             || self.is_cut_off
@@ -242,12 +242,12 @@ impl TraceReport {
         self.sequences.values().chain([&self.others])
     }
 
-    /// Whether there may be more packets after the damage.
+    /// Returns true if there may be more packets after the damage.
     fn is_damaged(&self) -> bool {
         self.fault.is_some_and(|fault| fault != TraceFileFault::Truncated)
     }
 
-    /// Why there are no more packets, if there may be some.
+    /// The reason why there are no more packets, if there may be some.
     fn fmt_end(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (at, rest) = (self.bytes, Count(self.rest, "byte"));
         if self.is_damaged() {

@@ -1,11 +1,32 @@
-//! How a command fails.
+//! Lines on standard error, and the failure of a command.
 
-use std::fmt::Display;
+use std::fmt::{Display, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
-use crate::tell::tell;
 use tracebuf_std::display::Escaped;
+
+/// Prints a line on standard error. Its reader may be gone, or the disk full: that keeps no command from its work.
+macro_rules! status {
+    () => { status!("") };
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), "{}", crate::failure::shown(&format!($($text)*)));
+    }};
+}
+pub(crate) use status;
+
+/// A text that is safe for a terminal: control characters, which a file's name may have, are shown rather than obeyed.
+pub(crate) fn shown(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '\n' | '\t' => shown.push(letter),
+            _ => _ = write!(shown, "{}", Escaped(letter)),
+        }
+    }
+    shown
+}
 
 /// The name of standard output as a file.
 pub(crate) use tracebuf_std::console::STDOUT;
@@ -24,7 +45,7 @@ pub(crate) fn told(file: &Path) -> &Path {
     }
 }
 
-/// Why a command failed: the text for standard error, and the exit status.
+/// The failure of a command: the text for standard error, and the exit status.
 pub(crate) struct Failure {
     text: String,
     status: u8,
@@ -43,7 +64,7 @@ impl Failure {
         Self::new(format_args!("{}: {why}", name_of(file)))
     }
 
-    /// What the library says, prefixed with the file's name unless it already begins with that.
+    /// The library's error, prefixed with the file's name unless it already begins with that.
     pub(crate) fn of_library(file: &Path, error: impl Display) -> Self {
         let text = error.to_string();
         match text.strip_prefix(&format!("{}: ", Escaped(file.display()))) {
@@ -67,9 +88,9 @@ impl Failure {
         Self { text: format!("{}{more}", self.text), ..self }
     }
 
-    /// Tells why, and gives the exit status.
-    pub(crate) fn tell(&self) -> ExitCode {
-        tell!("{}", self.text);
+    /// Prints why, and returns the exit status.
+    pub(crate) fn report(&self) -> ExitCode {
+        status!("{}", self.text);
         ExitCode::from(self.status)
     }
 }

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use flate2::bufread::GzDecoder;
 
-use crate::failure::{Failure, name_of};
-use crate::tell::tell;
+use crate::failure::{Failure, name_of, status};
 use tracebuf_session::region_file::create_if_free;
-use tracebuf_std::console::{is_same, metadata, output_of};
+use tracebuf_std::console::{file_of, output_of};
 use tracebuf_std::display::Count;
+use tracebuf_std::system::{id_at, id_of};
 
 /// The most that a gzipped file may unpack to where all of it must be in memory. A file can become a thousand times as
 /// large.
@@ -39,8 +39,9 @@ fn open_plain(path: &Path) -> io::Result<Box<dyn BufRead>> {
     Ok(Box::new(BufReader::with_capacity(1 << 16, File::open(path)?)))
 }
 
-/// Whether a file is gzipped, and all of the file. A pipe may give a byte at a time.
+/// Returns true if a file is gzipped, and all of the file. A pipe may give a byte at a time.
 ///
+/// No trace starts like this: its first byte would be no packet's tag.
 fn looked_at<R: BufRead>(mut file: R) -> io::Result<(bool, impl BufRead)> {
     let mut first = Vec::new();
     file.by_ref().take(GZIP_START as u64).read_to_end(&mut first)?;
@@ -50,8 +51,8 @@ fn looked_at<R: BufRead>(mut file: R) -> io::Result<(bool, impl BufRead)> {
 /// Bytes of a file that tell whether it is gzipped.
 pub(crate) const GZIP_START: usize = 4;
 
-/// Whether a file that begins with these bytes is gzipped: two that say so, the one method that there is, and flags of
-/// which the three highest are reserved.
+/// Returns true if a file that begins with these bytes is gzipped: two that say so, the one method that there is, and
+/// flags of which the three highest are reserved.
 pub(crate) fn is_gzipped(bytes: &[u8]) -> bool {
     matches!(bytes, [0x1F, 0x8B, 8, flags, ..] if flags & 0xE0 == 0)
 }
@@ -112,19 +113,19 @@ pub(crate) fn read_as_far(path: &Path) -> io::Result<(Vec<u8>, bool)> {
 /// Reports a file that could not be read to its end; returns its bytes and whether they are all.
 fn told_if_cut(path: &Path, (bytes, broken): (Vec<u8>, Option<io::Error>)) -> (Vec<u8>, bool) {
     if let Some(error) = &broken {
-        tell_of_cut(path, error, bytes.len() as u64);
+        report_cut(path, error, bytes.len() as u64);
     }
     (bytes, broken.is_none())
 }
 
 /// Reports that a file ends after so many bytes, because the rest cannot be unpacked.
-pub(crate) fn tell_of_cut(path: &Path, error: &io::Error, len: u64) {
+pub(crate) fn report_cut(path: &Path, error: &io::Error, len: u64) {
     let name = name_of(path);
     let len = Count(len, "byte");
-    tell!("{name} cannot be unpacked to its end: {error}; what follows is of the {len} before");
+    status!("{name} cannot be unpacked to its end: {error}; what follows is of the {len} before");
 }
 
-/// Whether the file's content is wrong, rather than the system that reads it.
+/// Returns true if the file's content is wrong, rather than the system that reads it.
 pub(crate) fn is_of_content(error: &io::Error) -> bool {
     error.raw_os_error().is_none() && error.kind() != io::ErrorKind::OutOfMemory
 }
@@ -160,11 +161,13 @@ pub(crate) fn read_plain(path: &Path) -> Result<Vec<u8>, Failure> {
 
 /// Refuses to write into the file that is read, by whatever name: it would be emptied before being read.
 pub(crate) fn check_is_other(output: &Path, input: &Path) -> io::Result<()> {
-    let input = if input == Path::new("-") { metadata(io::stdin()) } else { fs::metadata(input) };
-    let (Ok(output), Ok(input)) = (fs::metadata(output), input) else {
-        return Ok(());
+    let id = if input == Path::new("-") {
+        file_of(io::stdin()).and_then(|input| id_of(&input))
+    } else {
+        id_at(input)
     };
-    if input.is_file() && is_same(&input, &output) {
+    let is_file = || fs::metadata(output).is_ok_and(|output| output.is_file());
+    if id.is_ok_and(|id| id_at(output).is_ok_and(|output| output == id)) && is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is the file that is read"));
     }
     Ok(())

@@ -1,14 +1,14 @@
-//! `tracebuf inspect`.
+//! The command `tracebuf inspect`.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::failure::Failure;
+use crate::file_kind::{FileKind, if_missing, if_moved};
 use crate::files::{check_is_other, output_path, read_any, write_over};
-use crate::guess::{Guess, if_missing, if_moved};
+use crate::options::{BufferChoice, report_others};
 use crate::terminal::{beside, is_stdout, printed};
-use crate::which::{Which, tell_of_others};
 use tracebuf_analysis::inspect::Inspection;
 use tracebuf_std::console::draws;
 use tracebuf_std::display::Count;
@@ -25,7 +25,7 @@ pub(crate) struct Args {
     /// A trace, the memory of a trace buffer, or a dump with one in it, plain or gzipped; - is standard input.
     file: PathBuf,
     #[command(flatten)]
-    which: Which,
+    which: BufferChoice,
     /// Also draw a picture into this file; - is standard output.
     #[arg(long, value_name = "OUT", value_parser = output_path())]
     svg: Option<PathBuf>,
@@ -46,7 +46,7 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
     let content =
         read_any(file).map_err(|error| Failure::of(file, &error).followed_by(if_missing(file, &error)))?;
     let inspection = look_at(file, &content, &arguments.which)?;
-    tell_of_others(&inspection.others);
+    report_others(&inspection.others);
     let mut is_beside = false;
     if let Some(svg) = &arguments.svg {
         is_beside = is_stdout(svg)?;
@@ -72,10 +72,10 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
     printed(print())
 }
 
-fn look_at(file: &Path, bytes: &[u8], which: &Which) -> Result<Inspection, Failure> {
+fn look_at(file: &Path, bytes: &[u8], which: &BufferChoice) -> Result<Inspection, Failure> {
     if which.is_any() {
         return Inspection::of_file(bytes)
-            .map_err(|error| Failure::of(file, format_args!("{error}{}", Guess::of(bytes))))
+            .map_err(|error| Failure::of(file, format_args!("{error}{}", FileKind::of(bytes))))
             .map_err(|failure| failure.followed_by(if_moved(file, bytes)));
     }
     let (dump, place) = which.of(file, bytes)?;

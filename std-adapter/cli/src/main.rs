@@ -1,34 +1,26 @@
-//! The `tracebuf` command: a file for each of its commands, and what they have in common.
+//! The `tracebuf` command: a file for each of its commands, and what they have in common. What commands do is in the
+//! libraries, so that a program can do it without them.
 //!
-//! Calls go downwards:
-//!
-//! ```text
-//! main                                                            parses, runs, tells of a failure
-//! record receive recover inspect stats size                       a command each: `Args`, and `run`
-//! which                                                           which buffer of a dump is meant
-//! guess                                                           what a file is that is another command's
-//! files                                                           what commands read and write
-//! terminal  units                                                 what they print, and how options are written
-//! system                                                          what differs from system to system
-//! failure                                                         why a command ends as it should not
-//! tell                                                            a line on standard error
-//! ```
-//!
-//! What commands do is in the library, so a program can do it without them.
+//! | module | what it is | what it may know |
+//! |---|---|---|
+//! | `record`, `receive`, `recover`, `inspect`, `stats`, `size` | a command each: `Args`, and `run` | all below |
+//! | `options` | options of several commands | `files`, `failure` |
+//! | `file_kind` | the kind of a file that was given to the wrong command | `files` |
+//! | `files` | files that commands read and write | `failure` |
+//! | `terminal` | results, progress, and requests to end | `failure` |
+//! | `failure` | lines on standard error, and the failure of a command | nothing |
 
 mod failure;
+mod file_kind;
 mod files;
-mod guess;
 mod inspect;
+mod options;
 mod receive;
 mod record;
 mod recover;
 mod size;
 mod stats;
-mod tell;
 mod terminal;
-mod units;
-mod which;
 
 use std::process::ExitCode;
 
@@ -42,7 +34,7 @@ struct Arguments {
     command: Command,
 }
 
-// In the order of docs/commands.md, which is also that of the help.
+// In the order of `docs/commands.md`, which is also that of the help.
 #[derive(Subcommand)]
 enum Command {
     Record(record::Args),
@@ -56,7 +48,7 @@ enum Command {
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
-        Err(answer) => return terminal::answer(&answer).unwrap_or_else(|failure| failure.tell()),
+        Err(answer) => return terminal::answer(&answer).unwrap_or_else(|failure| failure.report()),
     };
     let result = match arguments.command {
         Command::Record(arguments) => record::run(&arguments),
@@ -66,5 +58,5 @@ fn main() -> ExitCode {
         Command::Stats(arguments) => stats::run(&arguments),
         Command::Size(arguments) => size::run(&arguments),
     };
-    result.unwrap_or_else(|failure| failure.tell())
+    result.unwrap_or_else(|failure| failure.report())
 }

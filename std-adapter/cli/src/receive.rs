@@ -1,4 +1,4 @@
-//! `tracebuf receive`.
+//! The command `tracebuf receive`.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::failure::Failure;
+use crate::file_kind::{ENOUGH, FileKind};
 use crate::files::{check_is_other, output_path};
-use crate::guess::{ENOUGH, Guess};
 use crate::terminal::{ProgressLine, is_stdout, print_beside, stop_on_signals};
 use tracebuf_analysis::receive::{ReceiveOptions, ReceiveReport, receive, receive_from};
-use tracebuf_std::console::stdin;
+use tracebuf_std::console::file_of;
 
 /// Receive the trace of a device from a serial port, or from a file or a pipe with what came over one.
 ///
@@ -56,7 +56,7 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
             beside = is_stdout;
             let received = if port == Path::new("-") {
                 let options = ReceiveOptions::new("standard input", output);
-                stdin().and_then(|line| receive_from(line, &options, &stop, progress))
+                file_of(io::stdin()).and_then(|line| receive_from(line, &options, &stop, progress))
             } else {
                 receive(&ReceiveOptions::new(port, output).baud(*baud), &stop, progress)
             };
@@ -68,11 +68,11 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
     let printed = report.as_ref().map_or(Ok(code), |report| print_beside(beside, report, code));
     let Err(failure) = result else { return printed };
     if let Err(printing) = printed {
-        printing.tell();
+        printing.report();
     }
     let is_other = port.is_file() && report.as_ref().is_some_and(|report| report.frames == 0);
-    let guess = is_other.then(|| beginning(port).ok()).flatten().map(|file| Guess::of(&file));
-    Err(failure.followed_by(guess.map_or(String::new(), |guess| guess.to_string())))
+    let kind = is_other.then(|| beginning(port).ok()).flatten().map(|file| FileKind::of(&file));
+    Err(failure.followed_by(kind.map_or(String::new(), |kind| kind.to_string())))
 }
 
 /// Enough of a file to see what it is.

@@ -1,4 +1,4 @@
-//! `tracebuf record`.
+//! The command `tracebuf record`.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::failure::{Failure, told};
 use crate::files::output_path;
+use crate::options::{interval, ring};
 use crate::terminal::{ProgressLine, is_stdout, print_beside, stop_on_signals};
-use crate::units::{interval, ring};
 use tracebuf_machine::{RecordOptions, record};
 
 /// Record this machine: CPU, memory, load, disks, network, and the busiest processes, ten at each look.
@@ -100,7 +100,7 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
         line.show(progress);
         let was_failing = std::mem::replace(&mut is_failing, progress.file_error.is_some());
         if is_failing && !was_failing {
-            line.tell_unseen(progress);
+            line.print_unseen(progress);
         }
     });
     drop(line);

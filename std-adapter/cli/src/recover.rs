@@ -1,20 +1,19 @@
-//! `tracebuf recover`.
+//! The command `tracebuf recover`.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::failure::{Failure, name_of};
+use crate::failure::{Failure, name_of, status};
+use crate::file_kind::{FileKind, if_missing, if_moved};
 use crate::files::{check_is_other, output_path, read_as_far};
-use crate::guess::{Guess, if_missing, if_moved};
-use crate::tell::tell;
+use crate::options::{BufferChoice, report_others};
 use crate::terminal::is_stdout;
-use crate::which::{Which, tell_of_others};
 use tracebuf::buffer::AttachError;
 use tracebuf_analysis::recover::{Gap, RecoverError, Survivor};
 use tracebuf_session::region_file::check_is_free;
-use tracebuf_std::console::input_path;
-use tracebuf_std::display::{Count, LeftOut};
+use tracebuf_std::console::input_in_use;
+use tracebuf_std::display::Count;
 use tracebuf_std::whole_file::check_writable;
 
 /// Write what a trace buffer held when its program ended into a trace file, and say what had to be dropped.
@@ -32,7 +31,7 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "OUT", value_parser = output_path())]
     output: PathBuf,
     #[command(flatten)]
-    which: Which,
+    which: BufferChoice,
     /// Leave out what is already in this trace, written by the same session. For files of buffers.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["address", "symbol"])]
     after: Option<PathBuf>,
@@ -53,10 +52,9 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
         // Checked again when all is written, to a file beside it.
         .and_then(|()| check_writable(output))
         .map_err(|error| Failure::writing(output, error))?;
-    // Packets that move on meanwhile would be in the trace twice, or torn. On Windows no session has a buffer in a
-    // file, and other readers of the dump do no harm.
-    if cfg!(unix) {
-        check_is_free(input_path(dump)).map_err(|error| {
+    // Packets that move on meanwhile would be in the trace twice, or torn.
+    if let Some(input) = input_in_use(dump) {
+        check_is_free(input).map_err(|error| {
             Failure::of(dump, format_args!("{error}; when that has ended it can be recovered"))
         })?;
     }
@@ -91,31 +89,32 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
     let (memory, place) = which.of(dump, &file)?;
     let damage = memory.damage();
     if let Some(damage) = damage {
-        tell!("{}: {damage}; what follows is what lies there", name_of(dump));
+        status!("{}: {damage}; what follows is what lies there", name_of(dump));
     }
     let found = memory.find(place).map_err(|error| match error {
         RecoverError::Attach(AttachError::NoRegion) if anywhere => {
-            Failure::of(dump, format_args!("{error}{}", Guess::of(&file))).followed_by(if_moved(dump, &file))
+            Failure::of(dump, format_args!("{error}{}", FileKind::of(&file)))
+                .followed_by(if_moved(dump, &file))
         }
         error => Failure::of(dump, error),
     })?;
-    tell!("buffer at {:#x}: {}", found.address, found.salvage);
-    tell_of_others(&found.others);
+    status!("buffer at {:#x}: {}", found.address, found.salvage);
+    report_others(&found.others);
     let shared = found.shared.as_ref().map(|shared| (shared.chunks, shared.writers));
     let written = found.write_to(output).map_err(|error| Failure::writing(output, error))?;
     if let Some((chunks, writers)) = shared {
-        tell_of_shared(chunks, writers, written.brought_in);
+        report_shared(chunks, writers, written.brought_in);
     }
-    tell_of_packets(written.packets, written.invalid_packets, output);
+    report_packets(written.packets, written.invalid_packets, output);
     Ok(ended(damage.is_some() || !is_whole))
 }
 
 /// The file of a buffer.
 fn survive(arguments: &Args, survivor: Survivor) -> Result<ExitCode, Failure> {
     let Args { output, after, with, .. } = arguments;
-    tell!("buffer in a file: {}", survivor.salvage());
+    status!("buffer in a file: {}", survivor.salvage());
     if let Some(shared) = survivor.shared() {
-        tell_of_shared(shared.chunks, shared.writers, survivor.brought_in());
+        report_shared(shared.chunks, shared.writers, survivor.brought_in());
     }
     let (gap, written) = match (after, with) {
         (Some(trace), _) => {
@@ -123,23 +122,23 @@ fn survive(arguments: &Args, survivor: Survivor) -> Result<ExitCode, Failure> {
             (survivor.gap(), survivor.write_to(output))
         }
         (None, Some(trace)) => {
-            let behind = survivor.behind(trace).map_err(|error| refused(trace, error))?;
-            (behind.gap(), behind.write_to(output))
+            let appended = survivor.append_to(trace).map_err(|error| refused(trace, error))?;
+            (appended.gap(), appended.write_to(output))
         }
         (None, None) => (Gap::default(), survivor.write_to(output)),
     };
     let written = written.map_err(|error| Failure::writing(output, error))?;
-    tell_of_packets(written.packets, written.invalid_packets, output);
+    report_packets(written.packets, written.invalid_packets, output);
     if let Some(trace) = after.as_ref().or(with.as_ref()).filter(|_| !gap.is_none()) {
         let lost = "what was there is lost, and so says the next packet of each sequence";
-        tell!("{}: {gap}: {lost}", name_of(trace));
+        status!("{}: {gap}: {lost}", name_of(trace));
     }
     Ok(ended(!gap.is_none()))
 }
 
 /// About a trace that nothing can be appended to.
 fn refused(trace: &Path, error: io::Error) -> Failure {
-    Failure::of(trace, format_args!("{error}{}", Guess::if_gzipped(trace)))
+    Failure::of(trace, format_args!("{error}{}", FileKind::if_gzipped(trace)))
 }
 
 /// The exit status when there is a trace; `in_part` if it lacks something that it should have.
@@ -148,18 +147,19 @@ fn ended(in_part: bool) -> ExitCode {
 }
 
 /// Reports what became of so many chunks in shared memory.
-fn tell_of_shared(chunks: u64, writers: u64, brought_in: u64) {
+fn report_shared(chunks: u64, writers: u64, brought_in: u64) {
     let there = format!("{} of {}", Count(chunks, "chunk"), Count(writers, "writer"));
     match brought_in {
-        0 => tell!("shared memory: nothing to bring in that the buffer does not have, or has room for"),
-        all if all == chunks => tell!("shared memory: {there} brought in"),
-        some => tell!("shared memory: {there}, of which {some} brought in"),
+        0 => status!("shared memory: nothing to bring in that the buffer does not have, or has room for"),
+        all if all == chunks => status!("shared memory: {there} brought in"),
+        some => status!("shared memory: {there}, of which {some} brought in"),
     }
 }
 
-fn tell_of_packets(packets: u64, refused: u64, output: &Path) {
-    tell!("{} in {}", Count(packets, "packet"), name_of(output));
+fn report_packets(packets: u64, refused: u64, output: &Path) {
+    status!("{} in {}", Count(packets, "packet"), name_of(output));
     if refused > 0 {
-        tell!("{}", LeftOut(refused));
+        let refused = Count(refused, "packet");
+        status!("not in the trace file, malformed, forged or too long for a trace: {refused}");
     }
 }

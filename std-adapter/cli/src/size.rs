@@ -1,14 +1,14 @@
-//! `tracebuf size`.
+//! The command `tracebuf size`.
 
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tracebuf_analysis::size::Sizing;
-use tracebuf_std::display::{Count, Seconds};
+use tracebuf_analysis::size::{Seconds, Sizing};
+use tracebuf_std::display::Count;
 
 use crate::failure::Failure;
+use crate::options::{bytes, interval, rate};
 use crate::terminal::print_and_exit;
-use crate::units::{bytes, interval, rate};
 
 /// Say how large buffers must be for a rate, or how long a buffer lasts.
 ///

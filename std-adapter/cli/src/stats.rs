@@ -1,4 +1,4 @@
-//! `tracebuf stats`.
+//! The command `tracebuf stats`.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use tracebuf_analysis::trace_stats::TraceReport;
 
 use crate::failure::Failure;
-use crate::files::{is_of_content, open_any, tell_of_cut};
-use crate::guess::{ENOUGH, Guess};
+use crate::file_kind::{ENOUGH, FileKind};
+use crate::files::{is_of_content, open_any, report_cut};
 use crate::terminal::print_and_exit;
 
 /// List the data losses that a trace reports, with their causes and what to do about them.
@@ -46,13 +46,13 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
         if !is_of_content(error) || len == 0 {
             return Err(Failure::of(file, error));
         }
-        tell_of_cut(file, error, len);
+        report_cut(file, error, len);
     }
     if report.packets == 0 && report.rest == 0 {
         return Err(Failure::of(file, "it is empty, and no trace"));
     }
     if report.packets == 0 {
-        return Err(Failure::of(file, format_args!("it is no trace{}", Guess::of(&begun))));
+        return Err(Failure::of(file, format_args!("it is no trace{}", FileKind::of(&begun))));
     }
     print_and_exit(&report, ExitCode::from(if report.has_losses() { 3 } else { 0 }))
 }

@@ -1,16 +1,14 @@
-//! What commands have in common: printing results and, for commands that run for a while, ending on request and a
-//! progress line.
+//! Printed results, the progress line, and requests to end.
 
 use std::fmt::Display;
-use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use crate::failure::{Failure, STDOUT};
-use crate::tell::{shown, tell};
+use crate::failure::{Failure, STDOUT, shown, status};
 pub(crate) use tracebuf_std::console::stop_on_signals;
-use tracebuf_std::console::{draws, is_gone, is_same, metadata};
+use tracebuf_std::console::{draws, file_of, is_gone};
+use tracebuf_std::system::{id_at, id_of};
 
 /// Prints what a command has to say at its end, and ends it with `code`, or with a failure if that cannot be printed.
 /// It is no failure if the reader has seen enough or the terminal is gone.
@@ -45,7 +43,7 @@ pub(crate) fn print_beside(
     if !is_stdout {
         return print_and_exit(text, code);
     }
-    tell!("{text}");
+    status!("{text}");
     Ok(code)
 }
 
@@ -64,17 +62,18 @@ pub(crate) fn beside(is_stdout: bool) -> Box<dyn Write> {
     if is_stdout { Box::new(io::stderr().lock()) } else { Box::new(io::stdout().lock()) }
 }
 
-/// Whether standard output goes into this file, by whatever name: text would end up in the middle of it. To be called
-/// before writing begins, because another file may take its place then.
+/// Returns true if standard output goes into this file, by whatever name: text would end up in the middle of it. To be
+/// called before writing begins, because another file may take its place then.
 ///
 /// # Errors
 /// It is a file that is not empty, as may happen with `>>`: it would be emptied or replaced.
 pub(crate) fn is_stdout(path: &Path) -> Result<bool, Failure> {
-    let Ok(stdout) = metadata(io::stdout()) else { return Ok(false) };
+    let Ok(stdout) = file_of(io::stdout()) else { return Ok(false) };
     // By its own name where there is no /dev, too.
     let is_named = path == Path::new(STDOUT);
-    let is_same = is_named || fs::metadata(path).is_ok_and(|file| is_same(&file, &stdout));
-    if is_same && stdout.len() > 0 && stdout.is_file() {
+    let is_same = || id_at(path).is_ok_and(|id| id_of(&stdout).is_ok_and(|stdout| stdout == id));
+    let is_same = is_named || is_same();
+    if is_same && stdout.metadata().is_ok_and(|stdout| stdout.len() > 0 && stdout.is_file()) {
         return Err(Failure::writing(path, "it is standard output, with something in it"));
     }
     Ok(is_same)
@@ -101,9 +100,9 @@ impl ProgressLine {
     }
 
     /// Prints what someone who does not see the line should know too, for example in a log. For `record`.
-    pub(crate) fn tell_unseen(&self, news: &impl Display) {
+    pub(crate) fn print_unseen(&self, news: &impl Display) {
         if !self.seen {
-            tell!("{news}");
+            status!("{news}");
         }
     }
 }
@@ -111,7 +110,7 @@ impl ProgressLine {
 impl Drop for ProgressLine {
     fn drop(&mut self) {
         if self.seen {
-            tell!();
+            status!();
         }
     }
 }

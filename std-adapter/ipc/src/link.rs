@@ -15,7 +15,7 @@ use rustix::net::{
     connect, listen, recv, recvmsg, send, sendmsg, shutdown, socket_with,
 };
 
-use tracebuf_std::system::closed_in_children::ClosedInChildren;
+use tracebuf_std::fork::ClosedInChildren;
 
 /// A Unix socket, which is closed in children after a fork.
 #[derive(Debug)]

@@ -18,17 +18,21 @@
 //! A counter's value lasts until its next. So rates and percentages, which are averages of the time between two looks,
 //! have the time of the first of the two; memory, load and the like have the time when they were read.
 //!
-//! Everything goes through a [`Session`], as the events of any program do. The looks at `/proc` are slices in the trace
-//! themselves, so that what recording costs is seen beside what it shows.
+//! Everything goes through a [`Session`](tracebuf_session::Session), as the events of any program do. The looks at
+//! `/proc` are slices in the trace themselves, so that the cost of recording is seen in it.
 //!
 //! | module | what it is | what it may know |
 //! |---|---|---|
 //! | `linux` | a recording, from its start to its report | all below |
-//! | `programs` | sockets for programs that record into it | `options` |
-//! | `sampler`, `processes` | one look after another at the machine and its processes | `proc`, `tracks` |
-//! | `tracks` | counters as tracks of the trace | `report` |
-//! | `proc` | `/proc`, parsed | nothing |
-//! | `report`, `options` | what a recording is asked for, and what it says | nothing |
+//! | `linux::programs` | sockets for programs that record into it | `options` |
+//! | `linux::sampler` | one look at the machine after another | `processes`, `tracks`, `proc` |
+//! | `linux::processes` | the busiest processes | `tracks`, `proc` |
+//! | `linux::tracks` | counters as tracks of the trace | nothing |
+//! | `linux::proc` | `/proc`, parsed | nothing |
+//! | `report` | progress, and the report at the end | `options` |
+//! | `options` | options of a recording | nothing |
+//!
+//! A new counter needs `proc` and `sampler` only.
 #![deny(missing_docs)]
 #![deny(missing_debug_implementations)]
 #![deny(unsafe_code)]
@@ -49,10 +53,7 @@ mod options;
 mod report;
 
 // All that needs Linux.
-#[cfg(any(target_os = "linux", target_os = "android"))]
-mod linux;
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-#[path = "elsewhere.rs"]
+#[cfg_attr(not(any(target_os = "linux", target_os = "android")), path = "elsewhere.rs")]
 mod linux;
 
 pub use linux::record;

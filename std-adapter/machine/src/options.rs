@@ -10,13 +10,13 @@ use tracebuf_analysis::size::ring_chunk;
 use tracebuf_session::BufferConfig;
 use tracebuf_session::limits::{LAYOUT, PAGE, WRITERS};
 
-/// How Perfetto's SDK lays out a page when it has few left: a chunk then has 292 bytes.
+/// The layout of pages of Perfetto's SDK when it has few left: a chunk then has 292 bytes.
 const SMALLEST_CHUNKS: Layout = Layout::Fourteen;
 
-/// How often a long trace is written: the ring has to hold what is recorded meanwhile.
+/// The period of a long trace's writes: the ring has to hold what is recorded meanwhile.
 pub(crate) const LONG_TRACE_PERIOD: Duration = Duration::from_secs(1);
 
-/// What to record, and where to.
+/// Options of a recording.
 ///
 /// ```
 /// use std::time::Duration;

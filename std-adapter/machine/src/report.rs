@@ -7,10 +7,10 @@ use std::time::Duration;
 use tracebuf::buffer::BufferStats;
 
 use crate::options::{LONG_TRACE_PERIOD, RecordOptions};
-use tracebuf_session::{Losses, Summary, Written};
+use tracebuf_session::{Summary, Written};
 use tracebuf_std::display::{Bytes, Count, Escaped};
 
-/// How a recording is doing. Its `Display` is the progress line.
+/// Progress of a recording. Its `Display` is the progress line.
 ///
 /// ```
 /// fn show(progress: &tracebuf_machine::RecordProgress) {
@@ -30,10 +30,10 @@ pub struct RecordProgress {
     pub ring_used: u64,
     /// Bytes of the ring; of both, where programs record too.
     pub ring: u64,
-    /// What is in the file so far, when it is written while recording.
+    /// Content of the file so far, if it is written while recording.
     pub file: Option<Written>,
-    /// Why writing makes no progress just now, or why what is written will not be there. Writing is tried again, and
-    /// the ring keeps what it can meanwhile.
+    /// The reason why writing makes no progress just now, or why what is written will not be there. Writing is tried
+    /// again, and the ring keeps what it can meanwhile.
     pub file_error: Option<String>,
     /// Chunks that were overwritten before anybody read them.
     pub chunks_overwritten: u64,
@@ -75,7 +75,7 @@ impl fmt::Display for RecordProgress {
     }
 }
 
-/// What was recorded. Its `Display` is the summary that the command prints.
+/// Report of a recording. Its `Display` is the summary that the command prints.
 ///
 /// ```
 /// fn show(report: &tracebuf_machine::RecordReport) {
@@ -88,7 +88,7 @@ impl fmt::Display for RecordProgress {
 pub struct RecordReport {
     /// The file.
     pub output: PathBuf,
-    /// How long recording took.
+    /// The time that recording took.
     pub elapsed: Duration,
     /// Values recorded.
     pub events: u64,
@@ -104,14 +104,14 @@ pub struct RecordReport {
     pub dropped: u64,
     /// Bytes of the ring that were asked for; where programs record too there are two.
     pub ring: u64,
-    /// What is in the file.
+    /// Content of the file.
     pub written: Written,
     /// The session's own counters.
     pub summary: Summary,
 }
 
 impl RecordReport {
-    /// Whether the file holds all that it should: no write failed at the end, and the disk has all of it.
+    /// Returns true if the file holds all that it should: no write failed at the end, and the disk has all of it.
     pub fn is_whole(&self) -> bool {
         let losses = self.summary.losses();
         losses.bytes_not_written == 0 && losses.file_error.is_none()
@@ -123,7 +123,8 @@ impl RecordReport {
         let larger = self.ring.checked_mul(4)?.max(enough);
         let larger = Some(larger).filter(|larger| RecordOptions::RING.contains(larger))?;
         // Whole units: rounded up, it could be larger than a ring can be.
-        Some(format!("--ring {}", Bytes(larger).as_option()))
+        let (unit, name) = Bytes::UNITS.into_iter().find(|(unit, _)| larger >= *unit)?;
+        Some(format!("--ring {}{name}", larger / unit))
     }
 
     /// What had to make room in rings that were full, and in others.
@@ -174,7 +175,7 @@ impl RecordReport {
         format!("in between: {lost} had to make room before they were in the file{larger}")
     }
 
-    /// What was lost, and what to do about it, a line each.
+    /// Losses, and what to do about them, a line each.
     pub fn losses(&self) -> Vec<String> {
         let lost = self.summary.losses();
         let mut losses: Vec<_> = self.all_overwritten().collect();
@@ -234,7 +235,7 @@ impl fmt::Display for RecordReport {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tracebuf::service::{EndpointStats, ProducerIdentity};
+    use tracebuf::service::ProducerIdentity;
     use tracebuf_session::{LongTraceStatus, ProducerSummary};
 
     fn report(ring: u64, summary: Summary) -> RecordReport {

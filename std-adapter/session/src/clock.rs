@@ -3,12 +3,13 @@
 mod tsc;
 
 use std::fmt;
+use std::time::SystemTime;
 
 use tracebuf::producer::track_event::Clock;
 use tracebuf::proto::fields::{builtin_clock, clock, clock_snapshot, trace_packet};
 use tracebuf::proto::{Message, Sink};
 
-use tracebuf_std::system::{boot_time, steady_time, time_of_day};
+use tracebuf_std::system::{boot_time, steady_time};
 use tsc::TscClock;
 
 /// Nanoseconds since the machine started, sleep included: `CLOCK_BOOTTIME`, Perfetto's default trace clock. On Windows
@@ -50,7 +51,8 @@ pub(crate) struct ClockReading {
 impl ClockReading {
     pub(crate) fn now() -> Self {
         let before = BootClock.now();
-        let (realtime, monotonic) = (time_of_day(), steady_time());
+        let (realtime, monotonic) = (SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default(), steady_time());
+        let realtime = u64::try_from(realtime.as_nanos()).unwrap_or(u64::MAX);
         // The middle of the two: the error is half of what the readings between them took.
         let boottime = before + (BootClock.now() - before) / 2;
         Self { boottime, monotonic, realtime }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use tracebuf_std::file_lock::Lock;
 use tracebuf_std::system::{
-    FileId, for_a_trace, id_at, id_of, open_at_once, rename_to_free, standard_output,
+    FileId, for_one_writer, id_at, id_of, open_at_once, rename_to_free, standard_output,
 };
 use tracebuf_std::whole_file::followed;
 
@@ -109,7 +109,7 @@ pub(crate) fn open_long_trace(path: &Path) -> io::Result<(Opened, Option<Undo>)>
     }
     // For a link that leads to nothing, the place it leads to: the file is created, and taken back, there.
     let path = &if path.exists() { path.to_owned() } else { followed(path)? };
-    let (file, undo) = match for_a_trace().create_new(true).open(path) {
+    let (file, undo) = match for_one_writer().create_new(true).open(path) {
         Ok(file) => (file, Some(Undo::new(path, Vec::new()))),
         // It exists, or this says why it cannot.
         Err(_) => (open_at_once(path)?, None),

@@ -9,9 +9,9 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use crate::free_file::{ASKED, in_use, within};
-use crate::system::closed_in_children::ClosedInChildren;
+use crate::system::fork::ClosedInChildren;
 use crate::system::{id_at, id_of};
+use crate::waits::{ASKED, in_use, within};
 
 /// Keeps a file locked until it is dropped or its process ends, whatever children that process has.
 ///
@@ -22,12 +22,18 @@ pub struct Lock(ClosedInChildren);
 
 impl Lock {
     /// Locks a file that was opened at this path.
+    ///
+    /// # Errors
+    /// Others hold it for longer than 50 ms, it no longer has this name, or what the system says.
     pub fn new(file: &File, path: &Path) -> io::Result<Self> {
-        Self::new_within(ASKED, file, path)
+        Self::within(ASKED, file, path)
     }
 
     /// The same, waiting this long if others hold the file.
-    fn new_within(patience: Duration, file: &File, path: &Path) -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// Those of [`new`](Self::new).
+    pub fn within(patience: Duration, file: &File, path: &Path) -> io::Result<Self> {
         let own = OpenOptions::new().write(true).open(path)?;
         if id_of(&own)? != id_of(file)? {
             return Err(in_use());
@@ -44,7 +50,7 @@ impl Lock {
         Ok(Self(own))
     }
 
-    /// The same for a file that is useful even without a lock, on a file system that has none, or none that suits.
+    /// The same; `None` on a file system that has no locks, or none that suits.
     pub fn where_possible(file: &File, path: &Path) -> io::Result<Option<Self>> {
         if stops_other_handles(file) {
             return Ok(None);
@@ -57,7 +63,7 @@ impl Lock {
     }
 }
 
-/// Whether a lock would stop what its own process writes through another handle, as on mounts of SMB (flock(2)).
+/// Returns true if a lock would stop what its own process writes through another handle, as on SMB mounts (flock(2)).
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn stops_other_handles(file: &File) -> bool {
     // Those of the two versions of the protocol.
@@ -102,7 +108,6 @@ pub fn lock_within(patience: Duration, file: &File) -> io::Result<Held<'_>> {
     try_lock(file, patience).map(|()| Held(file))
 }
 
-/// One session per file. Who asks whether there is one has a lock too, for a moment.
 fn try_lock(file: impl AsFd, patience: Duration) -> io::Result<()> {
     let take = || flock(&file, FlockOperation::NonBlockingLockExclusive);
     within(patience, || {
@@ -112,68 +117,4 @@ fn try_lock(file: impl AsFd, patience: Duration) -> io::Result<()> {
             other => other.into(),
         })
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::mpsc::channel;
-
-    use super::*;
-
-    #[test]
-    fn a_file_is_taken_though_somebody_asks_just_then_whether_it_is_free() {
-        let path = std::env::temp_dir().join(format!("tracebuf-asked-{}", std::process::id()));
-        let file = File::create(&path).expect("a file");
-        // Far longer than who asks has it, even on a machine that is busy with other things.
-        const PATIENCE: Duration = Duration::from_secs(30);
-        let takes: [fn(&File, &Path) -> bool; 2] = [
-            |file, path| Lock::new_within(PATIENCE, file, path).is_ok(),
-            |file, _| lock_within(PATIENCE, file).is_ok(),
-        ];
-        for take in takes {
-            let (asks, asked) = channel();
-            let asking = File::open(&path).expect("a file");
-            std::thread::scope(|scope| {
-                scope.spawn(move || {
-                    flock(&asking, FlockOperation::NonBlockingLockShared).expect("nobody has it");
-                    asks.send(()).expect("the test waits");
-                    std::thread::sleep(Duration::from_millis(3));
-                    flock(&asking, FlockOperation::Unlock).expect("it is locked");
-                });
-                asked.recv().expect("it is locked");
-                assert!(take(&file, &path));
-            });
-        }
-        std::fs::remove_file(path).expect("it is there");
-    }
-
-    #[test]
-    fn a_file_that_was_removed_by_the_one_who_had_the_lock_is_not_taken() {
-        let path = std::env::temp_dir().join(format!("tracebuf-removed-{}", std::process::id()));
-        let file = File::create(&path).expect("a file");
-        let other = Lock::new(&file, &path).expect("it is free");
-        std::thread::scope(|scope| {
-            let late = scope.spawn(|| Lock::new(&file, &path).is_err());
-            std::thread::sleep(Duration::from_millis(3));
-            std::fs::remove_file(&path).expect("it is there");
-            drop(other);
-            assert!(late.join().expect("no panic"));
-        });
-    }
-
-    #[test]
-    fn a_file_that_was_locked_for_a_moment_is_free_though_a_child_of_that_moment_lives_on() {
-        let path = std::env::temp_dir().join(format!("tracebuf-lock-{}", std::process::id()));
-        let file = File::create(&path).expect("a file");
-        let other = File::open(&path).expect("a file");
-        std::fs::remove_file(path).expect("it is there");
-        let held = lock(&file).expect("it is free");
-        // What a child has is the same open file.
-        let child_s = file.try_clone().expect("a file");
-        assert!(lock(&other).is_err());
-        drop(held);
-        drop(file);
-        assert!(lock(&other).is_ok());
-        drop(child_s);
-    }
 }

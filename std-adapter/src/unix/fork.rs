@@ -1,46 +1,45 @@
-//! Which process this is, across forks.
+//! Forks, and what a child gets: neither its parent's locks nor its memory in files.
 //!
-//! A child has neither the drain thread nor the threads that hold locks: whatever it did with its parent's session
-//! would wait for ever or write into memory that nobody reads. So a handler of `pthread_atfork` increments a number at
-//! every fork, in the child alone, and a session works only while the number is the one it began with. Reading it is
-//! one load. The handler also closes the files by which the parent holds locks, because the child would hold them too,
-//! and gives the child its own copy of memory that threads write into and that lies in a file: an event that is being
-//! written during a fork is completed in both. A child made past these handlers, by `_Fork` or the bare system call, is
-//! not noticed, nor is one while handlers that were registered earlier run.
+//! A handler of `pthread_atfork` increments a number at every fork, in the child alone: what belongs to one process
+//! compares it with the number that it began with, which is one load. The handler also closes the files by which the
+//! parent holds locks, and copies memory in files that threads write into: what is being written during a fork is
+//! completed in both. A child made past these handlers, by `_Fork` or the bare system call, is not noticed, nor is one
+//! while handlers that were registered earlier run.
 //!
-//! A child may watch signals of its own, for which the crate `signal-hook` has a lock, and have layers for `tracing`,
-//! of which there is a list. So no fork happens while another thread changes that crate's handlers or holds that list;
+//! What a child needs whole, such as the lock of the crate `signal-hook`, changes only in [`while_nobody_forks`]:
 //! otherwise the child might wait for ever.
 #![allow(unsafe_code)]
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
-use std::sync::Once;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicUsize, Ordering};
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use rustix::io::Errno;
 use rustix::param::page_size;
 
-use super::closed_in_children::ClosedInChildren;
+pub use crate::waits::join;
 
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
 /// Begins to count, unless counting has begun.
 pub fn watch() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        // SAFETY: the handlers are functions of the program, so they exist as long as the process. The one in the child
-        // only does atomic operations, closes files, which POSIX allows between fork and exec, and maps them, which is
-        // a mere system call too. Without memory for the handlers there is an error, and forks go unnoticed.
-        let error = unsafe { libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child)) };
-        IS_WATCHED.store(error == 0, Ordering::Relaxed);
-    });
+    is_watched();
 }
 
-/// Whether forks are noticed.
-static IS_WATCHED: AtomicBool = AtomicBool::new(false);
+/// The same; returns true if forks are noticed.
+fn is_watched() -> bool {
+    static WATCHED: OnceLock<bool> = OnceLock::new();
+    *WATCHED.get_or_init(|| {
+        // SAFETY: the handlers are functions of the program. The one in the child only does atomic operations, closes
+        // files, which POSIX allows between fork and exec, and maps them, which is a mere system call too. Without
+        // memory for the handlers there is an error, and forks go unnoticed.
+        unsafe { libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child)) == 0 }
+    })
+}
 
 /// [`FORK`] for each thread that forks, and [`CHANGING`] while one changes what a child must get whole.
 static BUSY: AtomicU32 = AtomicU32::new(0);
@@ -73,8 +72,7 @@ extern "C" fn in_child() {
 
 const NONE: i32 = -1;
 
-/// Open files that children close: a socket for each producer of a service, and some more. Files for which there is no
-/// place stay open in children.
+/// Open files that children close. Those for which there is no place stay open there.
 static FILES: [AtomicI32; 4096] = [const { AtomicI32::new(NONE) }; 4096];
 
 /// Replaces one number by another, if it is there.
@@ -82,16 +80,6 @@ fn replace(old: i32, new: i32) {
     let exchange =
         |place: &AtomicI32| place.compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed).is_ok();
     let _ = FILES.iter().any(exchange);
-}
-
-/// Makes children close an open file of this process, which itself neither uses nor closes it in a child.
-pub fn close_in_children(file: RawFd) {
-    replace(NONE, file);
-}
-
-/// Takes that back, before the file is closed here.
-pub fn leave_to_children(file: RawFd) {
-    replace(file, NONE);
 }
 
 /// Runs in a child after a fork, where only what POSIX allows in signal handlers may be done.
@@ -105,9 +93,51 @@ fn close_files_of_parent() {
     }
 }
 
+/// An open file or socket that is closed in children after a fork: otherwise a lock would last until they end, and the
+/// peer of a connection would not see that this process has ended.
+#[derive(Debug)]
+pub struct ClosedInChildren {
+    /// `None` only while it is dropped.
+    file: Option<OwnedFd>,
+    /// The fork count of the process that owns it.
+    forks: u32,
+}
+
+impl ClosedInChildren {
+    /// Closes the file in children forked from now on.
+    pub fn new(file: impl Into<OwnedFd>) -> Self {
+        watch();
+        let (file, forks) = (file.into(), forks());
+        replace(NONE, file.as_raw_fd());
+        Self { file: Some(file), forks }
+    }
+
+    /// Returns true if this process owns the file. In others it is closed, and its number may be another file's.
+    pub fn is_here(&self) -> bool {
+        forks() == self.forks
+    }
+
+    /// The file, in the process that owns it.
+    ///
+    /// # Errors
+    /// This is a child, where it is closed.
+    pub fn get(&self) -> io::Result<&OwnedFd> {
+        self.file.as_ref().filter(|_| self.is_here()).ok_or_else(|| Errno::BADF.into())
+    }
+}
+
+impl Drop for ClosedInChildren {
+    fn drop(&mut self) {
+        match self.file.take() {
+            Some(file) if self.is_here() => replace(file.as_raw_fd(), NONE),
+            file => drop(file.map(OwnedFd::into_raw_fd)),
+        }
+    }
+}
+
 /// Memory in a file, of which children get a copy.
 struct Mapping {
-    /// Where it begins; [`FREE`], or [`RESERVED`] while what follows is written.
+    /// Its address; [`FREE`], or [`RESERVED`] while what follows is written.
     start: AtomicUsize,
     len: AtomicUsize,
     file: AtomicI32,
@@ -118,8 +148,6 @@ struct Mapping {
 const FREE: usize = 0;
 const RESERVED: usize = 1;
 
-/// One for each session with shared memory in a file, until the last user of its producer is gone: the session, what it
-/// was stopped with, its recorders, and the threads that recorded into it.
 static MAPPINGS: [Mapping; 256] = [const {
     Mapping {
         start: AtomicUsize::new(FREE),
@@ -128,37 +156,6 @@ static MAPPINGS: [Mapping; 256] = [const {
         offset: AtomicI64::new(0),
     }
 }; 256];
-
-/// Gives children their own copy of memory that is mapped from a file and that threads write into, as they have of
-/// everything on the heap. The file stays open until that is taken back. `start` and `offset` are multiples of the
-/// system's page size. Fails if there is no place for one more, if the memory lies farther into the file than the C
-/// library's call reaches, or if forks are not noticed.
-fn copy_in_children(start: usize, len: usize, file: RawFd, offset: u64) -> io::Result<()> {
-    watch();
-    if !IS_WATCHED.load(Ordering::Relaxed) {
-        return Err(io::Error::other("there was no memory to be told of forks"));
-    }
-    let offset = libc::off_t::try_from(offset).map_err(|_| io::ErrorKind::FileTooLarge)?;
-    let take = |place: &&Mapping| {
-        place.start.compare_exchange(FREE, RESERVED, Ordering::Acquire, Ordering::Relaxed).is_ok()
-    };
-    let place = MAPPINGS.iter().find(take);
-    let place =
-        place.ok_or_else(|| io::Error::other("the process has shared memory in 256 files already"))?;
-    place.len.store(len, Ordering::Relaxed);
-    place.file.store(file, Ordering::Relaxed);
-    #[allow(clippy::useless_conversion, reason = "it is shorter where addresses are")]
-    place.offset.store(offset.into(), Ordering::Relaxed);
-    place.start.store(start, Ordering::Release);
-    Ok(())
-}
-
-/// Takes that back, before the memory is given back or the file is closed.
-fn leave_memory_to_children(start: usize) {
-    for place in &MAPPINGS {
-        let _ = place.start.compare_exchange(start, FREE, Ordering::Release, Ordering::Relaxed);
-    }
-}
 
 /// Memory in a file, of which children get a copy, until this is dropped.
 #[derive(Debug)]
@@ -169,22 +166,41 @@ pub struct CopyInChildren {
 }
 
 impl CopyInChildren {
-    /// For `len` bytes of memory from `start` on, mapped from a place in a file.
+    /// Gives children their own copy of `len` bytes of memory from `start` on, mapped from a place in a file, as they
+    /// have of everything on the heap.
     ///
     /// # Errors
-    /// There is no place for one more, the memory lies farther into the file than the C library's call reaches, or
-    /// forks are not noticed.
+    /// There are 256 already, the memory lies farther into the file than the C library's call reaches, or forks are not
+    /// noticed.
     pub fn of(start: usize, len: usize, file: &File, at: u64) -> io::Result<Self> {
         let file = ClosedInChildren::new(file.try_clone()?);
-        let (start, len, at) = from_a_page_on(start, len, at, page_size());
-        copy_in_children(start, len, file.get()?.as_raw_fd(), at)?;
+        if !is_watched() {
+            return Err(io::Error::other("there was no memory to be told of forks"));
+        }
+        let number = file.get()?.as_raw_fd();
+        let (start, len, offset) = from_a_page_on(start, len, at, page_size());
+        let offset = libc::off_t::try_from(offset).map_err(|_| io::ErrorKind::FileTooLarge)?;
+        let take = |place: &&Mapping| {
+            place.start.compare_exchange(FREE, RESERVED, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        };
+        let place = MAPPINGS.iter().find(take);
+        let place =
+            place.ok_or_else(|| io::Error::other("the process has shared memory in 256 files already"))?;
+        place.len.store(len, Ordering::Relaxed);
+        place.file.store(number, Ordering::Relaxed);
+        #[allow(clippy::useless_conversion, reason = "it is shorter where addresses are")]
+        place.offset.store(offset.into(), Ordering::Relaxed);
+        place.start.store(start, Ordering::Release);
         Ok(Self { start, _file: file })
     }
 }
 
 impl Drop for CopyInChildren {
     fn drop(&mut self) {
-        leave_memory_to_children(self.start);
+        // Before the memory is given back and the file is closed.
+        for place in &MAPPINGS {
+            let _ = place.start.compare_exchange(self.start, FREE, Ordering::Release, Ordering::Relaxed);
+        }
     }
 }
 
@@ -210,13 +226,12 @@ fn copy_memory_of_parent() {
         let how = how | libc::MAP_NORESERVE;
         let memory = start as *mut libc::c_void;
         // SAFETY: a whole mapping of this process is replaced by another of the same part of the file, at the same
-        // place and with the same access, so that whatever has references to it, such as the event that this thread is
-        // within, goes on there: it finds what was there or what the parent has written since, as words that are read
-        // one by one. There is no other thread. The call takes no lock and no memory of the program's.
+        // place and with the same access. Whatever has references to it, such as the event that this thread is within,
+        // finds what was there or what the parent has written since, as words that are read one by one. There is no
+        // other thread. The call takes no lock and no memory of the program's.
         let copy = unsafe { libc::mmap(memory, len, access, how, file, offset) };
         if copy == libc::MAP_FAILED {
-            // SAFETY: as above; nothing reads a word of it: touching it ends the child, instead of writing into the
-            // parent's trace.
+            // SAFETY: as above. Touching it now ends the child, instead of writing into the parent's file.
             unsafe { libc::munmap(memory, len) };
         }
     }
@@ -243,44 +258,20 @@ pub fn forks() -> u32 {
     FORKS.load(Ordering::Relaxed)
 }
 
-/// Waits for a thread's end, unless it is this one: the last owner of a thing may be what its own thread belongs to.
-pub fn join(thread: thread::JoinHandle<()>) {
-    if thread.thread().id() != thread::current().id() {
-        let _ = thread.join();
-    }
-}
-
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use super::*;
 
     #[test]
     fn a_part_that_begins_within_a_page_of_the_system_is_mapped_from_that_page_on() {
-        const PAGE: u64 = 4096;
-        for page in [4 << 10, 16 << 10, 64 << 10] {
-            for at in (0..40).map(|pages| pages * PAGE) {
-                // Like a mapping: as far within a page in memory as in the file.
-                let (memory, len) = ((17 << 16) + (at as usize % page), 3 << 12);
-                let (start, whole, from) = from_a_page_on(memory, len, at, page);
-                assert_eq!((start % page, from as usize % page), (0, 0));
-                assert_eq!((start + whole, from + whole as u64), (memory + len, at + len as u64));
-            }
+        for (page, at) in
+            [4, 16, 64].into_iter().flat_map(|page| (0..40).map(move |at| (page << 10, at << 12)))
+        {
+            // Like a mapping: as far within a page in memory as in the file.
+            let (memory, len) = ((17 << 16) + at % page, 3 << 12);
+            let (start, whole, from) = from_a_page_on(memory, len, at as u64, page);
+            assert_eq!((start % page, from as usize % page), (0, 0));
+            assert_eq!((start + whole, from as usize + whole), (memory + len, at + len));
         }
-    }
-
-    /// Returns true if `work` does in a child. One that hangs ends with SIGALRM after 10 s.
-    pub(crate) fn in_child(work: impl FnOnce() -> bool) -> bool {
-        // SAFETY: the child only does what the tests here are about, and ends without unwinding or exit handlers.
-        let child = unsafe { libc::fork() };
-        if child == 0 {
-            // SAFETY: neither call has conditions.
-            unsafe {
-                libc::alarm(10);
-                libc::_exit(i32::from(!work()))
-            }
-        }
-        let mut status = 0;
-        // SAFETY: the pointer is to a local number.
-        unsafe { libc::waitpid(child, &mut status, 0) == child && status == 0 }
     }
 }

@@ -1,4 +1,4 @@
-//! Lines that bytes come over: files, named pipes, serial ports, and how long a read waits for them.
+//! Named pipes and serial ports, read with a time limit.
 
 use std::fs::{self, File, FileType, OpenOptions};
 use std::io::{self, IsTerminal, Read};
@@ -8,14 +8,14 @@ use std::path::Path;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::SILENCE;
+pub use crate::waits::{SILENCE, is_silence};
 
 /// The type of what has this name.
 pub fn kind_of(path: &Path) -> Option<FileType> {
     fs::metadata(path).map(|there| there.file_type()).ok()
 }
 
-/// Opens a named pipe. Its writers may come later: until then it is silent, and opening it does not wait for them.
+/// Opens a named pipe without waiting for its writers: until they come, it is silent.
 pub fn open_pipe(path: &Path, kind: FileType) -> Option<io::Result<File>> {
     kind.is_fifo().then(|| unblocked(path))
 }
@@ -24,13 +24,14 @@ fn unblocked(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)
 }
 
-/// Whether something other than a serial port has this name: the system only says that it is not a typewriter. To be
-/// asked when it could not be opened as a port, because opening a port resets some devices.
+/// Returns true if something other than a serial port has this name. To be asked only after it could not be opened as a
+/// port, because opening a port resets some devices.
 pub fn is_no_port(path: &Path, kind: FileType) -> bool {
     !kind.is_char_device() || unblocked(path).is_ok_and(|file| !file.is_terminal())
 }
 
-/// Says why a port could not be opened: nothing has the name, or it belongs to a group that the user is not in.
+/// The error of a port that could not be opened, with its reason: nothing has the name, or the user is not in the
+/// group that may use it.
 pub fn explained(path: &Path, kind: Option<FileType>, error: io::Error) -> io::Error {
     if kind.is_none() {
         // Whoever opened the port may not report the system's error number.
@@ -48,8 +49,8 @@ pub trait Line: Read + AsFd {}
 
 impl<L: Read + AsFd> Line for L {}
 
-/// A reader that waits no longer than [`SILENCE`] at a time, as for a serial port: the system resumes a read that a
-/// signal interrupts, so a request to stop would go unnoticed.
+/// A reader that waits no longer than [`SILENCE`] at a time. Without that limit a request to stop would go unnoticed:
+/// the system resumes a read that a signal interrupts.
 pub fn with_timeout(line: impl Line) -> io::Result<impl Read> {
     Ok(TimeoutReader(line))
 }
@@ -63,19 +64,5 @@ impl<F: Read + AsFd> Read for TimeoutReader<F> {
             0 => Err(io::ErrorKind::TimedOut.into()),
             _ => self.0.read(bytes),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_may_not_use_a_port_hears_who_may() {
-        let said = |error: io::Error| explained("/".as_ref(), kind_of("/".as_ref()), error).to_string();
-        assert!(
-            said(io::ErrorKind::PermissionDenied.into()).contains("denied: serial ports are for those in")
-        );
-        assert!(!said(io::ErrorKind::NotFound.into()).contains("group"));
     }
 }

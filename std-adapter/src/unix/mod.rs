@@ -1,6 +1,5 @@
 //! The Unix side of the seam: clocks, ids, and files as Unix has them.
 
-pub mod closed_in_children;
 pub mod console;
 pub mod file_lock;
 pub mod fork;
@@ -32,19 +31,13 @@ pub fn user_id() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// The number of the pid namespace, such as a container's, in which this process has its id; 0 in the system's own, and
-/// where that is the only one.
+/// The number of the pid namespace, such as a container's, in which this process has its id; 0 in the system's own.
 pub fn pid_namespace() -> u64 {
     /// The number of the system's own on Linux: PROC_PID_INIT_INO in its `proc_ns.h`.
     const OF_SYSTEM: u64 = 0xEFFF_FFFC;
-    match fs::metadata("/proc/self/ns/pid") {
-        Ok(namespace)
-            if cfg!(any(target_os = "linux", target_os = "android")) && namespace.ino() != OF_SYSTEM =>
-        {
-            namespace.ino()
-        }
-        _ => 0,
-    }
+    // Other systems have no file of this name.
+    let number = fs::metadata("/proc/self/ns/pid").map_or(OF_SYSTEM, |namespace| namespace.ino());
+    if number == OF_SYSTEM { 0 } else { number }
 }
 
 /// Nanoseconds since the machine started, sleep included.
@@ -63,18 +56,13 @@ pub fn steady_time() -> u64 {
     nanoseconds(ClockId::Monotonic)
 }
 
-/// Nanoseconds since 1970.
-pub fn time_of_day() -> u64 {
-    nanoseconds(ClockId::Realtime)
-}
-
 fn nanoseconds(clock: ClockId) -> u64 {
     let time = clock_gettime(clock);
     // Both are positive from 1970 to 2554.
     (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
 }
 
-/// What identifies a file, whatever its name.
+/// The identity of a file, whatever its name.
 pub type FileId = (u64, u64);
 
 /// The id of a file with this metadata.
@@ -92,28 +80,23 @@ pub fn id_at(path: &Path) -> io::Result<FileId> {
     fs::metadata(path).map(|file| id_in(&file))
 }
 
-/// Whether what is written into an open file will be gone when it is closed.
+/// Returns true if what is written into an open file will be gone when it is closed.
 pub fn is_removed(file: &File) -> bool {
     file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.nlink() == 0)
 }
 
-/// How the file of a long trace is opened. Appending, because somebody else may cut it: what is written at its former
+/// Options for a file of one writer. It appends, because somebody else may cut the file: what is written at its former
 /// end would then come after a hole.
-pub fn for_a_trace() -> OpenOptions {
+pub fn for_one_writer() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.append(true);
     options
 }
 
-/// Cuts such a file to this length.
-pub fn cut(file: &File, len: u64) -> io::Result<()> {
-    file.set_len(len)
-}
-
 /// Opens a file to append to it, or creates it. A pipe's other end is not waited for: it may never come.
 pub fn open_at_once(path: &Path) -> io::Result<File> {
     let flags = OFlags::NONBLOCK.bits() as i32;
-    let file = for_a_trace().create(true).custom_flags(flags).open(path).map_err(|error| {
+    let file = for_one_writer().create(true).custom_flags(flags).open(path).map_err(|error| {
         let is_pipe = || fs::metadata(path).is_ok_and(|there| there.file_type().is_fifo());
         if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) && is_pipe() {
             return io::Error::new(error.kind(), "nobody has opened the pipe to read it");
@@ -125,9 +108,8 @@ pub fn open_at_once(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Standard output as it is open, if that is what this is the name of: a socket cannot be opened by its name, nor can
-/// another user's pipe. `None` for a regular file, whose name another file is to take, and where it is open for reading
-/// only.
+/// Standard output as it is open, if this is its name: a socket cannot be opened by its name, nor can another user's
+/// pipe. `None` for a regular file, whose name another file is to take, and where it is open for reading only.
 pub fn standard_output(path: &Path) -> io::Result<Option<File>> {
     let Some((file, flags)) = named_stdout(path)? else { return Ok(None) };
     // Writing waits for a slow reader.
@@ -137,7 +119,7 @@ pub fn standard_output(path: &Path) -> io::Result<Option<File>> {
     Ok(Some(file))
 }
 
-/// Whether there is such an output. Nothing of it is changed, because others may share it.
+/// Returns true if there is such an output. Leaves it unchanged, because others may share it.
 pub fn is_standard_output(path: &Path) -> io::Result<bool> {
     Ok(named_stdout(path)?.is_some())
 }
@@ -152,7 +134,7 @@ fn named_stdout(path: &Path) -> io::Result<Option<(File, OFlags)>> {
     Ok(is_open.then_some((file, flags)))
 }
 
-/// Whether a session has the file; false if that cannot be known.
+/// Returns true if somebody has locked the file; false if that cannot be known.
 pub fn is_locked(path: &Path) -> bool {
     let Ok(file) = File::open(path) else { return false };
     // Shared: for more, file systems that lock over a network want a file that is open for writing.
@@ -181,25 +163,19 @@ pub fn is_socket(file: &Metadata) -> bool {
     file.file_type().is_socket()
 }
 
-/// The calling thread's id in the system. Where the system does not tell it, a number of our own: threads can be told
-/// apart, but not recognised.
+/// The calling thread's id in the system.
+#[cfg(any(target_os = "linux", target_os = "android"))]
 pub fn thread_id() -> u32 {
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    return rustix::thread::gettid().as_raw_nonzero().get() as u32;
-    #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    {
-        use std::sync::atomic::{AtomicU32, Ordering};
-        static NEXT: AtomicU32 = AtomicU32::new(1);
-        thread_local!(static ID: u32 = NEXT.fetch_add(1, Ordering::Relaxed));
-        ID.with(|id| *id)
-    }
+    rustix::thread::gettid().as_raw_nonzero().get() as u32
 }
 
-/// Returns true if the processor's time stamp counter runs at one pace, on all cores, in all power states.
-pub fn counter_is_steady() -> bool {
-    // Linux has compared the cores' counters; if it found them wanting it uses another clock.
-    let source = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
-    cfg!(target_os = "linux") && fs::read_to_string(source).is_ok_and(|source| source.trim() == "tsc")
+/// A number of the calling thread's own: threads can be told apart, but not recognised.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub fn thread_id() -> u32 {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static NEXT: AtomicU32 = AtomicU32::new(1);
+    thread_local!(static ID: u32 = NEXT.fetch_add(1, Ordering::Relaxed));
+    ID.with(|id| *id)
 }
 
 /// Renames a file if nothing lies at `to`; where the file system cannot tell, nothing is renamed.

@@ -1,8 +1,8 @@
 //! Standard input and output, terminals, and requests to end a command.
 #![allow(unsafe_code)]
 
-use std::fs::{File, Metadata};
-use std::io::{self, Stdin};
+use std::fs::File;
+use std::io;
 use std::os::windows::io::AsHandle;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,39 +13,27 @@ use std::time::Duration;
 use windows_sys::Win32::System::Console::{CTRL_BREAK_EVENT, CTRL_C_EVENT, SetConsoleCtrlHandler};
 use windows_sys::core::BOOL;
 
-/// Standard input.
-pub fn stdin() -> io::Result<Stdin> {
-    Ok(io::stdin())
+/// `None`: no process has memory in a file, and other readers do no harm.
+pub fn input_in_use(_: &Path) -> Option<&Path> {
+    None
 }
 
-/// The name of a file to read. Standard input has none but -.
-pub fn input_path(path: &Path) -> &Path {
-    path
+/// An open input or output as a file.
+pub fn file_of(stream: impl AsHandle) -> io::Result<File> {
+    Ok(stream.as_handle().try_clone_to_owned()?.into())
 }
 
-/// Metadata of an open file.
-pub fn metadata(file: impl AsHandle) -> io::Result<Metadata> {
-    File::from(file.as_handle().try_clone_to_owned()?).metadata()
-}
-
-/// The output that an argument names. Standard output has no name by which it could be opened.
+/// The output that an argument names; an error for standard output, which has no name by which it could be opened.
 pub fn output_of(path: PathBuf) -> Result<PathBuf, &'static str> {
     if path == Path::new("-") { Err("on Windows an output has to be a file") } else { Ok(path) }
 }
 
-/// Whether it is the same file, by whatever name. `std` tells no file numbers here; two files that were made and
-/// changed at the same moment and have the same length cannot be told apart.
-pub fn is_same(one: &Metadata, other: &Metadata) -> bool {
-    let of = |file: &Metadata| (file.len(), file.created().ok(), file.modified().ok());
-    one.is_file() && other.is_file() && of(one) == of(other)
-}
-
-/// Whether an output was a terminal that is gone: the process ends with its terminal.
+/// Returns false: the process ends with its terminal.
 pub fn is_gone<W>(_: &W, _: &io::Error) -> bool {
     false
 }
 
-/// Terminals may not obey escape sequences.
+/// Returns false: terminals may not obey escape sequences.
 pub fn draws() -> bool {
     false
 }
@@ -55,9 +43,10 @@ pub const STDOUT: &str = "";
 
 static STOP: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
-/// Set by Ctrl-C and Ctrl-Break, and when the window is closed, to end cleanly. A second Ctrl-C or Ctrl-Break comes
-/// from someone in a hurry and ends the command at once. Without a handler the command can still run to its end.
+/// A flag that Ctrl-C, Ctrl-Break and the window's end set, for a clean end. A second Ctrl-C or Ctrl-Break ends the
+/// command at once.
 pub fn stop_on_signals() -> Arc<AtomicBool> {
+    // Without a handler the command can still run to its end.
     // SAFETY: the handler is a function of the program, and may be called by any thread.
     let _ = unsafe { SetConsoleCtrlHandler(Some(stop), 1) };
     STOP.clone()

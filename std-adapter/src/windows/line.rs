@@ -1,4 +1,4 @@
-//! Lines that bytes come over: files, serial ports, and how long a read waits for them.
+//! Serial ports, and pipes without names, read with a time limit.
 
 use std::fs::{self, File, FileType};
 use std::io::{self, Cursor, Read};
@@ -6,10 +6,9 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 
-use crate::{SILENCE, is_silence};
+pub use crate::waits::{SILENCE, is_silence};
 
-/// The type of what has this name; nothing for a port's name, because looking at a port opens it, which resets some
-/// devices.
+/// The type of what has this name; `None` for a port's name: looking at a port opens it, which resets some devices.
 pub fn kind_of(path: &Path) -> Option<FileType> {
     if path.to_str().is_some_and(is_port) {
         return None;
@@ -24,17 +23,17 @@ fn is_port(name: &str) -> bool {
     number.is_some_and(|(_, number)| !number.starts_with('+') && number.parse::<u8>().is_ok())
 }
 
-/// No pipe has a file's name here.
+/// `None`: pipes have no file names here.
 pub fn open_pipe(_: &Path, _: FileType) -> Option<io::Result<File>> {
     None
 }
 
-/// Whether something other than a serial port has this name: true for anything whose type is known.
+/// True: what has a known type is no serial port.
 pub fn is_no_port(_: &Path, _: FileType) -> bool {
     true
 }
 
-/// The error as it is: the system says enough.
+/// The error as it is.
 pub fn explained(_: &Path, _: Option<FileType>, error: io::Error) -> io::Error {
     error
 }
@@ -44,8 +43,8 @@ pub trait Line: Read + Send + 'static {}
 
 impl<L: Read + Send + 'static> Line for L {}
 
-/// A reader that waits no longer than [`SILENCE`] at a time, as for a serial port. `std` can only wait without a limit,
-/// so another thread does, and goes on waiting when nobody needs it any more.
+/// A reader that waits no longer than [`SILENCE`] at a time. `std` can only wait without a limit, so another thread
+/// does, and goes on waiting when nobody needs it any more.
 pub fn with_timeout(line: impl Line) -> io::Result<impl Read> {
     // So many pieces may lie there unread: a file may take them more slowly than they come.
     let (pieces, read) = sync_channel(16);

@@ -1,19 +1,17 @@
 //! The Windows side of the seam. Memory in files and signals are not supported.
 #![allow(unsafe_code)]
 
+mod absent;
 pub mod console;
-pub mod file_lock;
-pub mod fork;
 pub mod line;
-pub mod signals;
+
+pub use absent::{file_lock, fork, signals};
 
 use std::fs::{File, Metadata, OpenOptions};
-use std::io::{self, Seek, SeekFrom};
+use std::io;
 use std::os::windows::fs::OpenOptionsExt;
 use std::os::windows::io::AsRawHandle;
 use std::path::Path;
-use std::sync::OnceLock;
-use std::time::SystemTime;
 
 use windows_sys::Win32::Foundation::ERROR_SHARING_VIOLATION;
 use windows_sys::Win32::Storage::FileSystem::{
@@ -23,7 +21,7 @@ use windows_sys::Win32::Storage::FileSystem::{
 use windows_sys::Win32::System::Performance::{QueryPerformanceCounter, QueryPerformanceFrequency};
 use windows_sys::Win32::System::Threading::GetCurrentThreadId;
 
-use crate::free_file::{ASKED, in_use, within};
+use crate::waits::{ASKED, in_use, within};
 
 /// A device that takes everything and keeps nothing.
 pub const NULL_DEVICE: &str = "NUL";
@@ -49,11 +47,17 @@ pub fn thread_id() -> u32 {
 /// Nanoseconds since the machine started, sleep included, the same in all processes: the performance counter.
 #[inline]
 pub fn boot_time() -> u64 {
-    let mut ticks = 0;
-    // SAFETY: the pointer is to a local number that nothing else uses.
-    unsafe { QueryPerformanceCounter(&mut ticks) };
-    // It has not failed since Windows XP.
-    nanoseconds(u64::try_from(ticks).unwrap_or_default(), frequency())
+    const SECOND: u64 = 1_000_000_000;
+    let (mut ticks, mut frequency) = (0, 0);
+    // SAFETY: the pointers are to local numbers that nothing else uses. Neither call has failed since Windows XP.
+    unsafe {
+        QueryPerformanceCounter(&mut ticks);
+        QueryPerformanceFrequency(&mut frequency);
+    }
+    let (ticks, frequency) = (ticks as u64, (frequency as u64).max(1));
+    // Whole seconds and the rest, because the product of all ticks would overflow after half an hour.
+    let rest = ticks % frequency;
+    (ticks / frequency).wrapping_mul(SECOND).wrapping_add(rest.wrapping_mul(SECOND) / frequency)
 }
 
 /// The same clock, which is the only steady one.
@@ -61,35 +65,7 @@ pub fn steady_time() -> u64 {
     boot_time()
 }
 
-/// Nanoseconds since 1970.
-pub fn time_of_day() -> u64 {
-    let since = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
-}
-
-/// Ticks of the performance counter per second, the same as long as the machine runs.
-#[inline]
-fn frequency() -> u64 {
-    static FREQUENCY: OnceLock<u64> = OnceLock::new();
-    *FREQUENCY.get_or_init(|| {
-        let mut frequency = 0;
-        // SAFETY: the pointer is to a local number that nothing else uses.
-        unsafe { QueryPerformanceFrequency(&mut frequency) };
-        // It has not failed since Windows XP, and is not zero.
-        u64::try_from(frequency).unwrap_or_default().max(1)
-    })
-}
-
-/// Converts ticks at this frequency: whole seconds and the rest separately, because the product of all ticks would
-/// overflow after half an hour.
-#[inline]
-fn nanoseconds(ticks: u64, frequency: u64) -> u64 {
-    const SECOND: u64 = 1_000_000_000;
-    let rest = ticks % frequency;
-    (ticks / frequency).wrapping_mul(SECOND).wrapping_add(rest.wrapping_mul(SECOND) / frequency)
-}
-
-/// What identifies a file, whatever its name.
+/// The identity of a file, whatever its name.
 pub type FileId = (u32, u32, u32);
 
 /// The id of an open file.
@@ -109,7 +85,7 @@ pub fn id_at(path: &Path) -> io::Result<FileId> {
     id_of(&OpenOptions::new().access_mode(0).open(path)?)
 }
 
-/// Whether what is written into an open file will be gone when it is closed.
+/// Returns true if what is written into an open file will be gone when it is closed.
 pub fn is_removed(file: &File) -> bool {
     let mut about = FILE_STANDARD_INFO::default();
     let (handle, size) = (file.as_raw_handle(), size_of_val(&about) as u32);
@@ -120,30 +96,23 @@ pub fn is_removed(file: &File) -> bool {
     told != 0 && (about.DeletePending || about.NumberOfLinks == 0)
 }
 
-/// How the file of a long trace is opened: until it is closed nothing else can write into it, and that is its lock.
-/// Others may read, remove and rename it. Not appending, because such a handle may not cut a file; so the position must
-/// be the end, as it is if everything is written in order.
-pub fn for_a_trace() -> OpenOptions {
+/// Options for a file of one writer: until it is closed nothing else can write into it, and that is its lock. Others
+/// may read, remove and rename it. Not appending, because such a handle may not cut a file.
+pub fn for_one_writer() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).share_mode(FILE_SHARE_READ | FILE_SHARE_DELETE);
     options
 }
 
-/// Cuts such a file to this length, and goes on from there.
-pub fn cut(mut file: &File, len: u64) -> io::Result<()> {
-    file.set_len(len)?;
-    file.seek(SeekFrom::Start(len)).map(drop)
-}
-
-/// Opens the existing file of a long trace, or creates it.
+/// Opens such a file, or creates it.
 pub fn open_at_once(path: &Path) -> io::Result<File> {
     within(ASKED, || {
-        let file = for_a_trace().create(true).open(path);
+        let file = for_one_writer().create(true).open(path);
         file.map_err(|error| if is_violation(&error) { in_use() } else { error })
     })
 }
 
-/// Whether somebody else has the file open in a way that conflicts.
+/// Returns true if somebody else has the file open in a way that conflicts.
 fn is_violation(error: &io::Error) -> bool {
     error.raw_os_error() == Some(ERROR_SHARING_VIOLATION as i32)
 }
@@ -154,14 +123,11 @@ pub fn standard_output(_: &Path) -> io::Result<Option<File>> {
 }
 
 /// Standard output has no name here.
-///
-/// # Errors
-/// None.
 pub fn is_standard_output(_: &Path) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Whether a session has the file, or another program lets nobody write into it.
+/// Returns true if another program lets nobody write into the file.
 pub fn is_locked(path: &Path) -> bool {
     OpenOptions::new().append(true).open(path).is_err_and(|error| is_violation(&error))
 }
@@ -169,7 +135,7 @@ pub fn is_locked(path: &Path) -> bool {
 /// The folder of a file says who may read it.
 pub fn as_readable_as(_: &mut OpenOptions, _: &Metadata) {}
 
-/// An error if the file of this name is protected against writing.
+/// Checks that the file of this name is not protected against writing.
 pub fn check_unprotected(path: &Path) -> io::Result<()> {
     if std::fs::metadata(path)?.permissions().readonly() {
         return Err(io::ErrorKind::PermissionDenied.into());
@@ -182,11 +148,6 @@ pub fn is_socket(_: &Metadata) -> bool {
     false
 }
 
-/// The processor's counter is not used.
-pub fn counter_is_steady() -> bool {
-    false
-}
-
 /// Renames a file if nothing lies at `to`.
 pub fn rename_to_free(from: &Path, to: &Path) -> io::Result<()> {
     std::fs::hard_link(from, to)?;
@@ -194,9 +155,6 @@ pub fn rename_to_free(from: &Path, to: &Path) -> io::Result<()> {
 }
 
 /// Blocks on the disk, for files that are memory: there are none.
-///
-/// # Errors
-/// Always.
 pub fn allocate(_: &File, _: u64) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
@@ -204,15 +162,9 @@ pub fn allocate(_: &File, _: u64) -> io::Result<()> {
 /// Reading and writing at a place.
 pub trait FileExt {
     /// Reads at a place.
-    ///
-    /// # Errors
-    /// What the system says.
     fn read_at(&self, bytes: &mut [u8], at: u64) -> io::Result<usize>;
 
-    /// Writes all at a place.
-    ///
-    /// # Errors
-    /// Always: only files that are memory need it.
+    /// Always fails: only files that are memory need it.
     fn write_all_at(&self, _: &[u8], _: u64) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }

@@ -16,7 +16,7 @@ pub fn fork(work: impl FnOnce() -> bool) -> i32 {
     child
 }
 
-/// What a child has ended with.
+/// The status that a child has ended with.
 pub fn status_of(child: i32) -> i32 {
     let mut status = 0;
     // SAFETY: waits for a child of this process.

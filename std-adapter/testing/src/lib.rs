@@ -2,9 +2,11 @@
 #![allow(missing_docs, missing_debug_implementations)]
 
 pub mod budget;
-#[cfg_attr(not(unix), path = "no_fork.rs")]
+#[cfg_attr(not(unix), path = "no_forks.rs")]
 pub mod fork;
 pub mod load;
+#[cfg(target_pointer_width = "64")]
+pub mod long_packet;
 pub mod mix;
 #[cfg(doctest)]
 mod pages;

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -17,7 +18,7 @@ const BURST: u64 = 150;
 pub const RATE: f64 = if cfg!(debug_assertions) { 10_000.0 } else { 150_000.0 };
 const RING: u64 = if cfg!(debug_assertions) { 1 << 20 } else { 16 << 20 };
 
-/// What came of it.
+/// The result of a load.
 pub struct Load {
     pub seconds: f64,
     pub events: u64,
@@ -30,7 +31,7 @@ pub struct Load {
     pub writers: Vec<Account>,
 }
 
-/// Where the packets of one writer went.
+/// The fate of one writer's packets.
 #[derive(Debug, Default)]
 pub struct Account {
     pub written: u64,
@@ -104,7 +105,7 @@ pub fn run(seconds: u64) -> Load {
         .collect();
     // Memory is flat once every page has been touched: the ring, and what snapshots take.
     let snapshot = || {
-        let null = if cfg!(windows) { "NUL" } else { "/dev/null" };
+        let null = if Path::new("/dev/null").exists() { "/dev/null" } else { "NUL" };
         let mut null = File::options().write(true).open(null).expect("null");
         session.snapshot().expect("a snapshot").write(&mut null).expect("written");
     };
@@ -173,14 +174,10 @@ fn accounts<'a>(
     accounts
 }
 
-#[cfg(not(unix))]
+/// Bytes of this process in memory; 0 where the system has no `/proc`.
 fn resident() -> u64 {
-    0
-}
-
-#[cfg(unix)]
-fn resident() -> u64 {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages = statm.split_ascii_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
-    pages.unwrap_or(0) * rustix::param::page_size() as u64
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kibibytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    kibibytes.unwrap_or(0) << 10
 }

@@ -1,6 +1,6 @@
 //! Numbers that look random, and are always the same.
 
-/// What [`mix`] counts in.
+/// The step of [`mix`].
 pub const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// SplitMix64's finaliser, a bijection.

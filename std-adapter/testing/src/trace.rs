@@ -31,13 +31,11 @@ pub fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// A pipe of this name.
-#[cfg(unix)]
+/// A pipe of this name, on a Unix.
 pub fn mkfifo(path: &Path) {
     let _ = std::fs::remove_file(path);
-    let name = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).expect("a path");
-    // SAFETY: a valid string that ends with zero.
-    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+    let made = std::process::Command::new("mkfifo").args(["-m", "600"]).arg(path).status();
+    assert!(made.expect("a command").success());
 }
 
 /// Waits until somebody has made the file.
@@ -110,7 +108,7 @@ pub fn message(bytes: &[u8], wanted: u32) -> Option<&[u8]> {
 /// A whole trace.
 pub struct Trace {
     pub bytes: Vec<u8>,
-    /// How many bytes of it are whole packets.
+    /// Bytes of whole packets.
     pub whole: usize,
 }
 
@@ -164,7 +162,7 @@ impl Trace {
         story.join(" ")
     }
 
-    /// Whether a text is somewhere in it.
+    /// Returns true if a text is somewhere in it.
     pub fn contains(&self, text: &str) -> bool {
         self.bytes.windows(text.len()).any(|window| window == text.as_bytes())
     }
@@ -174,7 +172,7 @@ impl Trace {
         self.packets().filter(|packet| number(packet, 42).is_some_and(|loss| loss != 0)).count()
     }
 
-    /// Whether every packet of a producer has a field of this value.
+    /// Returns true if every packet of a producer has a field of this value.
     pub fn all_have(&self, field: u32, value: u64) -> bool {
         let of_producer = |packet: &&[u8]| number(packet, 10) != Some(1);
         self.packets().filter(of_producer).all(|packet| number(packet, field) == Some(value))

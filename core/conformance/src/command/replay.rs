@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
 use tracebuf_conformance::replay::{Replay, ReplayError};
-use tracebuf_std::display::LeftOut;
+use tracebuf_conformance::replay::LeftOut;
 
 use crate::files::{Failure, input, is_stdout, output_path, printed, tell};
 

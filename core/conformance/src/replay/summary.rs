@@ -4,7 +4,18 @@ use std::fmt;
 
 use tracebuf::buffer::{Commit, DataLoss, Packet};
 
-use tracebuf_std::display::{Count, LeftOut};
+use tracebuf_std::display::Count;
+
+/// Packets that were left out of a trace file, as text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeftOut(pub u64);
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = "not in the trace file, malformed, forged or too long for a trace";
+        write!(f, "{what}: {}", Count(self.0, "packet"))
+    }
+}
 
 /// The figures of one replay.  Its `Display` is the summary that the command prints, in several lines.
 ///

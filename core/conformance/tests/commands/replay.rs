@@ -201,7 +201,7 @@ fn what_a_trace_did_not_take_is_told_also_of_a_script_that_fails_if_the_trace_is
     // A packet that forges its user's number.
     let script = "new 4096 ring\ncopy 1 2 0 1 0 1 1000 7 021805\nread\nfly\n";
     let line = "error line 4: no operation is called 'fly'\n";
-    let left_out = format!("{}\n", tracebuf_std::display::LeftOut(1));
+    let left_out = format!("{}\n", tracebuf_conformance::replay::LeftOut(1));
     let file = scratch("replay/forged.pftrace");
     for (trace, more) in [("/dev/null", &left_out[..]), (file.to_str().expect("text"), "")] {
         let out = replay(&["-", "--pftrace", trace], script.as_bytes());

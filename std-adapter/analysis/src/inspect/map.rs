@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-use super::{Inspection, Kind, Span};
+use super::{Inspection, Span, SpanKind};
 
 /// A number of bytes of one kind.
-pub(super) type Share = (Kind, u64);
+pub(super) type Share = (SpanKind, u64);
 
 /// The shares of each cell of `cell` bytes, the largest first; bytes never written have none.
 pub(super) fn cells(spans: &[Span], size: u64, cell: u64) -> Vec<Vec<Share>> {
@@ -42,13 +42,13 @@ pub(super) fn letter(sequence: usize) -> char {
     char::from(b'A' + (sequence % 26) as u8)
 }
 
-fn sign(kind: Kind) -> char {
+fn sign(kind: SpanKind) -> char {
     match kind {
-        Kind::Unread(sequence) => letter(sequence),
-        Kind::Read(sequence) => letter(sequence).to_ascii_lowercase(),
-        Kind::Padding => '#',
-        Kind::Free => '.',
-        Kind::Unreadable => '?',
+        SpanKind::Unread(sequence) => letter(sequence),
+        SpanKind::Read(sequence) => letter(sequence).to_ascii_lowercase(),
+        SpanKind::Padding => '#',
+        SpanKind::Free => '.',
+        SpanKind::Unreadable => '?',
     }
 }
 
@@ -77,7 +77,7 @@ pub(super) fn draw(inspection: &Inspection, columns: usize, rows: usize, colour:
                 _ if cursor => ('>', None),
                 None => (' ', None),
                 Some((kind, _)) => match kind {
-                    Kind::Unread(sequence) | Kind::Read(sequence) => (sign(*kind), Some(*sequence)),
+                    SpanKind::Unread(sequence) | SpanKind::Read(sequence) => (sign(*kind), Some(*sequence)),
                     other => (sign(*other), None),
                 },
             };
@@ -102,12 +102,16 @@ mod tests {
     #[test]
     fn each_byte_is_in_one_cell() {
         let span = |offset, len, kind| Span { offset, len, kind, chunk: None };
-        let spans = [span(0, 100, Kind::Unread(0)), span(100, 4, Kind::Padding), span(104, 40, Kind::Free)];
+        let spans = [
+            span(0, 100, SpanKind::Unread(0)),
+            span(100, 4, SpanKind::Padding),
+            span(104, 40, SpanKind::Free),
+        ];
         let cells = cells(&spans, 256, 32);
         assert_eq!(cells.len(), 8);
         let total: u64 = cells.iter().flatten().map(|(_, bytes)| bytes).sum();
         assert_eq!(total, 144);
-        assert_eq!(cells[3], [(Kind::Free, 24), (Kind::Unread(0), 4), (Kind::Padding, 4)]);
+        assert_eq!(cells[3], [(SpanKind::Free, 24), (SpanKind::Unread(0), 4), (SpanKind::Padding, 4)]);
         assert!(cells[5..].iter().all(Vec::is_empty));
     }
 
@@ -119,13 +123,13 @@ mod tests {
             .map(|n| Span {
                 offset: 4 * n as u64,
                 len: 1 + n as u64 / kinds as u64,
-                kind: Kind::Unread(n % kinds),
+                kind: SpanKind::Unread(n % kinds),
                 chunk: None,
             })
             .collect();
         let start = Instant::now();
         let cells = cells(&spans, 1 << 20, 1 << 20);
         assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
-        assert!(cells[0].iter().copied().eq((0..kinds).map(|kind| (Kind::Unread(kind), 3))));
+        assert!(cells[0].iter().copied().eq((0..kinds).map(|kind| (SpanKind::Unread(kind), 3))));
     }
 }

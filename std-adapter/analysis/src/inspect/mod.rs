@@ -1,4 +1,4 @@
-//! What lies where in a buffer or a trace: the command `tracebuf inspect`.
+//! Contents of a buffer or a trace, place by place: the command `tracebuf inspect`.
 //!
 //! ```
 //! use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
@@ -42,9 +42,9 @@ use tracebuf_std::display::Count;
 /// The name for all sequences of a trace beyond those that are listed one by one.
 const OTHERS: &str = "all other sequences";
 
-/// What bytes are.
+/// The kind of some bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kind {
+pub(crate) enum SpanKind {
     /// Of a sequence, by its index in the list, not yet read.
     Unread(usize),
     /// The same, and read.
@@ -59,7 +59,7 @@ pub(crate) enum Kind {
 pub(crate) struct Span {
     pub(crate) offset: u64,
     pub(crate) len: u64,
-    pub(crate) kind: Kind,
+    pub(crate) kind: SpanKind,
     /// Something begins here: a chunk, with its number.
     pub(crate) chunk: Option<u32>,
 }
@@ -94,7 +94,7 @@ pub struct SequenceLine {
     pub bytes: u64,
     /// Bytes of them that were not read.
     pub unread: u64,
-    /// What was lost on it, in words; empty if nothing was lost.
+    /// Its losses in words; empty if nothing was lost.
     pub losses: String,
 }
 
@@ -140,26 +140,26 @@ pub struct ChunkLine {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Inspection {
-    /// What it is, in a line.
+    /// A description in one line.
     pub title: String,
     /// Bytes of the ring, or of the trace.
     pub size: u64,
-    /// How many of those bytes were ever written.
+    /// Bytes of those that were ever written.
     pub used: u64,
-    /// Where the next chunk goes; a trace has no such place.
+    /// The offset of the next chunk; a trace has none.
     pub write: Option<u64>,
-    /// Where the oldest unread chunk lies, if there is one.
+    /// The offset of the oldest unread chunk, if there is one.
     pub oldest_unread: Option<u64>,
     /// The sequences, by producer and writer, or by their numbers. For a trace with more than 65,536, the last line is
     /// all others together.
     pub sequences: Vec<SequenceLine>,
     /// The chunks, from the oldest; none for a trace.
     pub chunks: Vec<ChunkLine>,
-    /// What was lost altogether, one entry per line.
+    /// All losses, one entry per line.
     pub losses: Vec<String>,
     /// Further remarks, one entry per line.
     pub notes: Vec<String>,
-    /// Where there are other buffers in the dump, as in [`Found::others`](crate::recover::Found::others).
+    /// Addresses of other buffers in the dump, as in [`Found::others`](crate::recover::Found::others).
     pub others: Vec<u64>,
     /// `chunk` or `packet`.
     pieces: &'static str,
@@ -224,13 +224,13 @@ impl Inspection {
         let mut spans: Vec<Span> = spans
             .into_iter()
             .map(|(offset, len, whose)| {
-                let kind = Kind::Unread(place.get(&whose).copied().unwrap_or(0));
+                let kind = SpanKind::Unread(place.get(&whose).copied().unwrap_or(0));
                 Span { offset, len, kind, chunk: None }
             })
             .collect();
         if report.rest > 0 {
             let (offset, len) = (report.bytes, report.rest);
-            spans.push(Span { offset, len, kind: Kind::Unreadable, chunk: None });
+            spans.push(Span { offset, len, kind: SpanKind::Unreadable, chunk: None });
         }
         let sequences = numbers.iter().map(|(whose, (pieces, bytes))| {
             let known = report.losses_of(*whose);
@@ -267,7 +267,7 @@ impl Inspection {
         (this, report)
     }
 
-    /// How many sequences there are.
+    /// The number of sequences.
     fn counted(&self) -> String {
         match self.sequences.split_last() {
             Some((last, told)) if last.name == OTHERS => {
@@ -288,7 +288,7 @@ impl Inspection {
     }
 
     /// Bytes of a kind that belongs to no sequence.
-    pub(crate) fn bytes_of(&self, kind: Kind) -> u64 {
+    pub(crate) fn bytes_of(&self, kind: SpanKind) -> u64 {
         self.spans.iter().filter(|span| span.kind == kind).map(|span| span.len).sum()
     }
 }
@@ -305,7 +305,7 @@ impl fmt::Display for Inspection {
         }
         if self.write.is_some() {
             let of = |kind| self.bytes_of(kind);
-            let (padding, free, lost) = (of(Kind::Padding), of(Kind::Free), of(Kind::Unreadable));
+            let (padding, free, lost) = (of(SpanKind::Padding), of(SpanKind::Free), of(SpanKind::Unreadable));
             writeln!(f, "padding {padding}, free {free}, unreadable {lost} bytes")?;
         }
         writeln!(f, "{}", self.counted())?;

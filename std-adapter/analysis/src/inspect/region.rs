@@ -1,4 +1,4 @@
-//! Examines a region in a dump.
+//! A region of a dump, inspected.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use tracebuf::buffer::{
     BufferStats, ReadOnlyTraceBuffer, RingChunk, RingContent, RingItem, RingView, Salvage, SequenceInfo,
 };
 
-use super::{ChunkLine, Inspection, Kind, SequenceLine, Span};
+use super::{ChunkLine, Inspection, SequenceLine, Span, SpanKind};
 use crate::recover::{Aligned, Dump, OnTheWay, Place, RecoverError};
 use tracebuf_std::display::Count;
 
@@ -20,17 +20,17 @@ fn before(found: &[u8], gap: &RingItem) -> Vec<Span> {
     let mut spans = Vec::new();
     while at < end {
         let (len, kind) =
-            gap_at(found, at).filter(|(len, _)| at + len <= end).unwrap_or((end - at, Kind::Unreadable));
+            gap_at(found, at).filter(|(len, _)| at + len <= end).unwrap_or((end - at, SpanKind::Unreadable));
         spans.push(Span { offset: at, len, kind, chunk: None });
         at += len;
     }
     spans
 }
 
-fn gap_at(ring: &[u8], at: u64) -> Option<(u64, Kind)> {
+fn gap_at(ring: &[u8], at: u64) -> Option<(u64, SpanKind)> {
     let word = ring.get(usize::try_from(at).ok()?..)?.first_chunk()?;
     let (content, len) = RingContent::of_gap(*word)?;
-    let kind = if content == RingContent::Padding { Kind::Padding } else { Kind::Free };
+    let kind = if content == RingContent::Padding { SpanKind::Padding } else { SpanKind::Free };
     Some((len.into(), kind))
 }
 
@@ -104,7 +104,7 @@ impl Inspection {
                 continue;
             };
             let Some(&number) = numbers.get(&(chunk.producer_id, chunk.writer_id)) else {
-                self.spans.push(Span { offset, len, kind: Kind::Unreadable, chunk: None });
+                self.spans.push(Span { offset, len, kind: SpanKind::Unreadable, chunk: None });
                 continue;
             };
             let read = match chunk.read {
@@ -118,10 +118,10 @@ impl Inspection {
             }
             let mut id = Some(chunk.chunk_id);
             if read > 0 {
-                self.spans.push(Span { offset, len: read, kind: Kind::Read(number), chunk: id.take() });
+                self.spans.push(Span { offset, len: read, kind: SpanKind::Read(number), chunk: id.take() });
             }
             if len > read {
-                let kind = Kind::Unread(number);
+                let kind = SpanKind::Unread(number);
                 self.spans.push(Span { offset: offset + read, len: len - read, kind, chunk: id });
             }
             if chunk.read < chunk.valid && item.age > oldest {

@@ -1,9 +1,9 @@
-//! The picture.
+//! The picture of a buffer or a trace, as SVG.
 
 use std::fmt::Write;
 
 use super::map::cells;
-use super::{Inspection, Kind, SequenceLine};
+use super::{Inspection, SequenceLine, SpanKind};
 use tracebuf_std::display::{Bytes, Count};
 
 /// Width of the map alone.
@@ -29,13 +29,13 @@ const WRITE: &str = "#d40000";
 const OLDEST: &str = "#0044cc";
 
 /// A colour for each sequence: hues a golden angle apart. Bytes that were read are paler.
-fn colour(kind: Kind) -> String {
+fn colour(kind: SpanKind) -> String {
     let (sequence, saturation, lightness) = match kind {
-        Kind::Unread(sequence) => (sequence, 0.62, if sequence % 2 == 0 { 0.48 } else { 0.60 }),
-        Kind::Read(sequence) => (sequence, 0.30, 0.82),
-        Kind::Padding => return PADDING.to_owned(),
-        Kind::Free => return FREE.to_owned(),
-        Kind::Unreadable => return UNREADABLE.to_owned(),
+        SpanKind::Unread(sequence) => (sequence, 0.62, if sequence % 2 == 0 { 0.48 } else { 0.60 }),
+        SpanKind::Read(sequence) => (sequence, 0.30, 0.82),
+        SpanKind::Padding => return PADDING.to_owned(),
+        SpanKind::Free => return FREE.to_owned(),
+        SpanKind::Unreadable => return UNREADABLE.to_owned(),
     };
     let hue = (210.0 + sequence as f64 * 137.508) % 360.0;
     let chroma = saturation * f64::min(lightness, 1.0 - lightness);
@@ -50,7 +50,7 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// Where bytes lie in the picture.
+/// The place of bytes in the picture.
 struct Plane {
     per_row: u64,
     rows: u64,
@@ -157,12 +157,12 @@ fn detailed(out: &mut String, inspection: &Inspection, plane: &Plane) {
     for span in &inspection.spans {
         let fill = colour(span.kind);
         let what = match span.kind {
-            Kind::Unread(sequence) | Kind::Read(sequence) => {
+            SpanKind::Unread(sequence) | SpanKind::Read(sequence) => {
                 inspection.sequences.get(sequence).map_or("", |line| line.name.as_str())
             }
-            Kind::Padding => "padding",
-            Kind::Free => "free",
-            Kind::Unreadable => "unreadable",
+            SpanKind::Padding => "padding",
+            SpanKind::Free => "free",
+            SpanKind::Unreadable => "unreadable",
         };
         let id = span.chunk.map_or_else(String::new, |id| format!(", chunk {id}"));
         let _ = write!(
@@ -258,8 +258,8 @@ fn legend(out: &mut String, inspection: &Inspection, has_small: bool, top: f64) 
         );
     };
     let mut signs = vec![
-        (colour(Kind::Unread(0)), "unread"),
-        (colour(Kind::Read(0)), "read"),
+        (colour(SpanKind::Unread(0)), "unread"),
+        (colour(SpanKind::Read(0)), "read"),
         (PADDING.to_owned(), "padding"),
         (FREE.to_owned(), "free"),
         (NEVER.to_owned(), "never written"),
@@ -283,7 +283,7 @@ fn legend(out: &mut String, inspection: &Inspection, has_small: bool, top: f64) 
         for ((number, line), column) in lines.iter().zip(0..) {
             let SequenceLine { name, pieces, bytes, .. } = line;
             let text = format!("{name}: {}, {}", Count(*pieces, inspection.pieces), Bytes(*bytes));
-            swatch(out, LEFT + f64::from(column) * 342.0, y, &colour(Kind::Unread(*number)), &text);
+            swatch(out, LEFT + f64::from(column) * 342.0, y, &colour(SpanKind::Unread(*number)), &text);
         }
         y += 18.0;
     }

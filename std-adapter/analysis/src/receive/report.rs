@@ -1,11 +1,11 @@
-//! What happened to frames on a line.
+//! Counts of what came over a line.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use tracebuf_std::display::{Count, Escaped};
 
-/// What came over a line.
+/// Counts of what came over a line.
 ///
 /// ```
 /// use tracebuf_analysis::receive::Receiver;
@@ -45,7 +45,7 @@ pub struct ReceiveReport {
     /// Whether the first intact frame is not a device's first, which has the number 1 and begins a packet. The number
     /// of frames before it is unknown, and none of them is counted as lost.
     pub beginning_missing: bool,
-    /// How often the device began to count again, judging by numbers that make no sense otherwise. How many frames were
+    /// Restarts of the device, judging by numbers that make no sense otherwise. How many frames were
     /// lost before that is unknown.
     pub restarts: u64,
     /// The device's starts that packets came from, as far as they could be told apart.
@@ -56,7 +56,7 @@ pub struct ReceiveReport {
 }
 
 impl ReceiveReport {
-    /// Whether all that came was passed on, and nothing was missing since the first frame.
+    /// Returns true if all that came was passed on, and nothing was missing since the first frame.
     fn is_whole(&self) -> bool {
         let frames = [self.frames_lost, self.frames_corrupt, self.frames_unfinished];
         let packets = [self.packets_incomplete, self.packets_malformed, self.packets_unwritten];

@@ -1,4 +1,5 @@
-//! Which start of the device a packet belongs to, and which losses it has to report. [`Receiver`] tells what shows it.
+//! Starts of a device: the one that a packet belongs to, and the losses that it has to report. [`Receiver`] tells the
+//! rules.
 //!
 //! [`Receiver`]: super::Receiver
 
@@ -21,9 +22,9 @@ struct Start {
 
 /// A sequence, as far as it was heard.
 #[derive(Debug)]
-struct Sequence {
+struct HeardSequence {
     start: u64,
-    /// How many of the line's losses it has reported.
+    /// The number of the line's losses that it has reported.
     told: u64,
     clock: Option<(u64, u64)>,
 }
@@ -43,7 +44,7 @@ pub(super) struct Starts {
     unnoticed: u64,
     /// The producers' starts, by the upper half of their sequences' ids.
     producers: HashMap<u64, Start>,
-    sequences: HashMap<u64, Sequence>,
+    sequences: HashMap<u64, HeardSequence>,
 }
 
 impl Default for Starts {
@@ -93,7 +94,7 @@ impl Starts {
         // it by.
         let is_service = id <= SequenceId::SERVICE.get().into();
         let start = if is_service { self.newest } else { self.start_of(packet, clock) };
-        let new = || Sequence { start: start.number, told: start.losses, clock: None };
+        let new = || HeardSequence { start: start.number, told: start.losses, clock: None };
         let sequence = self.sequences.entry(id).or_insert_with(new);
         if sequence.start != start.number {
             *sequence = new();
@@ -144,7 +145,7 @@ fn reading(clock: &[u8]) -> Option<(u64, u64)> {
     number(clock, clock::CLOCK_ID).zip(number(clock, clock::TIMESTAMP))
 }
 
-/// Whether a clock reads earlier than it did before. Different clocks are not compared.
+/// Returns true if a clock reads earlier than it did before. Different clocks are not compared.
 fn goes_back(before: Option<(u64, u64)>, now: Option<(u64, u64)>) -> bool {
     before.zip(now).is_some_and(|(before, now)| before.0 == now.0 && now.1 < before.1)
 }

@@ -1,13 +1,12 @@
-//! What can go wrong with a dump.
+//! Errors of dumps.
 
 use std::fmt;
 
 use tracebuf::buffer::AttachError;
 
-use super::symbols::FirstOf;
 use tracebuf_std::display::{Count, Escaped};
 
-/// Why there is no trace.
+/// The reason why there is no trace.
 ///
 /// ```
 /// use tracebuf_analysis::recover::{Dump, Place, RecoverError};
@@ -27,14 +26,14 @@ pub enum RecoverError {
     Malformed(String),
     /// The dump has no such symbol.
     NoSuchSymbol {
-        /// What was looked for.
+        /// The name or place that was looked for.
         name: String,
         /// Variables whose names contain it, in upper or lower case, with their addresses.
         near: Vec<String>,
     },
     /// The dump has several variables whose paths are equal to this, or end with it.
     AmbiguousSymbol {
-        /// What was looked for.
+        /// The name or place that was looked for.
         name: String,
         /// The variables, with their addresses.
         all: Vec<String>,
@@ -43,7 +42,7 @@ pub enum RecoverError {
     NotInDump(u64),
     /// The dump is raw, and ends before this offset from its start, which was meant as an address.
     BehindRawDump {
-        /// What was looked for.
+        /// The name or place that was looked for.
         offset: u64,
         /// Bytes of the dump.
         len: u64,
@@ -83,3 +82,17 @@ impl fmt::Display for RecoverError {
 }
 
 impl std::error::Error for RecoverError {}
+
+/// Names that an error lists.
+const FIRST: usize = 5;
+
+/// The first of them, and a mention of the others.
+struct FirstOf<'a>(&'a [String]);
+
+impl fmt::Display for FirstOf<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (first, others) = self.0.split_at(self.0.len().min(FIRST));
+        f.write_str(&first.join(", "))?;
+        if others.is_empty() { Ok(()) } else { write!(f, " and {} more", others.len()) }
+    }
+}

@@ -1,31 +1,75 @@
-//! What is made from a region that was found.
+//! A region that was found, and the trace that is made from it.
 
 use std::io::{self, Write};
 use std::path::Path;
 
-use tracebuf::buffer::SequenceInfo;
-
-use super::{Aligned, Found};
-use crate::pftrace::TraceFile;
+use tracebuf::buffer::{AttachError, ReadOnlyTraceBuffer, RingView, Salvage, SequenceInfo};
 use tracebuf_std::whole_file::write_atomically;
 
-/// What [`Found::write_to`] has written.
+use super::{Aligned, SharedMemoryImage};
+use crate::pftrace::TraceFile;
+
+/// A region of a dump, ready to be read.
 ///
 /// ```
-/// use tracebuf_analysis::recover::{Dump, Place};
+/// use tracebuf_analysis::recover::{Dump, Found, Place};
 ///
 /// # use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
 /// # let mut buffer = TraceBuffer::new(vec![0u8; 2048], Config::new(FillPolicy::RingBuffer).sequences(4))?;
-/// # let header = ChunkHeader { producer_id: 7, fragments: 2, ..Default::default() };
-/// # buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x02\x40\x05\x05hello" });
+/// # let header = ChunkHeader { producer_id: 7, fragments: 1, ..Default::default() };
+/// # buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x02\x40\x05" });
 /// # let file = buffer.into_memory();
-/// # let out = std::env::temp_dir().join(format!("doc-recovered-{}.pftrace", std::process::id()));
-/// let recovered = Dump::parse(&file)?.find(Place::Anywhere)?.write_to(&out)?;
-/// println!("{} packets, {} left out", recovered.packets, recovered.invalid_packets);
-/// assert_eq!((recovered.packets, recovered.invalid_packets), (1, 1)); // the second was no packet of a trace
-/// # std::fs::remove_file(out)?;
+/// let Found { address, salvage, mut buffer, .. } = Dump::parse(&file)?.find(Place::Anywhere)?;
+/// println!("a buffer at {address:#x}, {salvage}");
+/// let mut reader = buffer.read();
+/// while let Some(packet) = reader.next_packet() {
+///     println!("producer {}: {} bytes", packet.producer_id(), packet.len());
+/// }
+/// assert!(salvage.is_clean());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[derive(Debug)]
+pub struct Found {
+    /// Its address, or in a raw dump the offset from its start.
+    pub address: u64,
+    /// The chunks and bytes that had to be dropped.
+    pub salvage: Salvage,
+    /// The buffer that was found.
+    pub buffer: ReadOnlyTraceBuffer<Aligned>,
+    /// Shared memory before it, if the firmware [marks it](tracebuf::service::StartMark). Its content is not in the
+    /// buffer until it is [brought in](Self::bring_in).
+    pub shared: Option<SharedMemoryImage>,
+    /// Addresses of others in what was searched, such as a snapshot of the same ring. Empty if no search was needed.
+    pub others: Vec<u64>,
+}
+
+/// Attaches to a copy of the region that these bytes begin with.
+pub(super) fn attach(address: u64, bytes: &[u8]) -> Result<Found, AttachError> {
+    attach_to(address, Aligned::copy_of(region(bytes)?))
+}
+
+/// The same for bytes that nobody else needs.
+pub(super) fn attach_owned(address: u64, mut bytes: Vec<u8>) -> Result<Found, AttachError> {
+    bytes.truncate(region(&bytes)?.len());
+    attach_to(address, bytes.into())
+}
+
+fn attach_to(address: u64, region: Aligned) -> Result<Found, AttachError> {
+    let (buffer, salvage) = ReadOnlyTraceBuffer::attach_ended(region)?;
+    Ok(Found { address, salvage, buffer, shared: None, others: Vec::new() })
+}
+
+/// The part of these bytes that the region takes. Its ring may be cut off.
+pub(super) fn region(bytes: &[u8]) -> Result<&[u8], AttachError> {
+    let ring = RingView::place(bytes)?;
+    if ring.start > bytes.len() {
+        // Without the whole table, nothing tells whose the chunks are.
+        return Err(AttachError::TooShort { needed: ring.end });
+    }
+    Ok(bytes.get(..ring.end).unwrap_or(bytes))
+}
+
+/// The result of [`Found::write_to`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Recovered {
@@ -60,7 +104,7 @@ impl Found {
     /// a trace file, which appears when it is complete.
     ///
     /// # Errors
-    /// What the file system says.
+    /// Those of the file system.
     pub fn write_to(self, out: &Path) -> io::Result<Recovered> {
         write_atomically(out, |file| self.write(TraceFile::new(file)))
     }

@@ -22,9 +22,9 @@ const FEW: u64 = 128 << 10;
 const AROUND: usize = 24 + 4 + 3;
 
 /// Shared memory that lies before a buffer, marked by [`StartMark`], or in the [file of a session's
-/// buffer](tracebuf_session::SessionBuilder::shared_memory_in_file). It holds what writers had finished when the program
-/// ended and was not yet moved into the ring. Before a buffer it is found if it has less than 1 MiB and, from 128 KiB
-/// on, no more than 780 pages; with more than 1,024 writers, the rest are left out.
+/// buffer](tracebuf_session::SessionBuilder::shared_memory_in_file). It holds what writers had finished when the
+/// program ended and was not yet moved into the ring. Before a buffer it is found if it has less than 1 MiB and, from
+/// 128 KiB on, no more than 780 pages; with more than 1,024 writers, the rest are left out.
 ///
 /// ```
 /// use tracebuf_analysis::recover::Survivor;
@@ -41,7 +41,6 @@ const AROUND: usize = 24 + 4 + 3;
 /// assert_eq!((shared.chunks, shared.writers), (1, 1));
 /// # drop(session);
 /// # std::fs::remove_file(region)?;
-/// # }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
@@ -49,11 +48,11 @@ const AROUND: usize = 24 + 4 + 3;
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct SharedMemoryImage {
-    /// Where it begins, as in [`Found::address`](super::Found::address); in a file, the offset from its start.
+    /// Its address, as in [`Found::address`](super::Found::address); in a file, the offset from its start.
     pub address: u64,
     /// Chunks that contain something finished. Some may already be in the ring.
     pub chunks: u64,
-    /// How many writers wrote them.
+    /// The number of their writers.
     pub writers: u64,
     identity: ProducerIdentity,
     page_size: u32,
@@ -179,7 +178,7 @@ fn disown(page: &mut [u32], chunk: u32, page_size: u32) {
     header.unwrap_or_default().fill(0);
 }
 
-/// Whether a page begins as writers leave it. If not, something else has overwritten it.
+/// Returns true if a page begins as writers leave it. If not, something else has overwritten it.
 fn is_page(page: &[u32]) -> bool {
     let [bitmap, reserved, ..] = page else { return false };
     let bitmap = Bitmap(u32::from_le(*bitmap));

@@ -1,22 +1,24 @@
-//! What a session left in the file of a buffer.
+//! Remains of a session in the file of a buffer.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
 use tracebuf::buffer::Salvage;
-
-use super::behind::{Gap, Slot};
-use super::output::Output;
-use super::{Found, SharedMemoryImage, attach_owned};
-use tracebuf_session::Written;
-use tracebuf_session::parts::Totals;
+use tracebuf::proto::{MAX_LENGTH, TracePackets};
 use tracebuf_session::parts::{BufferReport, PIECE, Piece, whole_within};
+use tracebuf::proto::PacketView;
 use tracebuf_session::region_file::{self, Contents, PendingWrite, moved_by_a_start};
+use tracebuf_session::{Written, parts::Totals};
+use tracebuf_std::display::Count;
 use tracebuf_std::whole_file::write_atomically;
 
-/// What is left in a [file that held a buffer](tracebuf_session::region_file), ready to be written as a trace.
+use super::found::attach_owned;
+use super::{Found, SharedMemoryImage};
+
+/// Remains in a [file that held a buffer](tracebuf_session::region_file), ready to be written as a trace.
 ///
 /// ```no_run
 /// use tracebuf_analysis::recover::Survivor;
@@ -46,7 +48,7 @@ pub struct Survivor {
     /// Whether something before the ring's content is lost.
     pub(super) ring_follows_loss: bool,
     pub(super) gap: Gap,
-    /// What lay in shared memory; the ring has what it did not have already.
+    /// Content of shared memory; the ring has what it did not have already.
     shared: Option<SharedMemoryImage>,
     brought_in: u64,
     /// The size that the buffer had when it was found.
@@ -125,25 +127,26 @@ impl Survivor {
         })
     }
 
-    /// What the session's threads had finished in [shared memory](super::SharedMemoryImage), if that [lies in the
-    /// file](tracebuf_session::SessionBuilder::shared_memory_in_file) and the session was killed. What the buffer did not
-    /// have of it was appended to the buffer.
+    /// Chunks that the session's threads had finished in [shared memory](super::SharedMemoryImage), if that [lies in
+    /// the file](tracebuf_session::SessionBuilder::shared_memory_in_file) and the session was killed. What the buffer
+    /// did not have of it was appended to the buffer.
     pub fn shared(&self) -> Option<&SharedMemoryImage> {
         self.shared.as_ref()
     }
 
-    /// How many chunks of [shared memory](Self::shared) were brought in, because the buffer did not have them
+    /// The number of chunks of [shared memory](Self::shared) were brought in, because the buffer did not have them
     /// completely.
     pub fn brought_in(&self) -> u64 {
         self.brought_in
     }
 
-    /// What had to be dropped. Unreadable bytes are those of the ring and those on their way into a long trace.
+    /// The chunks and bytes that had to be dropped. Unreadable bytes are those of the ring and those on their way into
+    /// a long trace.
     pub fn salvage(&self) -> Salvage {
         self.found.salvage
     }
 
-    /// What is missing between this and the trace that it is [after](Self::after) or [behind](Self::behind).
+    /// The gap between this and the trace that it is [after](Self::after) or [appended to](Self::append_to).
     pub fn gap(&self) -> Gap {
         self.gap
     }
@@ -151,7 +154,7 @@ impl Survivor {
     /// Writes what there is as a trace that ends with statistics, into a file that appears when it is complete.
     ///
     /// It begins with the clocks at the session's start. To append to a trace of that session, whose clocks are newer,
-    /// use [`behind`](Self::behind), which leaves them out.
+    /// use [`append_to`](Self::append_to), which leaves them out.
     ///
     /// # Errors
     /// The file system's.
@@ -161,7 +164,7 @@ impl Survivor {
 
     /// Appends to what is `written` already.
     pub(super) fn write(mut self, output: &mut impl Write, written: Written) -> io::Result<Written> {
-        let mut output = Output::new(output, written);
+        let mut output = Continuation::new(output, written);
         if written.packets == 0 {
             // A session's trace begins with them. Later in it, after newer ones, boot time would go back, which readers
             // refuse.
@@ -194,6 +197,61 @@ impl Survivor {
     }
 }
 
+/// The gap between a trace and what is left of its session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Gap {
+    /// The end of the trace's whole packets.
+    pub offset: u64,
+    /// Bytes of the trace after that which are not in what is left. Readers do not get past the damage.
+    pub unreadable: u64,
+    /// Bytes that were written after the trace's end and are gone.
+    pub missing: u64,
+}
+
+impl Gap {
+    /// Returns true if nothing is missing.
+    pub fn is_none(&self) -> bool {
+        self.unreadable == 0 && self.missing == 0
+    }
+
+    /// Adds the bytes between two places of a trace that has `len`.
+    pub(super) fn add(&mut self, from: u64, to: u64, len: u64) {
+        let (end_of_unreadable, start_of_missing) = (to.min(len), from.max(len));
+        self.unreadable += end_of_unreadable.saturating_sub(from);
+        self.missing = self.missing.saturating_add(to.saturating_sub(start_of_missing));
+    }
+}
+
+impl fmt::Display for Gap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { offset, unreadable, missing } = *self;
+        if self.is_none() {
+            return f.write_str("nothing is missing");
+        }
+        if unreadable > 0 {
+            let is = if unreadable == 1 { "is" } else { "are" };
+            write!(f, "{} from offset {offset} on {is} unreadable", Count(unreadable, "byte"))?;
+        }
+        let and = if unreadable > 0 { ", and it" } else { "it" };
+        match missing {
+            0 => Ok(()),
+            missing => write!(f, "{and} is {} shorter than it was", Count(missing, "byte")),
+        }
+    }
+}
+
+/// Packets on their way into the trace.
+pub(super) struct Slot {
+    /// Their place in the trace, if known.
+    pub(super) at: Option<u64>,
+    pub(super) bytes: Vec<u8>,
+    /// The length, including bytes after the first damage.
+    pub(super) len: u64,
+    /// Whether something before them is lost.
+    pub(super) follows_loss: bool,
+}
+
 const NO_FILE: &str = "it is no file of a buffer";
 
 fn invalid(why: String) -> io::Error {
@@ -206,4 +264,57 @@ fn keep_whole_packets(bytes: &mut Vec<u8>) -> u64 {
     let rest = bytes.len().saturating_sub(whole);
     bytes.truncate(whole);
     rest as u64
+}
+
+/// A trace that is being written.
+struct Continuation<'o, W> {
+    output: &'o mut W,
+    written: Written,
+    /// Sequences that have reported the loss, if anything was lost.
+    told: Option<HashSet<u64>>,
+}
+
+impl<'o, W: Write> Continuation<'o, W> {
+    /// Continues after what is `written` already.
+    fn new(output: &'o mut W, written: Written) -> Self {
+        Self { output, written, told: None }
+    }
+
+    /// Something may have been lost here: it is unknown whose it was, so the next packet of every sequence says so.
+    /// Readers must not go on with names and times that they may have missed.
+    fn tell_of_loss(&mut self, is_lost: bool) {
+        if is_lost {
+            self.told = Some(HashSet::new());
+        }
+    }
+
+    /// Writes whole packets.
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let Some(told) = &mut self.told else { return self.put_unchanged(bytes) };
+        let (mut marked, mut at) = (Vec::with_capacity(bytes.len()), 0);
+        let mut packets = TracePackets::new(bytes);
+        while packets.next().is_some_and(|packet| packet.is_ok()) {
+            let packet = bytes.get(at..packets.offset()).unwrap_or_default();
+            at = packets.offset();
+            let parsed = PacketView::of_file(packet).filter(|parsed| told.insert(parsed.sequence_id));
+            // A packet that is already as long as packets may be cannot say more.
+            let more = parsed.map(|parsed| {
+                let mut more = Vec::with_capacity(packet.len() + 8);
+                let Ok(()) = parsed.write_to(true, &mut more);
+                more
+            });
+            match more.filter(|more| more.len() <= MAX_LENGTH as usize) {
+                Some(more) => marked.extend_from_slice(&more),
+                None => marked.extend_from_slice(packet),
+            }
+        }
+        self.put_unchanged(&marked)
+    }
+
+    /// Writes packets unchanged.
+    fn put_unchanged(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.written.bytes += bytes.len() as u64;
+        self.written.packets += TracePackets::new(bytes).filter(Result::is_ok).count() as u64;
+        self.output.write_all(bytes)
+    }
 }

@@ -7,10 +7,8 @@ use super::RecoverError;
 
 /// A longer path is no variable's. A short mangled name may stand for a very long path.
 const MAX_PATH: usize = 1024;
-/// Names that an error lists.
-const FIRST: usize = 5;
 
-/// What a symbol stands for.
+/// The variable that a symbol stands for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Variable {
     pub(super) address: u64,
@@ -94,16 +92,5 @@ impl Write for Short {
         }
         self.0.push_str(text);
         Ok(())
-    }
-}
-
-/// The first of them, and a mention of the others.
-pub(super) struct FirstOf<'a>(pub(super) &'a [String]);
-
-impl fmt::Display for FirstOf<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (first, others) = self.0.split_at(self.0.len().min(FIRST));
-        f.write_str(&first.join(", "))?;
-        if others.is_empty() { Ok(()) } else { write!(f, " and {} more", others.len()) }
     }
 }

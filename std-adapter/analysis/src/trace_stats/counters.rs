@@ -36,7 +36,7 @@ pub struct Counted {
     pub buffer: Option<usize>,
     /// Its value.
     pub value: u64,
-    /// What it means and what to do.
+    /// Its meaning, and advice.
     pub advice: &'static str,
 }
 

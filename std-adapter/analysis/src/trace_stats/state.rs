@@ -2,8 +2,8 @@
 
 use tracebuf::proto::PacketView;
 
-/// Whether a packet can be read, by readers' rules: after a loss, a packet that needs names, a clock or a track is
-/// skipped until its sequence tells them again. `has_state` is the sequence's, false at first.
+/// Returns true if a packet can be read, by readers' rules: after a loss, a packet that needs names, a clock or a track
+/// is skipped until its sequence tells them again. `has_state` is the sequence's, false at first.
 pub(super) fn can_be_read(has_state: &mut bool, packet: &PacketView<'_>) -> bool {
     *has_state = packet.begins_state() || *has_state && packet.loss == 0;
     *has_state || !packet.needs_state()

@@ -86,7 +86,7 @@ fn the_help_of_each_command_says_how_it_ends() {
 }
 
 #[test]
-fn the_help_tells_of_the_commands_in_the_order_of_their_page() {
+fn the_help_lists_the_commands_in_the_order_of_the_documentation() {
     let help = tracebuf(&["--help"]).output().expect("the command").stdout;
     // Lines that begin further to the right are the rest of a long one.
     let told = text(&help).lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next());

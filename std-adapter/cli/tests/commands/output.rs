@@ -1,4 +1,4 @@
-//! What the commands do when nobody takes what they print or write.
+//! Outputs that nobody takes, or that take nothing.
 
 mod signals;
 mod stdout;
@@ -38,10 +38,10 @@ const FRAMES: &[u8] = b"\0\x03\x03\x01\x0D\x0A\x06\x40\x05\x18\x01\x50\x02\x02\x
 /// Every command that prints, with arguments with which it succeeds and files of this test's own.
 fn printing(test: &str) -> Vec<Vec<String>> {
     let file = |name: &str| scratch(&format!("output/{test}-{name}"));
-    let (frames, trace, out) = (file("frames"), file("trace"), file("out"));
+    let [frames, trace, out] = ["frames", "trace", "out"].map(file);
     fs::write(&frames, FRAMES).expect("a file");
     Session::builder().start().expect("a session").stop().expect("its end").write_to(&trace).expect("a file");
-    let (frames, trace, out) = (name(&frames), name(&trace), name(&out));
+    let [frames, trace, out] = [&frames, &trace, &out].map(|path| name(path));
     let all = vec![
         vec!["stats", trace],
         vec!["inspect", trace],
@@ -105,9 +105,9 @@ fn commands_do_their_work_also_when_nobody_reads_what_they_say_about_it() {
     fs::write(&dump, recover::region()).expect("a file");
     make_region(&region);
     let [dump, region, out] = [&dump, &region, &trace].map(|path| name(path));
-    for arguments in [&["recover", dump, "-o", out][..], &["recover", region, "-o", out]] {
+    for arguments in [["recover", dump, "-o", out], ["recover", region, "-o", out]] {
         let _ = fs::remove_file(&trace);
-        assert_eq!(end_unread(arguments, closed()), Some(0), "{arguments:?}");
+        assert_eq!(end_unread(&arguments, closed()), Some(0), "{arguments:?}");
         let trace = fs::read(&trace).expect("a trace");
         assert!(!trace.is_empty() && TracePackets::new(&trace).all(|packet| packet.is_ok()), "{arguments:?}");
     }

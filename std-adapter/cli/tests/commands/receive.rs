@@ -342,8 +342,8 @@ fn what_is_no_line_is_said_to_be_none_in_pieces_of_any_size() {
         "{reports:?}"
     );
     assert!(reports[0].to_string().ends_with("not one intact frame in them"), "{}", reports[0]);
-    let output = scratch("receive/readme.pftrace");
-    let out = tracebuf(&["receive", concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md"), "-o"])
+    let output = scratch("receive/text.pftrace");
+    let out = tracebuf(&["receive", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"), "-o"])
         .arg(output)
         .output()
         .unwrap();

@@ -4,7 +4,7 @@ use std::fs;
 
 use tracebuf_analysis::recover::{Damage, Dump, Survivor};
 
-use super::behind::{Left, VALUES, recover, run};
+use super::appended::{Left, VALUES, recover, run};
 use super::values;
 use crate::trace::{Trace, folder};
 

@@ -1,10 +1,11 @@
-//! What is left in the file of a buffer alongside a long trace, and how it fits together with traces.
+//! Files of buffers: what survives a kill, alone and alongside a long trace, and how it fits together with traces.
 #![cfg(unix)]
 
-mod behind;
+mod appended;
 mod damaged;
 mod killed;
 mod own_memory;
+mod region_file;
 use tracebuf_testing::trace;
 
 use std::collections::HashSet;
@@ -100,7 +101,7 @@ fn what_lies_behind_damage_in_a_slot_is_told_and_hides_nothing_else() {
         assert!(left == expected, "{} of {}, not {}", left.len(), all.len(), expected.len());
     }
     // Those who look into the file are told too.
-    let (code, shown) = behind::run(&["inspect".as_ref(), &region]);
+    let (code, shown) = appended::run(&["inspect".as_ref(), &region]);
     let bytes_before = |what: &str| {
         let line = shown.lines().find(|line| line.contains(what)).unwrap_or_else(|| panic!("{shown}"));
         line.split(' ').next().and_then(|bytes| bytes.parse::<u64>().ok()).expect("a number")

@@ -9,7 +9,7 @@ use tracebuf_analysis::recover::{Damage, Dump, Place, Survivor};
 use tracebuf_analysis::trace_stats::TraceReport;
 use tracebuf_session::{BufferConfig, LongTrace, Session, SessionBuilder, SessionError};
 
-use super::behind::run;
+use super::appended::run;
 use super::{COUNTER, every_10_ms, values};
 use crate::trace::{Trace, folder};
 

@@ -1,4 +1,4 @@
-//! A machine of files, for tests, and what a recording says about it.
+//! A machine of files for tests, and the contents of its recordings.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -95,7 +95,7 @@ impl Values {
         values.map(|(time, value)| (time / SECOND, value.round() as u64)).collect()
     }
 
-    /// Whether times only grow in each sequence.
+    /// Returns true if times only grow in each sequence.
     pub(super) fn are_in_order(&self) -> bool {
         self.times.values().all(|times| times.is_sorted())
     }

@@ -23,7 +23,7 @@ use tracebuf_std::whole_file::check_writable;
 use crate::options::RecordOptions;
 use crate::report::{RecordProgress, RecordReport};
 use proc::Proc;
-use programs::Doors;
+use programs::ListenSockets;
 use sampler::Sampler;
 use tracks::Tracks;
 
@@ -60,7 +60,7 @@ fn record_from(
     check_ring(options.ring)?;
     // Before the session starts: it empties the file of a long trace.
     proc.read("stat").map_err(|error| SessionError::io("/proc/stat", error))?;
-    let doors = Doors::of(options)?;
+    let sockets = ListenSockets::of(options)?;
     let mut builder = Session::builder().process_name(NAME);
     if options.has_programs() {
         builder = builder.buffer(options.ring_of_programs());
@@ -72,7 +72,7 @@ fn record_from(
         check_writable(output).map_err(writing)?;
     }
     let session = Arc::new(builder.start()?);
-    let programs = doors.open(options, &session)?;
+    let programs = sockets.open(options, &session)?;
     let recorder = session.recorder_of(MACHINE).ok_or(SessionError::Stopped)?;
     let tracks = Tracks::new(&recorder, session.side_packets(), options.ring).ok_or(SessionError::Stopped)?;
     let mut sampler = Sampler::new(proc, tracks.named(std::process::id(), NAME));
@@ -154,7 +154,7 @@ fn check_ring(bytes: u64) -> Result<(), SessionError> {
     Err(SessionError::io(format!("in the size of the ring, {}", Count(bytes, "byte")), error))
 }
 
-/// When to look, and when to tell how it goes.
+/// The times to look, and to report progress.
 struct Pace {
     interval: Duration,
     next_look: Instant,
@@ -218,7 +218,7 @@ fn silent_programs(summary: &Summary) -> impl Iterator<Item = u32> {
     programs_of(summary).filter(move |(id, _)| !recorded.contains(id)).map(|(_, pid)| pid)
 }
 
-/// How it goes. `None` if the session has no time to answer: that is one word less, not the end of the recording.
+/// Progress. `None` if the session has no time to answer: that is one word less, not the end of the recording.
 fn progress_of(
     options: &RecordOptions,
     start: Instant,

@@ -1,4 +1,4 @@
-//! What the kernel says in `/proc`, as numbers. Parsing is apart from reading, so that it can be tested anywhere.
+//! `/proc` as numbers. Parsing is apart from reading, so that it can be tested anywhere.
 
 use std::collections::{BTreeMap, HashSet};
 use std::io;
@@ -90,7 +90,7 @@ pub(super) fn parse_meminfo(text: &str) -> BTreeMap<&str, u64> {
     text.lines().filter_map(parse).collect()
 }
 
-/// What a disk or a network interface has moved.
+/// Bytes that a disk or a network interface has moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Moved {
     /// Bytes read or received.
@@ -138,7 +138,7 @@ pub(super) struct Process {
     pub(super) name: String,
     /// Ticks of CPU time, of all its threads.
     pub(super) ticks: u64,
-    /// When it started; together with the pid, this tells processes apart.
+    /// The time of its start; together with the pid, this tells processes apart.
     pub(super) started: u64,
     /// Pages in memory.
     pub(super) pages: u64,
@@ -183,7 +183,7 @@ impl Proc {
         std::fs::read(self.root.join(name)).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// Whether a block device is a disk: hardware or its virtual likeness, not a partition, loop or RAM disk.
+    /// Returns true if a block device is a disk: hardware or its virtual likeness, not a partition, loop or RAM disk.
     pub(super) fn is_disk(&self, name: &str) -> bool {
         let made_up = ["loop", "ram", "zram", "dm-", "md", "sr", "fd"];
         // A folder's name has no slash: "cciss/c0d0" is "cciss!c0d0" there.
@@ -211,7 +211,8 @@ impl Proc {
     }
 }
 
-/// Whether a process could not be read because there is none: its file has gone, or has nothing behind it any more.
+/// Returns true if a process could not be read because there is none: its file has gone, or has nothing behind it any
+/// more.
 fn has_ended(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(Errno::SRCH.raw_os_error())
 }

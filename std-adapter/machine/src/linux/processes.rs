@@ -1,10 +1,10 @@
-//! The busiest processes: which of them are followed, and what they use.
+//! The busiest processes: the choice of those that are followed, and what they use.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
 use super::proc::{Proc, Process};
-use super::tracks::{Kind, TrackId, Tracks};
+use super::tracks::{CounterKind, TrackId, Tracks};
 
 /// Processes that join the followed ones at each look, by their CPU time since the previous look.
 const TOP: usize = 10;
@@ -167,7 +167,7 @@ impl Processes {
 /// A process's counters: of its CPU time and of its memory.
 fn counters(tracks: &mut Tracks, (pid, started): Identity, name: &str) -> [TrackId; 2] {
     let process = tracks.process(pid, started, name);
-    [("CPU (100% is one core)", Kind::Percent), ("memory", Kind::Bytes)]
+    [("CPU (100% is one core)", CounterKind::Percent), ("memory", CounterKind::Bytes)]
         .map(|(name, kind)| tracks.counter(process, name, kind))
 }
 
@@ -216,7 +216,7 @@ mod tests {
             self.of(&format!("{pid} sh/CPU (100% is one core)"))
         }
 
-        /// Whether a process had memory, at each look.
+        /// Returns true if a process had memory, at each look.
         fn memory(&self, pid: u32) -> Vec<bool> {
             self.of(&format!("{pid} sh/memory")).into_iter().map(|(_, bytes)| bytes > 0).collect()
         }

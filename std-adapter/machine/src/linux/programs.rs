@@ -6,14 +6,14 @@ use crate::RecordOptions;
 use tracebuf_ipc::{PerfettoSocket, ProducerSocket, SocketFile, SocketKind, perfetto_socket};
 use tracebuf_session::{Session, SessionError};
 
-/// The sockets that programs are to come to, as far as there are any: made before the session starts, which empties the
-/// file of a long trace.
-pub(super) struct Doors {
+/// Sockets that programs connect to, if any. They are made before the session starts, which empties the file of a long
+/// trace.
+pub(super) struct ListenSockets {
     own: Option<SocketFile>,
     perfetto: Option<SocketFile>,
 }
 
-impl Doors {
+impl ListenSockets {
     pub(super) fn of(options: &RecordOptions) -> Result<Self, SessionError> {
         let bind =
             |path: &Option<_>, kind| path.as_deref().map(|path| SocketFile::bind(path, kind)).transpose();
@@ -37,14 +37,14 @@ impl Doors {
     }
 }
 
-/// The programs that come.
+/// Programs that connect.
 pub(super) struct Programs {
     own: Option<ProducerSocket>,
     perfetto: Option<PerfettoSocket>,
 }
 
 impl Programs {
-    /// How many have come; `None` where none can.
+    /// Programs that have connected; `None` without sockets.
     pub(super) fn seen(&self) -> Option<u64> {
         let own = self.own.as_ref().map(ProducerSocket::producers_seen);
         let perfetto = self.perfetto.as_ref().map(PerfettoSocket::producers_seen);

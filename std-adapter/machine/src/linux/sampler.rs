@@ -1,4 +1,4 @@
-//! One look at the machine after another: what `/proc` says becomes values of counters.
+//! Looks at the machine, one after another: `/proc` becomes values of counters.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use tracebuf::producer::track_event::Clock;
 
 use super::proc::{CpuTimes, Moved, Proc, Stat, parse_diskstats, parse_loadavg, parse_meminfo, parse_net};
 use super::processes::Processes;
-use super::tracks::{Kind, Tracks};
+use super::tracks::{CounterKind, Tracks};
 use tracebuf_session::BootClock;
 
 /// The least time between two looks at all processes.
@@ -148,7 +148,7 @@ impl Sampler {
         ];
         for (name, part) in parts {
             let Some(percent) = percent(part, &all) else { continue };
-            let counter = self.tracks.counter(group, &format!("all cores, {name}"), Kind::Percent);
+            let counter = self.tracks.counter(group, &format!("all cores, {name}"), CounterKind::Percent);
             self.tracks.value(counter, time, percent);
         }
         for (core, before) in &before.cores {
@@ -158,7 +158,7 @@ impl Sampler {
                 None => Some(0.0),
             };
             let Some(busy) = busy else { continue };
-            let counter = self.tracks.counter(group, &format!("core {core} busy"), Kind::Percent);
+            let counter = self.tracks.counter(group, &format!("core {core} busy"), CounterKind::Percent);
             self.tracks.value(counter, time, busy);
         }
     }
@@ -180,7 +180,7 @@ impl Sampler {
         ];
         for (name, value) in values {
             let Some(value) = value else { continue };
-            let counter = self.tracks.counter(group, name, Kind::Bytes);
+            let counter = self.tracks.counter(group, name, CounterKind::Bytes);
             self.tracks.value(counter, time, value as f64);
         }
     }
@@ -191,7 +191,7 @@ impl Sampler {
         let now = stat
             .map(|stat| [("running threads", stat.running as f64), ("blocked threads", stat.blocked as f64)]);
         for (name, value) in load.into_iter().chain(now).flatten() {
-            let counter = self.tracks.counter(group, name, Kind::Count);
+            let counter = self.tracks.counter(group, name, CounterKind::Count);
             self.tracks.value(counter, time, value);
         }
     }
@@ -206,7 +206,7 @@ impl Sampler {
             ("forks", now.forks, before.forks),
         ];
         for (name, now, before) in rates {
-            let counter = self.tracks.counter(group, name, Kind::PerSecond);
+            let counter = self.tracks.counter(group, name, CounterKind::PerSecond);
             self.tracks.value(counter, time, now.saturating_sub(before) as f64 / seconds);
         }
     }
@@ -231,7 +231,7 @@ fn write_moved(
         let group = tracks.group(group);
         let both = [(input, now.input, before.input), (output, now.output, before.output)];
         for (what, now, before) in both {
-            let counter = tracks.counter(group, &format!("{name} {what}"), Kind::BytesPerSecond);
+            let counter = tracks.counter(group, &format!("{name} {what}"), CounterKind::BytesPerSecond);
             tracks.value(counter, time, now.saturating_sub(before) as f64 / seconds);
         }
     }

@@ -1,4 +1,4 @@
-//! The tracks of a recording, and how their values become packets.
+//! Tracks of a recording, and their values as packets.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,9 +12,9 @@ use tracebuf::proto::{Message, Sink};
 use tracebuf_session::parts::process_track;
 use tracebuf_session::{PacketWriter, Recorder, SidePackets};
 
-/// What a counter's values are.
+/// The unit of a counter's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum CounterKind {
     Percent,
     Count,
     Bytes,
@@ -30,7 +30,7 @@ enum What {
         pid: u32,
         names_itself: bool,
     },
-    Counter(Kind),
+    Counter(CounterKind),
 }
 
 struct Entry {
@@ -171,7 +171,7 @@ impl Tracks {
     }
 
     /// A counter under a group or a process.
-    pub(super) fn counter(&mut self, parent: TrackId, name: &str, kind: Kind) -> TrackId {
+    pub(super) fn counter(&mut self, parent: TrackId, name: &str, kind: CounterKind) -> TrackId {
         // The name under the parent's number: a track of its own for each parent.
         let key = format!("{} {name}", parent.0);
         self.find(Track::counter(&key, Unit::Unspecified), Some(parent), name, What::Counter(kind))
@@ -208,13 +208,15 @@ impl Tracks {
             event.varint(track_event::TYPE, track_event_type::COUNTER);
             event.varint(track_event::TRACK_UUID, counter.0);
             match kind {
-                Kind::Percent | Kind::BytesPerSecond | Kind::PerSecond => {
+                CounterKind::Percent | CounterKind::BytesPerSecond | CounterKind::PerSecond => {
                     event.double(track_event::DOUBLE_COUNTER_VALUE, value);
                 }
-                Kind::Count | Kind::Bytes if value.fract() != 0.0 => {
+                CounterKind::Count | CounterKind::Bytes if value.fract() != 0.0 => {
                     event.double(track_event::DOUBLE_COUNTER_VALUE, value);
                 }
-                Kind::Count | Kind::Bytes => event.varint(track_event::COUNTER_VALUE, value as i64 as u64),
+                CounterKind::Count | CounterKind::Bytes => {
+                    event.varint(track_event::COUNTER_VALUE, value as i64 as u64)
+                }
             }
         });
         self.events += self.recorded().saturating_sub(before);
@@ -267,7 +269,7 @@ impl Message for Descriptor<'_> {
         match entry.what {
             What::Process { pid, names_itself } => {
                 let name = (!names_itself).then_some(entry.name.as_str());
-                out.message(track_descriptor::PROCESS, &Process(pid, name))
+                out.message(track_descriptor::PROCESS, &ProcessDescription(pid, name))
             }
             What::Group => out.string(track_descriptor::NAME, &entry.name),
             What::Counter(kind) => {
@@ -278,23 +280,23 @@ impl Message for Descriptor<'_> {
     }
 }
 
-struct Process<'e>(u32, Option<&'e str>);
+struct ProcessDescription<'e>(u32, Option<&'e str>);
 
-impl Message for Process<'_> {
+impl Message for ProcessDescription<'_> {
     fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
         out.int(process_descriptor::PID, self.0.into())?;
         self.1.map_or(Ok(()), |name| out.string(process_descriptor::PROCESS_NAME, name))
     }
 }
 
-impl Message for Kind {
+impl Message for CounterKind {
     fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
         match self {
-            Kind::Count => out.varint(counter_descriptor::UNIT, counter_unit::COUNT),
-            Kind::Bytes => out.varint(counter_descriptor::UNIT, counter_unit::SIZE_BYTES),
-            Kind::Percent => out.string(counter_descriptor::UNIT_NAME, "%"),
-            Kind::BytesPerSecond => out.string(counter_descriptor::UNIT_NAME, "B/s"),
-            Kind::PerSecond => out.string(counter_descriptor::UNIT_NAME, "1/s"),
+            CounterKind::Count => out.varint(counter_descriptor::UNIT, counter_unit::COUNT),
+            CounterKind::Bytes => out.varint(counter_descriptor::UNIT, counter_unit::SIZE_BYTES),
+            CounterKind::Percent => out.string(counter_descriptor::UNIT_NAME, "%"),
+            CounterKind::BytesPerSecond => out.string(counter_descriptor::UNIT_NAME, "B/s"),
+            CounterKind::PerSecond => out.string(counter_descriptor::UNIT_NAME, "1/s"),
         }
     }
 }

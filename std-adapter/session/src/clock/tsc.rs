@@ -17,7 +17,6 @@ use tracebuf::producer::track_event::Clock;
 
 use super::BootClock;
 use tracebuf_std::fork;
-use tracebuf_std::system::counter_is_steady;
 
 /// A line through the clock, behind a sequence lock.
 pub(crate) struct TscClock {
@@ -120,8 +119,17 @@ impl TscClock {
             return None;
         }
         CLOCK
-            .get_or_init(|| (cfg!(target_arch = "x86_64") && counter_is_steady()).then(Self::calibrated))
+            .get_or_init(|| {
+                (cfg!(target_arch = "x86_64") && Self::counter_is_steady()).then(Self::calibrated)
+            })
             .as_ref()
+    }
+
+    /// Returns true if the processor's time stamp counter runs at one pace, on all cores, in all power states. Linux has
+    /// compared the cores' counters, and uses another clock if it found them wanting; other systems do not tell.
+    fn counter_is_steady() -> bool {
+        let source = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+        std::fs::read_to_string(source).is_ok_and(|source| source.trim() == "tsc")
     }
 
     fn calibrated() -> Self {

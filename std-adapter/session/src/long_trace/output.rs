@@ -1,7 +1,7 @@
 //! The thread that writes a long trace's file.
 
 use std::fs::{File, Metadata};
-use std::io::{self, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
 use std::thread;
@@ -11,7 +11,7 @@ use super::Progress;
 use crate::export::{PIECE, Piece};
 use crate::region_file::Slot;
 use tracebuf_std::display::Count;
-use tracebuf_std::system::{cut, is_removed};
+use tracebuf_std::system::is_removed;
 
 pub(super) enum Message {
     Piece(Piece),
@@ -190,6 +190,12 @@ impl Output {
     }
 }
 
+/// Cuts a file to this length, and goes on from there.
+fn cut(mut file: &File, len: u64) -> io::Result<()> {
+    file.set_len(len)?;
+    file.seek(SeekFrom::Start(len)).map(drop)
+}
+
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
@@ -245,7 +251,7 @@ mod tests {
     #[test]
     fn what_cannot_be_cut_off_at_once_is_cut_off_before_anything_comes_behind_it() {
         let path = std::env::temp_dir().join(format!("tracebuf-torn-{}", std::process::id()));
-        let file = for_a_trace().create_new(true).open(&path).expect("a file");
+        let file = for_one_writer().create_new(true).open(&path).expect("a file");
         let mut output = Output::new(file, channel().0);
         // Like a disk that is full after half of a piece, and then cannot be reached for a while.
         output.write = |mut file, bytes| match fails(&WRITES) {

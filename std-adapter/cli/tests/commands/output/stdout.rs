@@ -59,11 +59,7 @@ fn a_trace_on_standard_output_has_nothing_else_in_it() {
 /// A socket cannot be opened by a name, as a pipe of another user cannot.
 #[test]
 fn standard_output_may_be_a_socket() {
-    let region = region("socket");
-    let frames = fresh("socket-frames");
-    fs::write(&frames, FRAMES).expect("a file");
-    let dump = fresh("socket-dump");
-    fs::write(&dump, recover::region()).expect("a file");
+    let [frames, region, dump] = inputs("socket");
     for (arguments, begins_with) in [
         (&["receive", name(&frames), "-o", "-"][..], &b"\x0A"[..]),
         (&["record", "--duration", "50ms", "-o", "-"], b"\x0A"),
@@ -89,16 +85,18 @@ fn standard_output_may_be_a_socket() {
     }
 }
 
-/// A buffer's file.
-fn region(test: &str) -> PathBuf {
-    let region = fresh(&format!("{test}-region"));
+/// A line's frames, a buffer's file, and a dump.
+fn inputs(test: &str) -> [PathBuf; 3] {
+    let [frames, region, dump] = ["frames", "region", "dump"].map(|kind| fresh(&format!("{test}-{kind}")));
+    fs::write(&frames, FRAMES).expect("a file");
     make_region(&region);
-    region
+    fs::write(&dump, recover::region()).expect("a file");
+    [frames, region, dump]
 }
 
 #[test]
 fn a_picture_on_standard_output_has_nothing_else_in_it() {
-    let region = region("beside");
+    let [_, region, _] = inputs("beside");
     for into in ["/dev/stdout", "-"] {
         let output = command(&["inspect", name(&region), "--svg", into]).output().expect("the command");
         assert_eq!(output.status.code(), Some(0));
@@ -110,12 +108,9 @@ fn a_picture_on_standard_output_has_nothing_else_in_it() {
 
 #[test]
 fn what_is_in_the_file_of_standard_output_is_not_written_over() {
-    let (frames, path) = (fresh("appended-frames"), fresh("appended"));
-    fs::write(&frames, FRAMES).expect("a file");
+    let path = fresh("appended");
     fs::write(&path, "something").expect("a file");
-    let region = region("appended");
-    let dump = fresh("appended-dump");
-    fs::write(&dump, recover::region()).expect("a file");
+    let [frames, region, dump] = inputs("appended");
     for arguments in [
         &["receive", name(&frames), "-o"][..],
         &["record", "--duration", "50ms", "-o"],

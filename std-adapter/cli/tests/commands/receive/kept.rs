@@ -1,4 +1,4 @@
-//! What was in the file before.
+//! The former content of an output.
 
 use super::{FIRST, WHOLE, frame, line, packet};
 use crate::trace::scratch;

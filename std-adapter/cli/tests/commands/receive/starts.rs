@@ -347,3 +347,49 @@ fn a_start_whose_file_cannot_be_made_ends_it_with_that_file_s_name() {
     assert!(!said.contains("with the next 999 numbers"), "no other name is shorter: {said}");
     assert_eq!(count(&output), 3);
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn files_lie_beside_a_file_by_any_name_and_not_beside_what_the_system_names() {
+    let folder = folder("receive/beside");
+    let link = |to: &str, name: &str| {
+        std::os::unix::fs::symlink(to, folder.join(name)).expect("a link");
+        folder.join(name)
+    };
+    let shared = std::path::PathBuf::from(format!("/dev/shm/tracebuf-{}.pftrace", std::process::id()));
+    let (near, farther) = (link("a.pftrace", "near"), link("near", "farther"));
+    let file = std::fs::File::create(folder.join("of-this-process")).expect("a file");
+    let open = format!("/proc/{}/fd/{}", std::process::id(), std::os::fd::AsRawFd::as_raw_fd(&file));
+    let open = link(&open, "open");
+    for (output, has_others) in [
+        (folder.join("a.pftrace"), true),
+        (near, true),
+        (farther, true),
+        (shared.clone(), true),
+        (open, false),
+        ("/dev/null".into(), false),
+    ] {
+        let (done, said) = command(&folder, &output, &[boot(), boot()]);
+        assert!(done && said.contains("all of it is in one file") != has_others, "{said}");
+    }
+    let second = shared.with_file_name(format!("tracebuf-{}-2.pftrace", std::process::id()));
+    for file in [shared, second] {
+        std::fs::remove_file(file).unwrap();
+    }
+    let (done, said) = command(&folder, &link("ring", "ring"), &[boot()]);
+    assert!(!done, "{said}");
+}
+
+#[cfg(unix)]
+#[test]
+fn names_that_lead_to_the_first_file_or_to_a_pipe_are_passed_over() {
+    let folder = folder("receive/passed-over");
+    let output = folder.join("a.pftrace");
+    std::fs::write(&output, packet(MAIN, Nothing)).unwrap();
+    std::os::unix::fs::symlink("a.pftrace", folder.join("a-2.pftrace")).unwrap();
+    std::fs::hard_link(&output, folder.join("a-3.pftrace")).unwrap();
+    crate::trace::mkfifo(&folder.join("a-4.pftrace"));
+    let (done, said) = command(&folder, &output, &[boot(), boot()]);
+    assert!(done, "{said}");
+    assert_eq!((count(&output), count(&folder.join("a-5.pftrace"))), (3, 3));
+}

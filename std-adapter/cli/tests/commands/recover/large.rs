@@ -9,6 +9,7 @@ use crate::text;
 use crate::trace::scratch;
 
 #[test]
+#[ignore = "takes more than five seconds"]
 fn a_raw_dump_is_in_memory_once() {
     let [dump, output] = ["dump", "pftrace"].map(|kind| scratch(&format!("recover/large.{kind}")));
     let file = File::create(&dump).expect("a file");

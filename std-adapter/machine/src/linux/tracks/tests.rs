@@ -22,7 +22,7 @@ fn nothing_but_values_takes_room_in_the_ring() {
     for time in 0..20 {
         for number in 0..400 {
             let group = tracks.group(&format!("group {}", number / 50));
-            let counter = tracks.counter(group, &format!("counter {number}"), Kind::Count);
+            let counter = tracks.counter(group, &format!("counter {number}"), CounterKind::Count);
             tracks.value(counter, time, 1.0);
         }
     }
@@ -39,7 +39,7 @@ fn values_that_were_dropped_are_not_counted() {
     let session = Session::builder().ring(RING).shared_memory(4096).start().expect("a session");
     let mut tracks = Tracks::new(&session.recorder(), session.side_packets(), RING).expect("two writers");
     let group = tracks.group("group");
-    let counter = tracks.counter(group, "counter", Kind::Count);
+    let counter = tracks.counter(group, "counter", CounterKind::Count);
     let mut time = 0;
     while tracks.dropped() < 100 {
         tracks.value(counter, time, 1.0);
@@ -72,7 +72,7 @@ fn a_pid_used_again_is_another_track_and_a_process_that_runs_another_program_is_
     let second = tracks.process(7, 200, "rustc");
     assert!(second != first && second != tracks.process(7, 300, "rustc"));
     for process in [first, second] {
-        let counter = tracks.counter(process, "memory", Kind::Bytes);
+        let counter = tracks.counter(process, "memory", CounterKind::Bytes);
         tracks.value(counter, 0, 1.0);
     }
     assert_eq!([tracks.process(7, 100, "cargo"), tracks.process(7, 200, "rustc")], [first, second]);
@@ -99,7 +99,7 @@ fn programs_that_record_have_the_names_that_they_give_themselves() {
     let mut tracks = tracks.named(5, "session");
     let value = |tracks: &mut Tracks, pid, name| {
         let process = tracks.process(pid, 0, name);
-        let counter = tracks.counter(process, "memory", Kind::Bytes);
+        let counter = tracks.counter(process, "memory", CounterKind::Bytes);
         tracks.value(counter, 0, 1.0);
     };
     value(&mut tracks, 5, "comm-of-own");
@@ -125,7 +125,7 @@ fn tracks_that_end_are_described_as_long_as_values_of_theirs_are_left_and_then_f
         // Each of them has ten values.
         for pid in 4 * time..4 * time + 40 {
             let process = tracks.process(pid, 0, "process");
-            let counter = tracks.counter(process, "memory", Kind::Bytes);
+            let counter = tracks.counter(process, "memory", CounterKind::Bytes);
             tracks.value(counter, time.into(), 1.0);
             counters.push(counter);
         }

@@ -1,4 +1,4 @@
-//! What is left to follow a trace that is cut short or damaged.
+//! Remains that follow a trace which is cut short or damaged.
 
 use std::fs;
 use std::io::Write;
@@ -176,7 +176,7 @@ fn a_trace_that_is_shorter_than_it_was_is_told_and_marked() {
     for (len, code) in [(bytes.len(), 0), (boundary(&bytes, bytes.len() / 2), 3), (0, 3)] {
         fs::write(&trace, &bytes[..len]).expect("a file");
         let missing = (bytes.len() - len) as u64;
-        let gap = Survivor::open(&left.region).expect("a buffer").behind(&trace).expect("its own").gap();
+        let gap = Survivor::open(&left.region).expect("a buffer").append_to(&trace).expect("its own").gap();
         // An empty one does not even have the clocks, but the buffer's file does.
         assert!(
             (gap.unreadable, gap.missing) == (0, missing) || len == 0 && gap.missing > missing / 2,

@@ -1,105 +1,26 @@
-//! Appends what is left of a session to the trace that the session wrote.
+//! Remains of a session, appended to the trace that it wrote.
 
-use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read, Seek};
 use std::path::Path;
 
 use tracebuf::proto::{MAX_LENGTH, WireType, fields, tag, varint};
-
-use super::Survivor;
-use tracebuf_session::Written;
 use tracebuf_session::parts::whole_within;
+use tracebuf_session::Written;
 use tracebuf_std::display::Count;
 use tracebuf_std::system::{FileId, id_at, id_of};
 use tracebuf_std::whole_file::write_atomically;
 
-/// What is missing between a trace and what is left of its session.
-///
-/// ```
-/// use tracebuf_analysis::recover::Survivor;
-///
-/// # use std::io::Write;
-/// # use tracebuf_session::{BufferConfig, LongTrace, Session};
-/// # let folder = std::env::temp_dir().join(format!("doc-gap-{}", std::process::id()));
-/// # std::fs::create_dir_all(&folder)?;
-/// # let [region, trace, out] = ["trace.region", "trace.pftrace", "whole.pftrace"].map(|name| folder.join(name));
-/// # let buffer = BufferConfig::ring(1 << 20).in_file(&region);
-/// # let session = Session::builder().buffer(buffer).long_trace(LongTrace::to(&trace)).start()?;
-/// # session.recorder().instant("hello");
-/// # drop(session.stop()?);
-/// # std::fs::OpenOptions::new().append(true).open(&trace)?.write_all(&[0; 4])?;
-/// // A power cut has left four zeros at the end of a session's trace.
-/// let (written, gap) = Survivor::open(&region)?.write_with(&trace, &out)?;
-/// println!("{} packets; {gap}", written.packets);
-/// assert!(!gap.is_none());
-/// assert_eq!((gap.unreadable, gap.missing), (4, 0));
-/// # std::fs::remove_dir_all(folder)?;
-/// # }
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Gap {
-    /// Where the trace's whole packets end.
-    pub offset: u64,
-    /// Bytes of the trace after that which are not in what is left. Readers do not get past the damage.
-    pub unreadable: u64,
-    /// Bytes that were written after the trace's end and are gone.
-    pub missing: u64,
-}
+use super::{Gap, Survivor};
 
-impl Gap {
-    /// Whether nothing is missing.
-    pub fn is_none(&self) -> bool {
-        self.unreadable == 0 && self.missing == 0
-    }
-
-    /// Adds the bytes between two places of a trace that has `len`.
-    fn add(&mut self, from: u64, to: u64, len: u64) {
-        let (end_of_unreadable, start_of_missing) = (to.min(len), from.max(len));
-        self.unreadable += end_of_unreadable.saturating_sub(from);
-        self.missing = self.missing.saturating_add(to.saturating_sub(start_of_missing));
-    }
-}
-
-impl fmt::Display for Gap {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { offset, unreadable, missing } = *self;
-        if self.is_none() {
-            return f.write_str("nothing is missing");
-        }
-        if unreadable > 0 {
-            let is = if unreadable == 1 { "is" } else { "are" };
-            write!(f, "{} from offset {offset} on {is} unreadable", Count(unreadable, "byte"))?;
-        }
-        let and = if unreadable > 0 { ", and it" } else { "it" };
-        match missing {
-            0 => Ok(()),
-            missing => write!(f, "{and} is {} shorter than it was", Count(missing, "byte")),
-        }
-    }
-}
-
-/// Packets on their way into the trace.
-pub(super) struct Slot {
-    /// Where in the trace they go, if known.
-    pub(super) at: Option<u64>,
-    pub(super) bytes: Vec<u8>,
-    /// The length, including bytes after the first damage.
-    pub(super) len: u64,
-    /// Whether something before them is lost.
-    pub(super) follows_loss: bool,
-}
-
-/// What is left of a session, and the trace to which it is to be appended, made by [`Survivor::behind`].
+/// Remains of a session, and the trace to which they are to be appended, made by [`Survivor::append_to`].
 ///
 /// ```
 /// use tracebuf_analysis::recover::Survivor;
 ///
 /// # use std::time::Duration;
 /// # use tracebuf_session::{BufferConfig, LongTrace, Session};
-/// # let folder = std::env::temp_dir().join(format!("doc-behind-{}", std::process::id()));
+/// # let folder = std::env::temp_dir().join(format!("doc-appended-{}", std::process::id()));
 /// # std::fs::create_dir_all(&folder)?;
 /// # let [region, trace, out] = ["trace.region", "trace.pftrace", "whole.pftrace"].map(|name| folder.join(name));
 /// # let buffer = BufferConfig::ring(1 << 20).in_file(&region);
@@ -108,19 +29,18 @@ pub(super) struct Slot {
 /// # session.recorder().instant("hello");
 /// # session.flush(Duration::from_secs(5))?;
 /// // A session with a buffer and a long trace in these files was killed.
-/// let behind = Survivor::open(&region)?.behind(&trace)?;
-/// if !behind.gap().is_none() {
-///     eprintln!("{}", behind.gap());
+/// let appended = Survivor::open(&region)?.append_to(&trace)?;
+/// if !appended.gap().is_none() {
+///     eprintln!("{}", appended.gap());
 /// }
-/// let written = behind.write_to(&out)?;
+/// let written = appended.write_to(&out)?;
 /// assert!(written.packets >= 3);
 /// # drop(session);
 /// # std::fs::remove_dir_all(folder)?;
-/// # }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-pub struct Behind {
+pub struct Appended {
     survivor: Survivor,
     trace: File,
     /// The file's identity, whatever its name.
@@ -146,23 +66,23 @@ impl Survivor {
     ///
     /// # Errors
     /// Those of [`after`](Self::after).
-    pub fn behind(mut self, trace: &Path) -> io::Result<Behind> {
+    pub fn append_to(mut self, trace: &Path) -> io::Result<Appended> {
         let (mut trace, len) = self.open_ours(trace)?;
         let whole = whole_packets(&mut trace)?;
         self.leave_out(whole.bytes, len);
         let id = id_of(&trace)?;
-        Ok(Behind { survivor: self, trace, id, whole })
+        Ok(Appended { survivor: self, trace, id, whole })
     }
 
-    /// Both at once: [`behind`](Self::behind) the trace, [written](Behind::write_to) to `out`. Also returns what is
-    /// missing between them.
+    /// Both at once: [`append_to`](Self::append_to) the trace, [written](Appended::write_to) to `out`. Also returns
+    /// what is missing between them.
     ///
     /// # Errors
     /// Those of either.
     pub fn write_with(self, trace: &Path, out: &Path) -> io::Result<(Written, Gap)> {
-        let behind = self.behind(trace)?;
-        let gap = behind.gap();
-        Ok((behind.write_to(out)?, gap))
+        let appended = self.append_to(trace)?;
+        let gap = appended.gap();
+        Ok((appended.write_to(out)?, gap))
     }
 
     /// Opens a trace, at its start.
@@ -218,8 +138,8 @@ impl Survivor {
     }
 }
 
-impl Behind {
-    /// What is missing between the trace and what is left of the session.
+impl Appended {
+    /// The gap between the trace and what is left of the session.
     pub fn gap(&self) -> Gap {
         self.survivor.gap()
     }

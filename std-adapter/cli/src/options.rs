@@ -1,8 +1,13 @@
-//! Sizes and times as options take them, the same in all commands.
+//! Options of several commands: sizes, times, and the buffer of a dump that is meant.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use tracebuf_analysis::recover::{Dump, Place, RecoverError};
 use tracebuf_machine::RecordOptions;
+
+use crate::failure::{Failure, status};
+use crate::files::read_plain;
 
 fn number_and_unit(text: &str) -> Result<(f64, String), String> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -66,6 +71,69 @@ fn size(text: &str) -> Result<f64, String> {
     Ok(number * factor)
 }
 
+/// At most so many other buffers are listed one by one.
+const OTHERS: usize = 8;
+
+/// The place in a dump where a command looks.
+#[derive(clap::Args)]
+pub(crate) struct BufferChoice {
+    /// Where the buffer's memory starts, or something before it, decimal or 0x…: an address or, in a raw dump, which
+    /// has none, the offset from its start. Without it the dump is searched.
+    #[arg(long, alias = "offset", value_parser = address, conflicts_with = "symbol")]
+    address: Option<u64>,
+    /// The variable that is the buffer's memory, or contains it: a static of Rust by its path or the end of it, TRACE,
+    /// firmware::TRACE.
+    #[arg(long)]
+    symbol: Option<String>,
+    /// The program whose symbols are meant, for a dump without symbols.
+    #[arg(long, value_name = "ELF", requires = "symbol")]
+    pub(crate) program: Option<PathBuf>,
+}
+
+fn address(text: &str) -> Result<u64, String> {
+    let parsed = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    parsed.map_err(|_| "no number below 2⁶⁴, decimal or with 0x before it hexadecimal".into())
+}
+
+impl BufferChoice {
+    /// Returns true if neither was given.
+    pub(crate) fn is_any(&self) -> bool {
+        self.address.is_none() && self.symbol.is_none()
+    }
+
+    /// The dump that this file holds, with the symbols that are meant, and where in it to look.
+    pub(crate) fn of<'f>(&self, path: &Path, file: &'f [u8]) -> Result<(Dump<'f>, Place), Failure> {
+        let mut dump = Dump::parse(file).map_err(|error| Failure::of(path, error))?;
+        if let Some(program) = &self.program {
+            dump.symbols_of(&read_plain(program)?).map_err(|error| match error {
+                // The program is at fault, not the dump.
+                RecoverError::Malformed(why) => {
+                    Failure::of(program, format_args!("no program can be read: {why}"))
+                }
+                error => Failure::of(path, error),
+            })?;
+        }
+        let place = match (self.address, &self.symbol) {
+            (Some(address), _) => Place::Address(address),
+            (None, Some(name)) => Place::Symbol(name.clone()),
+            (None, None) => Place::Anywhere,
+        };
+        Ok((dump, place))
+    }
+}
+
+/// Prints where there are buffers other than the one that was taken.
+pub(crate) fn report_others(others: &[u64]) {
+    if !others.is_empty() {
+        let told: Vec<_> = others.iter().take(OTHERS).map(|address| format!("{address:#x}")).collect();
+        let more = if others.len() > OTHERS { " and elsewhere" } else { "" };
+        status!("other buffers at {}{more}: --address takes one of them", told.join(", "));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,6 +173,16 @@ mod tests {
         assert!(interval(LONGEST_INTERVAL).is_ok());
         for longer in ["5124095576030431h", "99999999999999999999h", &"9".repeat(400)] {
             assert_eq!(interval(longer), Err("5124095576030430h is the longest".to_owned()), "{longer}");
+        }
+    }
+
+    #[test]
+    fn an_address_is_decimal_or_hexadecimal() {
+        for (text, number) in [("4096", 4096), ("0x1000", 4096), ("0X1000", 4096), ("0xfFfF", 65_535)] {
+            assert_eq!(address(text), Ok(number), "{text}");
+        }
+        for none in ["", "0x", "1000h", "-1", "0x1_000"] {
+            assert!(address(none).is_err(), "{none}");
         }
     }
 }

@@ -10,7 +10,7 @@ use tracebuf::buffer::{
     Chunk, ChunkHeader, Config, FillPolicy, ReadOnlyTraceBuffer, RingView, Salvage, TraceBuffer,
 };
 use tracebuf_conformance::random::driver::Real;
-use tracebuf_conformance::random::ops::{Keep, Op};
+use tracebuf_conformance::random::ops::{BufferOp, Keep};
 use tracebuf_conformance::random::rng::Rng;
 use tracebuf_conformance::random::writers::{self, Truth};
 
@@ -56,8 +56,8 @@ pub fn packets_of(data: &[u8]) -> usize {
             for op in &ops[..ops.len() - left_out] {
                 // The memory is the same with or without an observer.
                 let op = match op.clone() {
-                    Op::Commit { header, payload, closure, .. } => {
-                        Op::Commit { header, payload, closure, keep: Keep::Unobserved }
+                    BufferOp::Commit { header, payload, closure, .. } => {
+                        BufferOp::Commit { header, payload, closure, keep: Keep::Unobserved }
                     }
                     other => other,
                 };

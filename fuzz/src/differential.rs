@@ -6,7 +6,7 @@
 //! other bytes are the decisions of the generators that the randomised tests use.
 
 use tracebuf_conformance::random::driver::{Depth, run as compare};
-use tracebuf_conformance::random::ops::{Op, Setup};
+use tracebuf_conformance::random::ops::{BufferOp, Setup};
 use tracebuf_conformance::random::rng::Rng;
 use tracebuf_conformance::random::{hostile, judge, writers};
 
@@ -31,9 +31,9 @@ pub fn run(data: &[u8]) {
     }
 }
 
-fn expect(setup: &Setup, ops: &[Op], result: Result<(), String>) {
+fn expect(setup: &Setup, ops: &[BufferOp], result: Result<(), String>) {
     if let Err(why) = result {
-        let script: Vec<_> = ops.iter().map(Op::to_string).collect();
+        let script: Vec<_> = ops.iter().map(BufferOp::to_string).collect();
         panic!("{why}\n\n{setup}\n{}\n", script.join("\n"));
     }
 }

@@ -9,7 +9,7 @@ use std::fmt::Write;
 
 use tracebuf::buffer::FillPolicy;
 
-use crate::model::{Header, Model, Packet, Stats};
+use crate::model::{Header, Model, ModelPacket, Stats};
 use crate::random::ops::hex;
 use crate::script::{Op, parse_line};
 
@@ -27,7 +27,7 @@ pub fn run(script: &str) -> Result<String, String> {
     Ok(out)
 }
 
-fn step(model: &mut Model, evicted: &mut Vec<Packet>, out: &mut String, op: Op) {
+fn step(model: &mut Model, evicted: &mut Vec<ModelPacket>, out: &mut String, op: Op) {
     let end = match op {
         Op::New { size, policy } => {
             *model = Model::new(size, policy == FillPolicy::Discard, 65_535);
@@ -44,7 +44,7 @@ fn step(model: &mut Model, evicted: &mut Vec<Packet>, out: &mut String, op: Op) 
                 uid: h.uid,
                 pid: h.pid,
             };
-            let mut observer = |packet: &Packet| {
+            let mut observer = |packet: &ModelPacket| {
                 evicted.push(packet.clone());
                 false
             };
@@ -80,7 +80,7 @@ fn read(model: &mut Model, limit: Option<usize>, out: &mut String) -> String {
     if ended { "end" } else { "limit" }.to_owned()
 }
 
-fn print(out: &mut String, name: &str, packets: &[Packet]) {
+fn print(out: &mut String, name: &str, packets: &[ModelPacket]) {
     for p in packets {
         let (uid, pid, loss, slices) = (p.uid, p.pid, p.loss, p.slices.len());
         let bytes = hex(&p.bytes());

@@ -1,7 +1,7 @@
 //! Fields of a trace's packet, found in one pass: [`PacketView`].
 
 use super::fields::{clock_snapshot, data_loss_reason, sequence_flags, trace, trace_packet};
-use super::reader::{Fields, Value, messages};
+use super::reader::{FieldValue, Fields, messages};
 use super::{Sink, TracePackets, WireType, tag, varint};
 use crate::debug::debug_fields;
 use core::fmt;
@@ -65,23 +65,29 @@ impl<'p> PacketView<'p> {
         let mut parts = Fields::of(content);
         for field in &mut parts {
             match (field.number, field.value) {
-                (trace_packet::TRUSTED_PACKET_SEQUENCE_ID, Value::Number(id)) => packet.sequence_id = id,
-                (trace_packet::TRUSTED_PID, Value::Number(pid)) => packet.pid = Some(pid as i32),
-                (trace_packet::TIMESTAMP, Value::Number(time)) => packet.time = Some(time),
-                (trace_packet::TIMESTAMP_CLOCK_ID, Value::Number(clock)) => packet.clock = Some(clock),
-                (trace_packet::SEQUENCE_FLAGS, Value::Number(flags)) => packet.flags = flags,
-                (trace_packet::INCREMENTAL_STATE_CLEARED, Value::Number(is_so)) => begins_state = is_so != 0,
-                (trace_packet::PREVIOUS_PACKET_DROPPED, Value::Number(loss)) => packet.loss = loss,
-                (trace_packet::FIRST_PACKET_ON_SEQUENCE, Value::Number(is_so)) => {
+                (trace_packet::TRUSTED_PACKET_SEQUENCE_ID, FieldValue::Number(id)) => packet.sequence_id = id,
+                (trace_packet::TRUSTED_PID, FieldValue::Number(pid)) => packet.pid = Some(pid as i32),
+                (trace_packet::TIMESTAMP, FieldValue::Number(time)) => packet.time = Some(time),
+                (trace_packet::TIMESTAMP_CLOCK_ID, FieldValue::Number(clock)) => packet.clock = Some(clock),
+                (trace_packet::SEQUENCE_FLAGS, FieldValue::Number(flags)) => packet.flags = flags,
+                (trace_packet::INCREMENTAL_STATE_CLEARED, FieldValue::Number(is_so)) => {
+                    begins_state = is_so != 0
+                }
+                (trace_packet::PREVIOUS_PACKET_DROPPED, FieldValue::Number(loss)) => packet.loss = loss,
+                (trace_packet::FIRST_PACKET_ON_SEQUENCE, FieldValue::Number(is_so)) => {
                     packet.is_first = is_so != 0
                 }
-                (trace_packet::CLOCK_SNAPSHOT, Value::Bytes(snapshot)) => packet.snapshot = snapshot,
-                (trace_packet::TRACE_PACKET_DEFAULTS, Value::Bytes(defaults)) => packet.defaults = defaults,
-                (trace_packet::TRACK_DESCRIPTOR, Value::Bytes(track)) => packet.track = track,
-                (trace_packet::TRACK_EVENT, Value::Bytes(event)) => packet.event = Some(event),
+                (trace_packet::CLOCK_SNAPSHOT, FieldValue::Bytes(snapshot)) => packet.snapshot = snapshot,
+                (trace_packet::TRACE_PACKET_DEFAULTS, FieldValue::Bytes(defaults)) => {
+                    packet.defaults = defaults
+                }
+                (trace_packet::TRACK_DESCRIPTOR, FieldValue::Bytes(track)) => packet.track = track,
+                (trace_packet::TRACK_EVENT, FieldValue::Bytes(event)) => packet.event = Some(event),
                 (trace_packet::INTERNED_DATA, _) => packet.has_names = true,
-                (trace_packet::TRACE_STATS, Value::Bytes(statistics)) => packet.statistics = Some(statistics),
-                (trace_packet::FTRACE_EVENTS, Value::Bytes(bundle)) => packet.ftrace_events = bundle,
+                (trace_packet::TRACE_STATS, FieldValue::Bytes(statistics)) => {
+                    packet.statistics = Some(statistics)
+                }
+                (trace_packet::FTRACE_EVENTS, FieldValue::Bytes(bundle)) => packet.ftrace_events = bundle,
                 (trace_packet::COMPRESSED_PACKETS | trace_packet::ZSTD_COMPRESSED_PACKETS, _) => {
                     packet.is_compressed = true;
                 }

@@ -2,14 +2,14 @@
 //!
 //! ```
 //! use tracebuf::proto::fields::{track_event, trace_packet};
-//! use tracebuf::proto::reader::{Fields, Value, message, number};
+//! use tracebuf::proto::reader::{Fields, FieldValue, message, number};
 //!
 //! let packet = [0x40, 0xAC, 0x02, 0x5A, 2, 0x48, 1]; // timestamp 300, and an event of type 1
 //! let mut fields = Fields::of(&packet);
 //! for field in &mut fields {
 //!     match (field.number, field.value) {
-//!         (trace_packet::TIMESTAMP, Value::Number(time)) => assert_eq!(time, 300),
-//!         (trace_packet::TRACK_EVENT, Value::Bytes(event)) => assert_eq!(event, [0x48, 1]),
+//!         (trace_packet::TIMESTAMP, FieldValue::Number(time)) => assert_eq!(time, 300),
+//!         (trace_packet::TRACK_EVENT, FieldValue::Bytes(event)) => assert_eq!(event, [0x48, 1]),
 //!         _ => {}
 //!     }
 //! }
@@ -24,7 +24,7 @@ use super::varint;
 
 /// The value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Value<'m> {
+pub enum FieldValue<'m> {
     /// A varint: an integer, a boolean or an enumeration.
     Number(u64),
     /// A string, bytes, a submessage, or a packed array.
@@ -39,7 +39,7 @@ pub struct Field<'m> {
     /// Its number.
     pub number: u32,
     /// Its value.
-    pub value: Value<'m>,
+    pub value: FieldValue<'m>,
     /// All of its bytes, including the tag.
     pub whole: &'m [u8],
 }
@@ -72,19 +72,19 @@ impl<'m> Iterator for Fields<'m> {
         let (tag, after) = varint::split(self.0)?;
         let number = u32::try_from(tag >> 3).ok()?;
         let (value, rest) = match tag & 7 {
-            0 => varint::split(after).map(|(value, rest)| (Value::Number(value), rest))?,
+            0 => varint::split(after).map(|(value, rest)| (FieldValue::Number(value), rest))?,
             1 => {
                 let (bytes, rest) = after.split_first_chunk()?;
-                (Value::Fixed(u64::from_le_bytes(*bytes)), rest)
+                (FieldValue::Fixed(u64::from_le_bytes(*bytes)), rest)
             }
             2 => {
                 let (len, after) = varint::split(after)?;
                 let (bytes, rest) = after.split_at_checked(usize::try_from(len).ok()?)?;
-                (Value::Bytes(bytes), rest)
+                (FieldValue::Bytes(bytes), rest)
             }
             5 => {
                 let (bytes, rest) = after.split_first_chunk()?;
-                (Value::Fixed(u32::from_le_bytes(*bytes).into()), rest)
+                (FieldValue::Fixed(u32::from_le_bytes(*bytes).into()), rest)
             }
             _ => return None,
         };
@@ -99,7 +99,7 @@ pub fn message(message: &[u8], of: u32) -> Option<&[u8]> {
     let mut within = &[][..];
     let mut fields = Fields::of(message);
     for field in &mut fields {
-        if let (true, Value::Bytes(bytes)) = (field.number == of, field.value) {
+        if let (true, FieldValue::Bytes(bytes)) = (field.number == of, field.value) {
             within = bytes;
         }
     }
@@ -109,7 +109,7 @@ pub fn message(message: &[u8], of: u32) -> Option<&[u8]> {
 /// The strings or submessages in field `of`, up to a malformed field; a value of another kind is skipped.
 pub fn messages(message: &[u8], of: u32) -> impl Iterator<Item = &[u8]> {
     Fields::of(message).filter_map(move |field| match field.value {
-        Value::Bytes(bytes) if field.number == of => Some(bytes),
+        FieldValue::Bytes(bytes) if field.number == of => Some(bytes),
         _ => None,
     })
 }
@@ -117,7 +117,7 @@ pub fn messages(message: &[u8], of: u32) -> impl Iterator<Item = &[u8]> {
 /// The last number in field `of`, if there is one before a malformed field.
 pub fn number(message: &[u8], of: u32) -> Option<u64> {
     let numbers = Fields::of(message).filter_map(|field| match field.value {
-        Value::Number(number) if field.number == of => Some(number),
+        FieldValue::Number(number) if field.number == of => Some(number),
         _ => None,
     });
     numbers.last()
@@ -134,7 +134,7 @@ pub fn numbers<const N: usize>(message: &[u8], of: [u32; N]) -> Option<[u64; N]>
     let mut numbers = [0; N];
     let mut fields = Fields::of(message);
     for field in &mut fields {
-        if let Value::Number(value) = field.value {
+        if let FieldValue::Number(value) = field.value {
             let wanted = of.iter().zip(&mut numbers).find(|(number, _)| **number == field.number);
             wanted.into_iter().for_each(|(_, number)| *number = value);
         }
@@ -159,7 +159,12 @@ mod tests {
         assert!(fields.is_at_end());
         let values: Vec<_> = Fields::of(whole).map(|field| field.value).collect();
         let (eight, four) = (u64::from_le_bytes(*b"abcdefgh"), u32::from_le_bytes(*b"abcd").into());
-        let expected = [Value::Number(300), Value::Fixed(eight), Value::Bytes(b"ab"), Value::Fixed(four)];
+        let expected = [
+            FieldValue::Number(300),
+            FieldValue::Fixed(eight),
+            FieldValue::Bytes(b"ab"),
+            FieldValue::Fixed(four),
+        ];
         assert_eq!(values, expected);
         // A group, a tag of too large a number, and each that is cut short.
         let malformed: [&[u8]; 9] = [

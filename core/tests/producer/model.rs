@@ -229,9 +229,9 @@ pub enum Value {
 pub fn fields(message: &[u8]) -> Vec<(u32, Value)> {
     let mut fields = Fields::of(message);
     let owned = |field: Field<'_>| match field.value {
-        reader::Value::Number(value) => (field.number, Value::Int(value)),
-        reader::Value::Fixed(value) => (field.number, Value::Fixed(value)),
-        reader::Value::Bytes(bytes) => (field.number, Value::Bytes(bytes.to_vec())),
+        reader::FieldValue::Number(value) => (field.number, Value::Int(value)),
+        reader::FieldValue::Fixed(value) => (field.number, Value::Fixed(value)),
+        reader::FieldValue::Bytes(bytes) => (field.number, Value::Bytes(bytes.to_vec())),
     };
     let all: Vec<_> = fields.by_ref().map(owned).collect();
     assert!(fields.is_at_end(), "{message:x?} is malformed");

@@ -46,5 +46,5 @@ pub use error::RecoverError;
 pub use found::{Found, Recovered};
 pub use shared::SharedMemoryImage;
 pub use survivor::{Gap, Survivor};
-pub use tracebuf_session::region_file::Damage;
 pub use tracebuf_session::Written;
+pub use tracebuf_session::region_file::Damage;

@@ -4,8 +4,8 @@ use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
-use tracebuf_conformance::replay::{Replay, ReplayError};
 use tracebuf_conformance::replay::LeftOut;
+use tracebuf_conformance::replay::{Replay, ReplayError};
 
 use crate::files::{Failure, input, is_stdout, output_path, printed, tell};
 

@@ -77,7 +77,7 @@ pub enum Why {
 }
 
 #[derive(Clone, PartialEq, Eq)]
-pub struct Packet {
+pub struct ModelPacket {
     pub producer: u16,
     pub writer: u16,
     pub uid: u32,
@@ -87,13 +87,13 @@ pub struct Packet {
     pub slices: Vec<Vec<u8>>,
 }
 
-impl Packet {
+impl ModelPacket {
     pub fn bytes(&self) -> Vec<u8> {
         self.slices.concat()
     }
 }
 
-impl std::fmt::Debug for Packet {
+impl std::fmt::Debug for ModelPacket {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let bytes = self.bytes();
         let (start, len, slices) = (&bytes[..bytes.len().min(8)], bytes.len(), self.slices.len());
@@ -129,7 +129,7 @@ pub struct Stats {
 
 /// Bytes in the ring by what they are, headers included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Held {
+pub struct HeldBytes {
     pub chunks: u64,
     pub padding: u64,
 }
@@ -185,7 +185,7 @@ struct Sequence {
 }
 
 /// Asked for each whole packet that overwriting drops; true means that it was kept and is no loss.
-pub type Observer<'a> = &'a mut dyn FnMut(&Packet) -> bool;
+pub type Observer<'a> = &'a mut dyn FnMut(&ModelPacket) -> bool;
 
 #[derive(Clone, Debug)]
 pub struct Model {
@@ -224,7 +224,7 @@ impl Model {
         self.stats
     }
 
-    pub fn held(&self) -> Held {
+    pub fn held(&self) -> HeldBytes {
         self.ring.held()
     }
 

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 
 use super::chunk::{Fragment, Kind};
 use super::{
-    ANY, CHUNK_CORRUPTED, Handle, Model, NEEDS_PATCHING, ORPHAN_CONTINUATION, OVERWRITE, Observer, Packet,
-    REASSEMBLY_BROKEN_CHAIN, REASSEMBLY_GAP,
+    ANY, CHUNK_CORRUPTED, Handle, Model, ModelPacket, NEEDS_PATCHING, ORPHAN_CONTINUATION, OVERWRITE,
+    Observer, REASSEMBLY_BROKEN_CHAIN, REASSEMBLY_GAP,
 };
 
 /// What one step at the front of a sequence did.
 pub(super) enum Step {
-    Packet(Packet),
+    Packet(ModelPacket),
     /// Something was consumed, but no packet came of it.
     Passed,
     /// What comes next is not there yet.
@@ -46,7 +46,7 @@ type Link = (Handle, Option<Fragment>);
 impl Model {
     /// Begins a read and takes packets until there are none or `limit` of them; the second value says whether the read
     /// came to its end.
-    pub fn read(&mut self, limit: Option<usize>) -> (Vec<Packet>, bool) {
+    pub fn read(&mut self, limit: Option<usize>) -> (Vec<ModelPacket>, bool) {
         let mut packets = Vec::new();
         let mut stalled = BTreeSet::new();
         for handle in self.ring.chunks_oldest_first() {
@@ -210,13 +210,13 @@ impl Model {
         (links, ChainEnd::NotYet)
     }
 
-    fn packet(&self, s: usize, links: &[Link]) -> Packet {
+    fn packet(&self, s: usize, links: &[Link]) -> ModelPacket {
         let sequence = &self.sequences[s];
         let slice = |(h, f): &Link| f.map(|f| self.chunks[h].payload[f.start..f.end].to_vec());
         let slices = links.iter().filter_map(slice).filter(|s| !s.is_empty()).collect();
         let (producer, writer, uid, pid) = (sequence.producer, sequence.writer, sequence.uid, sequence.pid);
         let loss = if sequence.pending == 0 { 0 } else { sequence.pending | ANY };
-        Packet { producer, writer, uid, pid, loss, slices }
+        ModelPacket { producer, writer, uid, pid, loss, slices }
     }
 
     /// Hands a whole packet, which begins in a chunk and goes on there up to `end`, to whoever it is for, and an empty
@@ -225,7 +225,7 @@ impl Model {
         &mut self,
         s: usize,
         (first, end): (Handle, usize),
-        mut packet: Packet,
+        mut packet: ModelPacket,
         by: &mut Consumer<'_>,
     ) -> (Step, bool) {
         if packet.slices.is_empty() {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Handle, Held};
+use super::{Handle, HeldBytes};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Space {
@@ -60,8 +60,8 @@ impl Ring {
         }
     }
 
-    pub(super) fn held(&self) -> Held {
-        let mut held = Held::default();
+    pub(super) fn held(&self) -> HeldBytes {
+        let mut held = HeldBytes::default();
         for (len, space) in self.items.values() {
             match space {
                 Space::Chunk(_) => held.chunks += len,

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::driver::{Depth, run};
-use super::ops::{Op, Setup};
+use super::ops::{BufferOp, Setup};
 
 /// How many cases to run: `TRACEBUF_CASES`, else `usual`, or a few under Miri.
 pub fn count(usual: u64) -> u64 {
@@ -16,7 +16,7 @@ pub fn first_seed() -> u64 {
     std::env::var("TRACEBUF_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(1)
 }
 
-fn verdict(test: &dyn Fn(&[Op]) -> Result<(), String>, ops: &[Op]) -> Result<(), String> {
+fn verdict(test: &dyn Fn(&[BufferOp]) -> Result<(), String>, ops: &[BufferOp]) -> Result<(), String> {
     match catch_unwind(AssertUnwindSafe(|| test(ops))) {
         Ok(result) => result,
         Err(panic) => {
@@ -34,7 +34,7 @@ fn kind(failure: &str) -> String {
 }
 
 /// Compares one case with the model, or only with itself.
-pub fn check(name: &str, seed: u64, setup: &Setup, ops: &[Op], depth: Depth) {
+pub fn check(name: &str, seed: u64, setup: &Setup, ops: &[BufferOp], depth: Depth) {
     check_with(name, seed, setup, ops, |ops| run(setup, ops, depth));
 }
 
@@ -43,22 +43,22 @@ pub fn check_with(
     name: &str,
     seed: u64,
     setup: &Setup,
-    ops: &[Op],
-    test: impl Fn(&[Op]) -> Result<(), String>,
+    ops: &[BufferOp],
+    test: impl Fn(&[BufferOp]) -> Result<(), String>,
 ) {
     let Err(failure) = verdict(&test, ops) else { return };
     let whole = std::env::var_os("TRACEBUF_WHOLE").is_some();
     let (ops, failure) = if whole { (ops.to_vec(), failure) } else { shrink(&test, ops.to_vec(), failure) };
-    let script: Vec<_> = ops.iter().map(Op::to_string).collect();
+    let script: Vec<_> = ops.iter().map(BufferOp::to_string).collect();
     panic!("{name}, seed {seed}: {failure}\n\n{setup}\n{}\n", script.join("\n"));
 }
 
 /// Leaves operations out, in ever smaller blocks, as long as it still fails.
 fn shrink(
-    test: &dyn Fn(&[Op]) -> Result<(), String>,
-    mut ops: Vec<Op>,
+    test: &dyn Fn(&[BufferOp]) -> Result<(), String>,
+    mut ops: Vec<BufferOp>,
     mut failure: String,
-) -> (Vec<Op>, String) {
+) -> (Vec<BufferOp>, String) {
     let wanted = kind(&failure);
     let mut block = ops.len() / 2;
     while block > 0 {

@@ -6,8 +6,10 @@ use tracebuf::buffer::{
 };
 
 use super::identities::check_identities;
-use super::ops::{Keep, Op, Setup};
-use crate::model::{ANY, Header, Held, Model, Outcome, Packet, READ_GAP, SequenceReport, Stats, Why};
+use super::ops::{BufferOp, Keep, Setup};
+use crate::model::{
+    ANY, Header, HeldBytes, Model, ModelPacket, Outcome, READ_GAP, SequenceReport, Stats, Why,
+};
 
 /// All that an operation shows, of either buffer.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -15,10 +17,10 @@ pub struct Shown {
     pub outcome: Option<Outcome>,
     pub patched: Option<bool>,
     pub ended: Option<bool>,
-    pub packets: Vec<Packet>,
-    pub evicted: Vec<Packet>,
+    pub packets: Vec<ModelPacket>,
+    pub evicted: Vec<ModelPacket>,
     pub stats: Stats,
-    pub held: Held,
+    pub held: HeldBytes,
     pub sequences: Vec<SequenceReport>,
 }
 
@@ -30,7 +32,7 @@ pub struct Real {
 
 struct Witness {
     keep: Keep,
-    seen: Vec<Packet>,
+    seen: Vec<ModelPacket>,
 }
 
 impl OverwriteObserver for Witness {
@@ -42,9 +44,9 @@ impl OverwriteObserver for Witness {
     }
 }
 
-fn convert(packet: &tracebuf::buffer::Packet<'_>) -> Packet {
+fn convert(packet: &tracebuf::buffer::Packet<'_>) -> ModelPacket {
     let slices: Vec<_> = packet.slices().map(<[u8]>::to_vec).collect();
-    Packet {
+    ModelPacket {
         producer: packet.producer_id(),
         writer: packet.writer_id(),
         uid: packet.uid(),
@@ -54,7 +56,7 @@ fn convert(packet: &tracebuf::buffer::Packet<'_>) -> Packet {
     }
 }
 
-pub fn take(mut reader: Reader<'_>, limit: Option<usize>) -> (Vec<Packet>, bool) {
+pub fn take(mut reader: Reader<'_>, limit: Option<usize>) -> (Vec<ModelPacket>, bool) {
     let mut packets = Vec::new();
     while limit != Some(packets.len()) {
         let Some(packet) = reader.next_packet() else { return (packets, true) };
@@ -149,24 +151,24 @@ impl Real {
         Real { buffer: TraceBuffer::new(memory, config).expect("large enough"), broken: None }
     }
 
-    pub fn apply(&mut self, op: &Op) -> Shown {
+    pub fn apply(&mut self, op: &BufferOp) -> Shown {
         let mut shown = Shown::default();
         match op {
-            Op::Commit { header, payload, keep, closure } => {
+            BufferOp::Commit { header, payload, keep, closure } => {
                 let header = header.into();
                 shown.outcome =
                     Some(outcome(self.commit(&header, payload, *closure, *keep, &mut shown.evicted)));
             }
-            Op::Patch { key, chunk_id, patches, more } => {
+            BufferOp::Patch { key, chunk_id, patches, more } => {
                 let patches = patches_of(patches);
                 let done = self.buffer.try_patch_chunk_contents(key.0, key.1, *chunk_id, &patches, *more);
                 shown.patched = Some(done);
             }
-            Op::Read(limit) => {
+            BufferOp::Read(limit) => {
                 let (packets, ended) = take(self.buffer.read(), *limit);
                 (shown.packets, shown.ended) = (packets, Some(ended));
             }
-            Op::Clone => {
+            BufferOp::Clone => {
                 let memory = vec![0xA5u8; self.buffer.clone_size()];
                 let mut clone = self.buffer.clone_read_only(memory).expect("as large as it asked for");
                 shown.packets = take(clone.read(), None).0;
@@ -185,7 +187,7 @@ impl Real {
         clone.stop_waiting();
         let packets = take(clone.read(), None).0;
         for sequence in clone.sequences() {
-            let of_it = |packet: &&Packet| {
+            let of_it = |packet: &&ModelPacket| {
                 (packet.producer, packet.writer) == (sequence.producer_id, sequence.writer_id)
             };
             let mut more = packets.iter().filter(of_it);
@@ -207,7 +209,7 @@ impl Real {
         payload: &[u8],
         closure: bool,
         keep: Keep,
-        evicted: &mut Vec<Packet>,
+        evicted: &mut Vec<ModelPacket>,
     ) -> Commit {
         let chunk = Chunk { header: *header, payload };
         let fill = |at: usize, to: &mut [u8]| to.copy_from_slice(&payload[at..at + to.len()]);
@@ -228,7 +230,7 @@ impl Real {
 
     fn observe(&mut self, mut shown: Shown) -> Shown {
         match self.buffer.check() {
-            Ok(ring) => shown.held = Held { chunks: ring.chunk_bytes, padding: ring.padding_bytes },
+            Ok(ring) => shown.held = HeldBytes { chunks: ring.chunk_bytes, padding: ring.padding_bytes },
             Err(why) => self.broken = Some(why),
         }
         shown.stats = stats(&self.buffer.stats());
@@ -249,11 +251,11 @@ impl Real {
 }
 
 /// The same operation on the model.
-pub fn apply_to_model(model: &mut Model, op: &Op) -> Shown {
+pub fn apply_to_model(model: &mut Model, op: &BufferOp) -> Shown {
     let mut shown = Shown::default();
     match op {
-        Op::Commit { header, payload, keep, closure } => {
-            let mut observer = |packet: &Packet| {
+        BufferOp::Commit { header, payload, keep, closure } => {
+            let mut observer = |packet: &ModelPacket| {
                 if *keep != Keep::Unobserved {
                     shown.evicted.push(packet.clone());
                 }
@@ -261,14 +263,14 @@ pub fn apply_to_model(model: &mut Model, op: &Op) -> Shown {
             };
             shown.outcome = Some(model.commit(*header, payload, *closure, &mut observer));
         }
-        Op::Patch { key, chunk_id, patches, more } => {
+        BufferOp::Patch { key, chunk_id, patches, more } => {
             shown.patched = Some(model.patch(*key, *chunk_id, patches, *more));
         }
-        Op::Read(limit) => {
+        BufferOp::Read(limit) => {
             let (packets, ended) = model.read(*limit);
             (shown.packets, shown.ended) = (packets, Some(ended));
         }
-        Op::Clone => {
+        BufferOp::Clone => {
             let mut clone = model.clone_read_only();
             shown.packets = clone.read(None).0;
             shown.stats = clone.stats();
@@ -341,20 +343,20 @@ pub enum Depth {
 }
 
 /// Runs a case; the error names the operation and what was wrong after it.
-pub fn run(setup: &Setup, ops: &[Op], depth: Depth) -> Result<(), String> {
+pub fn run(setup: &Setup, ops: &[BufferOp], depth: Depth) -> Result<(), String> {
     let mut real = Real::new(setup);
     let mut model = Model::new(real.buffer.stats().buffer_size, setup.discard, usize::from(setup.table));
     let mut offered = 0;
     for (i, op) in ops.iter().enumerate() {
         let at = |what: String| format!("after operation {} ({}): {what}", i + 1, short(op));
-        if let (Op::Commit { header: h, .. }, Depth::Model) = (op, depth) {
+        if let (BufferOp::Commit { header: h, .. }, Depth::Model) = (op, depth) {
             // Nobody can say how many fragments a chunk has that patches broke.
             if model.is_broken((h.producer, h.writer), h.chunk_id) {
                 continue;
             }
         }
         let shown = real.apply(op);
-        offered += u64::from(matches!(op, Op::Commit { .. }));
+        offered += u64::from(matches!(op, BufferOp::Commit { .. }));
         if depth == Depth::Model {
             let expected = apply_to_model(&mut model, op);
             let shown = if model.has_forgotten() { without_doubt(&expected, &shown) } else { shown.clone() };
@@ -363,14 +365,14 @@ pub fn run(setup: &Setup, ops: &[Op], depth: Depth) -> Result<(), String> {
         if let Some(why) = real.broken {
             return Err(at(format!("check: {why}")));
         }
-        if !matches!(op, Op::Clone) {
+        if !matches!(op, BufferOp::Clone) {
             check_identities(&shown.stats, shown.held, offered).map_err(at)?;
         }
     }
     Ok(())
 }
 
-pub fn short(op: &Op) -> String {
+pub fn short(op: &BufferOp) -> String {
     let mut text = op.to_string();
     text.truncate(100);
     text

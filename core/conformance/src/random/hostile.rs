@@ -1,6 +1,6 @@
 //! Operations that no honest producer would send, near enough to honest ones to get far.
 
-use super::ops::{Keep, Op, Setup};
+use super::ops::{BufferOp, Keep, Setup};
 use super::rng::Rng;
 use crate::model::{FIRST_CONTINUES, Header, LAST_CONTINUES, NEEDS_PATCHING};
 
@@ -41,12 +41,12 @@ pub fn setup(rng: &mut Rng) -> Setup {
     Setup { ring: ring as u32, discard: rng.percent(15), table }
 }
 
-pub fn case(seed: u64, wild: bool) -> (Setup, Vec<Op>) {
+pub fn case(seed: u64, wild: bool) -> (Setup, Vec<BufferOp>) {
     case_of(Rng::new(seed), wild)
 }
 
 /// The same from any numbers.
-pub fn case_of(mut rng: Rng, wild: bool) -> (Setup, Vec<Op>) {
+pub fn case_of(mut rng: Rng, wild: bool) -> (Setup, Vec<BufferOp>) {
     let setup = setup(&mut rng);
     let length = if cfg!(miri) { 20 } else { rng.within(20, 250) };
     let mut hostile = Hostile::new(rng, &setup, wild);
@@ -72,14 +72,14 @@ impl Hostile {
         Hostile { writers, ring: setup.ring as usize, largest, observed, wild, rng }
     }
 
-    fn op(&mut self) -> Op {
+    fn op(&mut self) -> BufferOp {
         match self.rng.below(100) {
             0..50 => self.fresh(),
             50..66 => self.again(),
             66..76 => self.patch(),
-            76..84 => Op::Read(None),
-            84..93 => Op::Read(Some(self.rng.within(0, 4))),
-            93..95 => Op::Clone,
+            76..84 => BufferOp::Read(None),
+            84..93 => BufferOp::Read(Some(self.rng.within(0, 4))),
+            93..95 => BufferOp::Clone,
             _ => self.garbage(),
         }
     }
@@ -130,7 +130,7 @@ impl Hostile {
     }
 
     /// A chunk with an id not seen before, mostly the next one.
-    fn fresh(&mut self) -> Op {
+    fn fresh(&mut self) -> BufferOp {
         let w = self.rng.below(self.writers.len());
         let step = self.rng.pick(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 2, 5]);
         let wild = self.wild && self.rng.percent(5);
@@ -178,17 +178,17 @@ impl Hostile {
     }
 
     /// A chunk offered or kept back before, of a writer that has one.
-    fn again(&mut self) -> Op {
+    fn again(&mut self) -> BufferOp {
         let w = self.rng.below(self.writers.len());
         let known = &self.writers[w].known;
-        let Some(last) = known.len().checked_sub(1) else { return Op::Read(Some(1)) };
+        let Some(last) = known.len().checked_sub(1) else { return BufferOp::Read(Some(1)) };
         let back = if self.rng.percent(90) { self.rng.below(4) } else { self.rng.below(40) };
         let known = known[last.saturating_sub(back)].clone();
         self.offer(&known)
     }
 
     /// Offers a chunk as complete or as a scrape of what there may have been of it.
-    fn offer(&mut self, known: &Known) -> Op {
+    fn offer(&mut self, known: &Known) -> BufferOp {
         let Known { mut header, mut payload } = known.clone();
         if self.rng.percent(35) {
             header.complete = false;
@@ -213,14 +213,14 @@ impl Hostile {
         if self.rng.percent(3) {
             payload.truncate(self.rng.below(payload.len() + 1));
         }
-        Op::Commit { header, payload, keep: self.keep(), closure: self.rng.percent(30) }
+        BufferOp::Commit { header, payload, keep: self.keep(), closure: self.rng.percent(30) }
     }
 
-    fn patch(&mut self) -> Op {
+    fn patch(&mut self) -> BufferOp {
         let w = self.rng.below(self.writers.len());
         let known = &self.writers[w].known;
         let key = self.writers[w].key;
-        let Some(last) = known.len().checked_sub(1) else { return Op::Clone };
+        let Some(last) = known.len().checked_sub(1) else { return BufferOp::Clone };
         let Known { header, payload } = known[last.saturating_sub(self.rng.below(5))].clone();
         let mut patches = Vec::new();
         for _ in 0..self.rng.pick(&[0, 1, 1, 1, 2, 3]) {
@@ -236,11 +236,11 @@ impl Hostile {
             patches.push((at, data));
         }
         let chunk_id = header.chunk_id.wrapping_add(u32::from(self.rng.percent(5)));
-        Op::Patch { key, chunk_id, patches, more: self.rng.percent(25) }
+        BufferOp::Patch { key, chunk_id, patches, more: self.rng.percent(25) }
     }
 
     /// Meaningless bytes.
-    fn garbage(&mut self) -> Op {
+    fn garbage(&mut self) -> BufferOp {
         let w = self.rng.below(self.writers.len());
         let writer = &self.writers[w];
         let next = writer.next;
@@ -271,6 +271,6 @@ impl Hostile {
             uid: 5,
             pid: 6,
         };
-        Op::Commit { header, payload, keep: self.keep(), closure: self.rng.percent(30) }
+        BufferOp::Commit { header, payload, keep: self.keep(), closure: self.rng.percent(30) }
     }
 }

@@ -1,11 +1,11 @@
 //! Identities: sums that must agree after every operation on a buffer.
 
-use crate::model::{Held, Stats};
+use crate::model::{HeldBytes, Stats};
 
 /// - Every chunk offered counts once.
 /// - Every byte that came, in chunks and padding, is still held or went one way.
 /// - Chunks that left were stored once.
-pub fn check_identities(stats: &Stats, held: Held, offered: u64) -> Result<(), String> {
+pub fn check_identities(stats: &Stats, held: HeldBytes, offered: u64) -> Result<(), String> {
     let counted = stats.chunks_written
         + stats.chunks_rewritten
         + stats.chunks_relocated

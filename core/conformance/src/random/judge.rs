@@ -3,9 +3,9 @@
 use std::collections::{HashMap, HashSet};
 
 use super::driver::{Real, Shown, apply_to_model};
-use super::ops::{Op, Setup};
+use super::ops::{BufferOp, Setup};
 use super::writers::Truth;
-use crate::model::{Model, Packet};
+use crate::model::{Model, ModelPacket};
 
 /// What is asked of the packets of a run.
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +18,7 @@ struct Asked {
 }
 
 /// Judges the packets of one kind of reading, in the order they came out.
-fn judge(truth: &Truth, packets: &[Packet], asked: Asked) -> Result<(), String> {
+fn judge(truth: &Truth, packets: &[ModelPacket], asked: Asked) -> Result<(), String> {
     let mut next: HashMap<(u16, u16), usize> = HashMap::new();
     let mut came = 0;
     for packet in packets {
@@ -52,14 +52,19 @@ fn judge(truth: &Truth, packets: &[Packet], asked: Asked) -> Result<(), String> 
 }
 
 /// Runs a case on a buffer and judges what its reads and each of its clones gave.
-fn run(truth: &Truth, setup: &Setup, ops: &[Op], apply: &mut dyn FnMut(&Op) -> Shown) -> Result<(), String> {
+fn run(
+    truth: &Truth,
+    setup: &Setup,
+    ops: &[BufferOp],
+    apply: &mut dyn FnMut(&BufferOp) -> Shown,
+) -> Result<(), String> {
     let small = truth.written.len() > usize::from(setup.table);
     let mut read = Vec::new();
     let mut refused = false;
     let mut stats = None;
     for op in ops {
         let shown = apply(op);
-        if matches!(op, Op::Clone) {
+        if matches!(op, BufferOp::Clone) {
             let asked = Asked { ordered: !small, truthful: false, complete: false };
             // A clone is a reader of its own: what comes before the first packet of a sequence may have been read already,
             // which is no loss.
@@ -67,7 +72,7 @@ fn run(truth: &Truth, setup: &Setup, ops: &[Op], apply: &mut dyn FnMut(&Op) -> S
             let clean: Vec<_> = shown
                 .packets
                 .into_iter()
-                .map(|p| if begun.insert((p.producer, p.writer)) { Packet { loss: 1, ..p } } else { p })
+                .map(|p| if begun.insert((p.producer, p.writer)) { ModelPacket { loss: 1, ..p } } else { p })
                 .collect();
             judge(truth, &clean, asked).map_err(|why| format!("clone: {why}"))?;
             continue;
@@ -84,12 +89,12 @@ fn run(truth: &Truth, setup: &Setup, ops: &[Op], apply: &mut dyn FnMut(&Op) -> S
     judge(truth, &read, Asked { ordered: !small, truthful: true, complete })
 }
 
-pub fn judge_real(truth: &Truth, setup: &Setup, ops: &[Op]) -> Result<(), String> {
+pub fn judge_real(truth: &Truth, setup: &Setup, ops: &[BufferOp]) -> Result<(), String> {
     let mut real = Real::new(setup);
     run(truth, setup, ops, &mut |op| real.apply(op))
 }
 
-pub fn judge_model(truth: &Truth, setup: &Setup, ops: &[Op]) -> Result<(), String> {
+pub fn judge_model(truth: &Truth, setup: &Setup, ops: &[BufferOp]) -> Result<(), String> {
     let mut model = Model::new(u64::from(setup.ring), setup.discard, usize::from(setup.table));
     run(truth, setup, ops, &mut |op| apply_to_model(&mut model, op))
 }

@@ -26,7 +26,7 @@ impl Keep {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Op {
+pub enum BufferOp {
     /// `closure`: the bytes come through a closure, not as a slice.
     Commit {
         header: Header,
@@ -67,10 +67,10 @@ impl fmt::Display for Setup {
     }
 }
 
-impl fmt::Display for Op {
+impl fmt::Display for BufferOp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Op::Commit { header: h, payload, keep, closure } => {
+            BufferOp::Commit { header: h, payload, keep, closure } => {
                 let (complete, payload) = (u8::from(h.complete), hex(payload));
                 write!(f, "copy {} {} {} {} ", h.producer, h.writer, h.chunk_id, h.fragments)?;
                 write!(f, "{} {complete} {} {} {payload}", h.flags, h.uid as i32, h.pid)?;
@@ -79,14 +79,14 @@ impl fmt::Display for Op {
                 }
                 if *keep == Keep::Unobserved { Ok(()) } else { write!(f, " # observer: {keep:?}") }
             }
-            Op::Patch { key, chunk_id, patches, more } => {
+            BufferOp::Patch { key, chunk_id, patches, more } => {
                 write!(f, "patch {} {} {chunk_id} {} ", key.0, key.1, u8::from(*more))?;
                 let list: Vec<_> = patches.iter().map(|(at, data)| format!("{at}:{}", hex(data))).collect();
                 f.write_str(if list.is_empty() { "-".into() } else { list.join(",") }.as_str())
             }
-            Op::Read(None) => f.write_str("read"),
-            Op::Read(Some(n)) => write!(f, "readn {n}"),
-            Op::Clone => f.write_str("clone"),
+            BufferOp::Read(None) => f.write_str("read"),
+            BufferOp::Read(Some(n)) => write!(f, "readn {n}"),
+            BufferOp::Clone => f.write_str("clone"),
         }
     }
 }

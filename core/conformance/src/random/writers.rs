@@ -4,17 +4,17 @@
 
 use std::collections::VecDeque;
 
-use super::ops::{Keep, Op, Setup};
+use super::ops::{BufferOp, Keep, Setup};
 use super::rng::Rng;
 use crate::model::{FIRST_CONTINUES, Header, LAST_CONTINUES, NEEDS_PATCHING};
 
 /// The packets of a sequence; none where its writer gave one up.
-pub type Written = ((u16, u16), Vec<Option<Vec<u8>>>);
+pub type WrittenPackets = ((u16, u16), Vec<Option<Vec<u8>>>);
 
 /// What the writers of a case wrote, and what may be asked of a buffer that got it.
 #[derive(Clone, Debug)]
 pub struct Truth {
-    pub written: Vec<Written>,
+    pub written: Vec<WrittenPackets>,
     /// Chunks came late, so that a reader may have gone past them.
     pub reordered: bool,
 }
@@ -157,19 +157,19 @@ impl Writer {
 struct Simulation {
     rng: Rng,
     writers: Vec<Writer>,
-    ops: Vec<Op>,
+    ops: Vec<BufferOp>,
     scrapes: bool,
     reorders: bool,
     reads: usize,
 }
 
 /// A case: a buffer, the operations on it, and the truth about them.
-pub fn case(seed: u64) -> (Setup, Vec<Op>, Truth) {
+pub fn case(seed: u64) -> (Setup, Vec<BufferOp>, Truth) {
     case_of(Rng::new(seed ^ 0x1234_5678_9ABC))
 }
 
 /// The same from any numbers.
-pub fn case_of(mut rng: Rng) -> (Setup, Vec<Op>, Truth) {
+pub fn case_of(mut rng: Rng) -> (Setup, Vec<BufferOp>, Truth) {
     let ring = match rng.below(10) {
         0..6 => rng.within(64, 400) * 4,
         6..8 => rng.within(400, 4000) * 4,
@@ -210,10 +210,10 @@ impl Simulation {
             0..50 => self.writers[w].packet(&mut self.rng),
             50..78 => self.send(w),
             78..84 if self.scrapes => self.scrape(w),
-            84..85 => self.ops.push(Op::Clone),
+            84..85 => self.ops.push(BufferOp::Clone),
             85..100 if self.rng.percent(self.reads * 4) => {
                 let limit = if self.rng.percent(50) { None } else { Some(self.rng.within(0, 6)) };
-                self.ops.push(Op::Read(limit));
+                self.ops.push(BufferOp::Read(limit));
             }
             _ => {}
         }
@@ -238,7 +238,7 @@ impl Simulation {
         }
         let keep = if self.rng.percent(20) { Keep::None } else { Keep::Unobserved };
         let closure = self.rng.percent(40);
-        self.ops.push(Op::Commit { header, payload, keep, closure });
+        self.ops.push(BufferOp::Commit { header, payload, keep, closure });
     }
 
     /// Commits closed chunks, in order unless this case reorders, then sends patches.
@@ -268,7 +268,7 @@ impl Simulation {
             let Some((at, data, packet)) = chunk.patch else { continue };
             if packet < done && self.rng.percent(chance) {
                 let (key, chunk_id) = (writer.key, chunk.id);
-                self.ops.push(Op::Patch { key, chunk_id, patches: vec![(at, data)], more: false });
+                self.ops.push(BufferOp::Patch { key, chunk_id, patches: vec![(at, data)], more: false });
             } else {
                 rest.push(chunk);
             }
@@ -308,6 +308,6 @@ impl Simulation {
             }
             self.patch(w, 100);
         }
-        self.ops.push(Op::Read(None));
+        self.ops.push(BufferOp::Read(None));
     }
 }

@@ -3,20 +3,20 @@
 use std::collections::HashSet;
 
 use tracebuf::buffer::{ReadOnlyTraceBuffer, TraceBuffer};
-use tracebuf_conformance::model::Packet;
+use tracebuf_conformance::model::ModelPacket;
 use tracebuf_conformance::random::cases::{check_with, count, first_seed};
 use tracebuf_conformance::random::driver::{Real, short, take};
 use tracebuf_conformance::random::hostile;
-use tracebuf_conformance::random::ops::{Op, Setup};
+use tracebuf_conformance::random::ops::{BufferOp, Setup};
 
 /// Attaches after every fifth operation. Everything that can be read, with its losses, must be as it was.
-fn run(setup: &Setup, ops: &[Op]) -> Result<(), String> {
+fn run(setup: &Setup, ops: &[BufferOp]) -> Result<(), String> {
     let (mut real, mut patched) = (Real::new(setup), HashSet::new());
     for (number, op) in (1..).zip(ops) {
         match op {
-            Op::Patch { key, chunk_id, .. } => drop(patched.insert((*key, *chunk_id))),
+            BufferOp::Patch { key, chunk_id, .. } => drop(patched.insert((*key, *chunk_id))),
             // Reading skips the rest of a chunk that a patch broke: where it grew then, nobody can say.
-            Op::Commit { header: h, .. } if patched.contains(&((h.producer, h.writer), h.chunk_id)) => {
+            BufferOp::Commit { header: h, .. } if patched.contains(&((h.producer, h.writer), h.chunk_id)) => {
                 continue;
             }
             _ => {}
@@ -31,11 +31,11 @@ fn run(setup: &Setup, ops: &[Op]) -> Result<(), String> {
 }
 
 fn attach(mut real: Real) -> Result<Real, String> {
-    let expected = real.apply(&Op::Clone).packets;
+    let expected = real.apply(&BufferOp::Clone).packets;
     let (buffer, salvage) = TraceBuffer::attach(real.buffer.into_memory()).expect("a region");
     real.buffer = buffer;
     real.buffer.check().map_err(|why| format!("check: {why}"))?;
-    let found = real.apply(&Op::Clone).packets;
+    let found = real.apply(&BufferOp::Clone).packets;
     if !salvage.is_clean() {
         return Err(format!("salvage: {salvage}"));
     }
@@ -59,7 +59,7 @@ fn copy_of(memory: &[u8]) -> Vec<u8> {
 }
 
 /// When nothing more comes, all that could be read still can be, and what waited is out of the way for good.
-fn attach_ended(memory: Vec<u8>, chunks: u32, living: &[Packet]) -> Result<(), String> {
+fn attach_ended(memory: Vec<u8>, chunks: u32, living: &[ModelPacket]) -> Result<(), String> {
     let (ended, salvage) = ReadOnlyTraceBuffer::attach_ended(memory).expect("a region");
     let dropped = u64::from(salvage.chunks_dropped()) + salvage.bytes_unreadable;
     if dropped > 0 || salvage.chunks_reverted > 0 || salvage.chunks_kept != chunks {
@@ -72,7 +72,7 @@ fn attach_ended(memory: Vec<u8>, chunks: u32, living: &[Packet]) -> Result<(), S
     }
     ended.check().map_err(|why| format!("check at the end: {why}"))?;
     let found = take(ended.read(), None).0;
-    let of = |packets: &[Packet], key| -> Vec<Vec<u8>> {
+    let of = |packets: &[ModelPacket], key| -> Vec<Vec<u8>> {
         let of_it = packets.iter().filter(|packet| (packet.producer, packet.writer) == key);
         of_it.map(|packet| packet.slices.concat()).collect()
     };

@@ -7,7 +7,7 @@ use tracebuf::buffer::{
 use tracebuf_conformance::random::cases::{count, first_seed};
 use tracebuf_conformance::random::driver::patches_of;
 use tracebuf_conformance::random::hostile;
-use tracebuf_conformance::random::ops::{Keep, Op};
+use tracebuf_conformance::random::ops::{BufferOp, Keep};
 use tracebuf_conformance::random::rng::Rng;
 use tracebuf_conformance::random::writers;
 use zerocopy::IntoBytes;
@@ -71,9 +71,9 @@ fn lease(buffer: &mut TraceBuffer<Failing>, held: &mut Option<Lease>) {
     }
 }
 
-fn apply(buffer: &mut TraceBuffer<Failing>, op: &Op, ring: u32, held: &mut Option<Lease>) {
+fn apply(buffer: &mut TraceBuffer<Failing>, op: &BufferOp, ring: u32, held: &mut Option<Lease>) {
     match op {
-        Op::Commit { header, payload, keep, closure } => {
+        BufferOp::Commit { header, payload, keep, closure } => {
             let header = header.into();
             if *closure {
                 let fill = |at: usize, to: &mut [u8]| to.copy_from_slice(&payload[at..at + to.len()]);
@@ -82,12 +82,12 @@ fn apply(buffer: &mut TraceBuffer<Failing>, op: &Op, ring: u32, held: &mut Optio
                 buffer.copy_chunk_untrusted_observed(&Chunk { header, payload }, &mut Observer(*keep));
             }
         }
-        Op::Patch { key, chunk_id, patches, more } => {
+        BufferOp::Patch { key, chunk_id, patches, more } => {
             buffer.try_patch_chunk_contents(key.0, key.1, *chunk_id, &patches_of(patches), *more);
         }
-        Op::Read(None) => lease(buffer, held),
-        Op::Read(limit) => read(buffer.read(), *limit, ring),
-        Op::Clone => {
+        BufferOp::Read(None) => lease(buffer, held),
+        BufferOp::Read(limit) => read(buffer.read(), *limit, ring),
+        BufferOp::Clone => {
             let memory = vec![0; buffer.clone_size()];
             if let Ok(mut clone) = buffer.clone_read_only(memory) {
                 read(clone.read(), None, ring);
@@ -105,7 +105,7 @@ fn look_around(buffer: &mut TraceBuffer<Failing>, ring: u32) {
 }
 
 #[cfg_attr(not(feature = "crc"), allow(unused_variables))]
-fn run(seed: u64, (ring, discard, table): (u32, bool, u16), ops: &[Op], crc: bool) {
+fn run(seed: u64, (ring, discard, table): (u32, bool, u16), ops: &[BufferOp], crc: bool) {
     let policy = if discard { FillPolicy::Discard } else { FillPolicy::RingBuffer };
     let config = Config::new(policy).sequences(table);
     #[cfg(feature = "crc")]
@@ -118,7 +118,7 @@ fn run(seed: u64, (ring, discard, table): (u32, bool, u16), ops: &[Op], crc: boo
     let mut held = None;
     for op in ops {
         apply(&mut buffer, op, ring, &mut held);
-        if let Op::Patch { key, .. } = op
+        if let BufferOp::Patch { key, .. } = op
             && seed % 4 == 1
         {
             buffer.end_producer(key.0);

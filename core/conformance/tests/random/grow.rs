@@ -4,10 +4,10 @@ use tracebuf::buffer::{Chunk, ChunkHeader, Commit, Config, FillPolicy, TraceBuff
 use tracebuf_conformance::random::cases::{check_with, count, first_seed};
 use tracebuf_conformance::random::driver::{Real, short};
 use tracebuf_conformance::random::hostile;
-use tracebuf_conformance::random::ops::{Op, Setup};
+use tracebuf_conformance::random::ops::{BufferOp, Setup};
 
 /// Switches to a larger ring now and then. Everything that can be read, with its losses, must be as it was.
-fn run(setup: &Setup, ops: &[Op]) -> Result<(), String> {
+fn run(setup: &Setup, ops: &[BufferOp]) -> Result<(), String> {
     let mut real = Real::new(setup);
     for (number, op) in (1..).zip(ops) {
         real.apply(op);
@@ -21,7 +21,7 @@ fn run(setup: &Setup, ops: &[Op]) -> Result<(), String> {
 
 fn grow(mut real: Real, more: usize) -> Result<Real, String> {
     let (size, counters) = (real.buffer.stats().buffer_size, real.buffer.stats());
-    let expected = real.apply(&Op::Clone).packets;
+    let expected = real.apply(&BufferOp::Clone).packets;
     let found = real.buffer.into_read_only();
     let memory = vec![0xEE; found.grown_size(more)];
     let buffer = found.grow(memory).map_err(|error| error.to_string())?;
@@ -34,7 +34,7 @@ fn grow(mut real: Real, more: usize) -> Result<Real, String> {
     if grown < size + more as u64 || stats != counters {
         return Err(format!("counters:\n  {counters:?}\n  {stats:?}"));
     }
-    let found = real.apply(&Op::Clone).packets;
+    let found = real.apply(&BufferOp::Clone).packets;
     if found == expected { Ok(real) } else { Err(format!("packets:\n  {expected:?}\n  {found:?}")) }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use tracebuf::buffer::{AttachError, RingView};
 use tracebuf_session::parts::whole_within;
-use tracebuf_session::region_file::{self, Contents, RecoveredSmb, PendingWrite};
+use tracebuf_session::region_file::{self, Contents, PendingWrite, RecoveredSmb};
 
 use super::found::{Found, attach, region};
 use super::symbols::{Symbols, Variable};

@@ -7,9 +7,9 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 
 use tracebuf::buffer::Salvage;
+use tracebuf::proto::PacketView;
 use tracebuf::proto::{MAX_LENGTH, TracePackets};
 use tracebuf_session::parts::{BufferReport, PIECE, Piece, whole_within};
-use tracebuf::proto::PacketView;
 use tracebuf_session::region_file::{self, Contents, PendingWrite, moved_by_a_start};
 use tracebuf_session::{Written, parts::Totals};
 use tracebuf_std::display::Count;

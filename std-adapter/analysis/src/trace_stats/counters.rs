@@ -2,7 +2,7 @@
 
 use tracebuf::proto::fields::{buffer_stats, final_flush_outcome, trace_stats};
 
-use tracebuf::proto::reader::{Field, Fields, Value};
+use tracebuf::proto::reader::{Field, FieldValue, Fields};
 
 /// Buffers that are listed one by one: more than sessions have. Statistics crafted for it have one every few bytes.
 const MAX_BUFFERS: usize = 1024;
@@ -132,10 +132,10 @@ impl Counters {
         let mut buffers: Vec<[u64; OF_BUFFER.len()]> = Vec::new();
         for Field { number, value, .. } in Fields::of(stats) {
             match value {
-                Value::Bytes(stats) if number == trace_stats::BUFFER_STATS => {
+                FieldValue::Bytes(stats) if number == trace_stats::BUFFER_STATS => {
                     let mut buffer = [0; OF_BUFFER.len()];
                     for Field { number, value, .. } in Fields::of(stats) {
-                        let Value::Number(value) = value else { continue };
+                        let FieldValue::Number(value) = value else { continue };
                         set(&mut buffer, &OF_BUFFER, number, value);
                     }
                     match buffers.get_mut(MAX_BUFFERS) {
@@ -145,10 +145,10 @@ impl Counters {
                         None => buffers.push(buffer),
                     }
                 }
-                Value::Number(outcome) if number == trace_stats::FINAL_FLUSH_OUTCOME => {
+                FieldValue::Number(outcome) if number == trace_stats::FINAL_FLUSH_OUTCOME => {
                     self.flush_failed |= outcome == final_flush_outcome::FAILED;
                 }
-                Value::Number(value) => set(&mut trace, &OF_TRACE, number, value),
+                FieldValue::Number(value) => set(&mut trace, &OF_TRACE, number, value),
                 _ => {}
             }
         }

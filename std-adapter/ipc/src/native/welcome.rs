@@ -1,6 +1,6 @@
 //! The first message of a service to a program that connects: [`Welcome`].
 
-use tracebuf::proto::reader::{Fields, Value, message, numbers};
+use tracebuf::proto::reader::{FieldValue, Fields, message, numbers};
 
 use crate::proto_builder::ProtoBuilder;
 
@@ -54,15 +54,15 @@ impl Welcome {
         let mut fields = Fields::of(bytes);
         for field in &mut fields {
             match (field.number, field.value) {
-                (REFUSED, Value::Bytes(why)) => return Err(String::from_utf8_lossy(why).into_owned()),
-                (WELCOME_VERSION, Value::Number(number)) => version = Some(number),
-                (SHARED_MEMORY, Value::Number(bytes)) => {
+                (REFUSED, FieldValue::Bytes(why)) => return Err(String::from_utf8_lossy(why).into_owned()),
+                (WELCOME_VERSION, FieldValue::Number(number)) => version = Some(number),
+                (SHARED_MEMORY, FieldValue::Number(bytes)) => {
                     welcome.shared_memory = usize::try_from(bytes).unwrap_or(usize::MAX);
                 }
-                (STATE_EVERY, Value::Number(bytes)) => {
+                (STATE_EVERY, FieldValue::Number(bytes)) => {
                     welcome.state_every.push(u32::try_from(bytes).unwrap_or(u32::MAX));
                 }
-                (SOURCE, Value::Bytes(source)) => welcome.sources.extend(source_of(source)),
+                (SOURCE, FieldValue::Bytes(source)) => welcome.sources.extend(source_of(source)),
                 _ => {}
             }
         }

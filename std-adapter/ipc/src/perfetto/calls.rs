@@ -11,7 +11,7 @@ use tracebuf::proto::fields::ipc::{
     register_trace_writer_request, smb_scraping_mode, track_event_category, track_event_descriptor,
     unregister_data_source_request, unregister_trace_writer_request,
 };
-use tracebuf::proto::reader::{Fields, Value, message, messages, numbers};
+use tracebuf::proto::reader::{FieldValue, Fields, message, messages, numbers};
 
 use super::data_sources::SourceDescriptor;
 use super::frames::{ClientFrame, invoke};
@@ -166,13 +166,15 @@ fn push_commit(message: &[u8], calls: &mut Vec<ProducerCall>) -> Option<()> {
     let mut fields = Fields::of(message);
     for field in &mut fields {
         match (field.number, field.value) {
-            (commit_data_request::CHUNKS_TO_MOVE, Value::Bytes(chunk)) => {
+            (commit_data_request::CHUNKS_TO_MOVE, FieldValue::Bytes(chunk)) => {
                 let [page, chunk, buffer] = numbers(chunk, [PAGE, CHUNK, TARGET_BUFFER])?;
                 let chunk = ChunkToMove { page: page as u32, chunk: chunk as u32, target: target(buffer) };
                 calls.push(ProducerCall::Request(Request::Move(chunk)));
             }
-            (commit_data_request::CHUNKS_TO_PATCH, Value::Bytes(chunk)) => push_patches(chunk, &mut patches)?,
-            (commit_data_request::FLUSH_REQUEST_ID, Value::Number(number)) => flush = number,
+            (commit_data_request::CHUNKS_TO_PATCH, FieldValue::Bytes(chunk)) => {
+                push_patches(chunk, &mut patches)?
+            }
+            (commit_data_request::FLUSH_REQUEST_ID, FieldValue::Number(number)) => flush = number,
             _ => {}
         }
     }
@@ -190,7 +192,7 @@ fn push_patches(chunk: &[u8], calls: &mut Vec<ProducerCall>) -> Option<()> {
     let Ok(writer_id) = u16::try_from(writer) else { return Some(()) };
     let begin = calls.len();
     for field in Fields::of(chunk) {
-        let (PATCHES, Value::Bytes(patch)) = (field.number, field.value) else { continue };
+        let (PATCHES, FieldValue::Bytes(patch)) = (field.number, field.value) else { continue };
         let ([offset], data) = (numbers(patch, [patch::OFFSET])?, message(patch, patch::DATA)?);
         // An offset where no size field can be, or data that is none.
         let (Ok(offset), Ok(data)) = (u16::try_from(offset), data.try_into()) else { continue };

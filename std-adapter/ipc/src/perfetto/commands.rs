@@ -7,7 +7,7 @@ use tracebuf::proto::fields::ipc::{
     initialize_connection_response, protocol_abi_version, setup_tracing as setup_tracing_command,
     start_data_source, stop_data_source,
 };
-use tracebuf::proto::reader::{Fields, Value, message, numbers};
+use tracebuf::proto::reader::{FieldValue, Fields, message, numbers};
 
 use super::categories::WantedCategories;
 use crate::proto_builder::ProtoBuilder;
@@ -84,7 +84,7 @@ impl ServiceCommand {
         let mut said = Self::Other;
         let mut fields = Fields::of(command);
         for field in &mut fields {
-            let (number, Value::Bytes(within)) = (field.number, field.value) else { continue };
+            let (number, FieldValue::Bytes(within)) = (field.number, field.value) else { continue };
             said = match number {
                 commands::START_DATA_SOURCE => {
                     let [instance] = numbers(within, [start_data_source::NEW_INSTANCE_ID])?;

@@ -11,7 +11,7 @@ use tracebuf::proto::fields::{process_descriptor, trace_packet, track_descriptor
 
 use super::proc::Proc;
 use super::tracks::Tracks;
-use tracebuf::proto::reader::{Field, Fields, Value};
+use tracebuf::proto::reader::{Field, FieldValue, Fields};
 use tracebuf_session::Session;
 
 /// Folders that say what `/proc` and `/sys/block` would; gone when dropped.
@@ -168,13 +168,13 @@ impl<'m> Message<'m> {
     fn number(&self, number: u32) -> Option<u64> {
         let field = self.find(number)?;
         Some(match field.value {
-            Value::Number(number) => number,
+            FieldValue::Number(number) => number,
             _ => u64::from_le_bytes(*field.whole.last_chunk().expect("eight bytes")),
         })
     }
 
     fn bytes(&self, number: u32) -> Option<&'m [u8]> {
-        let Value::Bytes(bytes) = self.find(number)?.value else { panic!("field {number} is a number") };
+        let FieldValue::Bytes(bytes) = self.find(number)?.value else { panic!("field {number} is a number") };
         Some(bytes)
     }
 

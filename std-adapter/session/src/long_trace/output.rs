@@ -203,7 +203,7 @@ mod tests {
     use std::thread::LocalKey;
 
     use super::*;
-    use tracebuf_std::system::{NULL_DEVICE, for_a_trace};
+    use tracebuf_std::system::{NULL_DEVICE, for_one_writer};
 
     thread_local! {
         /// Calls that are still to succeed, and then those that are to fail.

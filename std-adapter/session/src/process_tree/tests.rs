@@ -1,7 +1,7 @@
 use tracebuf::proto::TracePackets;
 
 use super::*;
-use tracebuf::proto::reader::{Fields, Value};
+use tracebuf::proto::reader::{FieldValue, Fields};
 
 fn process(pid: u32) -> TreeProcess {
     TreeProcess {
@@ -29,10 +29,10 @@ fn add(tree: &ProcessTree, process: &Presence, threads: std::ops::Range<u32>) {
 fn numbers(message: &[u8], within: u32, of: u32) -> Vec<u64> {
     let messages = Fields::of(message).filter(|field| field.number == within);
     let messages =
-        messages.filter_map(|field| if let Value::Bytes(b) = field.value { Some(b) } else { None });
+        messages.filter_map(|field| if let FieldValue::Bytes(b) = field.value { Some(b) } else { None });
     let number = |message| {
         Fields::of(message).find_map(|field| match field.value {
-            Value::Number(number) if field.number == of => Some(number),
+            FieldValue::Number(number) if field.number == of => Some(number),
             _ => None,
         })
     };
@@ -51,7 +51,7 @@ fn told(tree: &ProcessTree, since: u64) -> (Vec<Told>, u64) {
     let trees = packets.iter().map(|packet| {
         let is = |field: &tracebuf::proto::reader::Field<'_>| field.number == trace_packet::PROCESS_TREE;
         match Fields::of(packet).find(is).expect("a tree").value {
-            Value::Bytes(tree) => (numbers(tree, 1, 1), numbers(tree, 2, 1)),
+            FieldValue::Bytes(tree) => (numbers(tree, 1, 1), numbers(tree, 2, 1)),
             _ => panic!("a number"),
         }
     });

@@ -7,7 +7,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use super::recovered_smb::RecoveredSmb;
 use super::{
     ABOUT, CLOCKS, CLOCKS_MAX, COUNT, HALF, HALVES, LARGEST, MAGIC, NO_OFFSET, OWN, PAGE, Places, SLOT,
-    SLOTS, VERSION, WORD,
+    SLOTS, VERSION, WORD, number,
 };
 
 /// The content of a region file, as it was found.
@@ -33,11 +33,6 @@ pub struct PendingWrite {
     pub at: Option<u64>,
     /// The packets.
     pub bytes: Vec<u8>,
-}
-
-pub(super) fn number(file: &[u8], at: usize) -> Option<u64> {
-    let bytes = file.get(at..at.checked_add(8)?)?;
-    Some(u64::from_le_bytes(bytes.try_into().ok()?))
 }
 
 fn part(file: &[u8], at: u64, len: u64) -> Option<&[u8]> {

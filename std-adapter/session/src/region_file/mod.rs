@@ -97,6 +97,7 @@
 
 mod contents;
 mod control;
+mod create;
 mod memory;
 mod outbox;
 mod own_memory;
@@ -113,7 +114,8 @@ pub use previous_file::moved_by_a_start;
 pub use recovered_smb::RecoveredSmb;
 pub use tracebuf_std::free_file::{check_is_free, create_if_free};
 
-pub(crate) use control::{OwnMark, create};
+pub(crate) use control::OwnMark;
+pub(crate) use create::create;
 pub(crate) use memory::BufferMemory;
 pub(crate) use outbox::{Outbox, Slot};
 pub(crate) use own_memory::OwnMemory;
@@ -183,4 +185,10 @@ impl Places {
 /// Any number is possible: the header may be damaged.
 fn whole_pages(len: u64) -> u64 {
     len.checked_next_multiple_of(PAGE).unwrap_or(u64::MAX)
+}
+
+/// The number that lies at a place.
+fn number(file: &[u8], at: usize) -> Option<u64> {
+    let bytes = file.get(at..at.checked_add(8)?)?;
+    Some(u64::from_le_bytes(bytes.try_into().ok()?))
 }

@@ -2,9 +2,8 @@
 
 use tracebuf::service::ProducerIdentity;
 
-use super::contents::number;
 use super::writers::{ENTRIES, Entry, target_of};
-use super::{BUFFER, OWN_PAGE, PROCESS, PRODUCER, Places, TABLE, USER, WRITERS_AT};
+use super::{BUFFER, OWN_PAGE, PROCESS, PRODUCER, Places, TABLE, USER, WRITERS_AT, number};
 use crate::limits::{PAGE, SHARED_MEMORY, WRITERS};
 
 /// Shared memory as it was found.

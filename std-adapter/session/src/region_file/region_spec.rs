@@ -1,13 +1,6 @@
-//! A specification of a region file, and the parts that are made from it.
-
-use std::sync::Arc;
+//! A specification of a region file.
 
 use tracebuf::service::ProducerIdentity;
-
-use super::control::OwnMark;
-use super::memory::BufferMemory;
-use super::outbox::Outbox;
-use super::own_memory::OwnMemory;
 
 /// What a file is to contain.
 pub(crate) struct RegionSpec<'w> {
@@ -29,12 +22,4 @@ pub(crate) struct SharedMemorySpec {
     pub(crate) buffer: u16,
     /// The producer whose writers write into it.
     pub(crate) identity: ProducerIdentity,
-}
-
-/// A file's parts.
-pub(crate) struct Parts {
-    pub(crate) memory: BufferMemory,
-    /// For a buffer beside a long trace.
-    pub(crate) outbox: Option<Outbox>,
-    pub(crate) own: Option<(Arc<OwnMemory>, OwnMark)>,
 }

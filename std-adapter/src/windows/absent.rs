@@ -1,9 +1,8 @@
 //! Forks, signals and locks beside an open file, of which Windows has none.
 //! Files are locked by how they are opened.
 
+/// Forks: none.
 pub mod fork {
-    //! Forks: none.
-
     use std::{fs::File, io};
 
     pub use crate::waits::join;
@@ -34,9 +33,8 @@ pub mod fork {
     }
 }
 
+/// Signals: none.
 pub mod signals {
-    //! Signals: none.
-
     use std::io;
 
     /// No threads that act on signals.
@@ -67,9 +65,8 @@ pub mod signals {
     }
 }
 
+/// Locks: none.
 pub mod file_lock {
-    //! Locks: none.
-
     use std::{fs::File, io, path::Path};
 
     /// A lock beside the open file.

@@ -135,9 +135,9 @@ fn damage_is_told_and_a_dump_without_a_buffer_is_an_error() {
         assert!(!ok && said.contains("no trace buffer found"), "{said}");
     }
     let mut newer = region();
-    newer[4] = 2;
+    newer[4] += 1;
     let (ok, said, _) = recover("newer", &newer, &[]);
-    assert!(!ok && said.contains("unknown layout version 2"), "{said}");
+    assert!(!ok && said.contains(&format!("unknown layout version {}", newer[4])), "{said}");
 }
 
 #[test]

@@ -33,6 +33,10 @@
 //! | `options` | options of a recording | nothing |
 //!
 //! A new counter needs `proc` and `sampler` only.
+#![cfg_attr(
+    not(any(target_os = "linux", target_os = "android")),
+    allow(dead_code, reason = "recording needs Linux")
+)]
 #![deny(missing_docs)]
 #![deny(missing_debug_implementations)]
 #![deny(unsafe_code)]

@@ -23,9 +23,6 @@ pub fn input_in_use(path: &Path) -> Option<&Path> {
 }
 
 /// An open input or output as a file, without the buffer that Rust has for standard input.
-///
-/// # Errors
-/// The process has no more room for open files.
 pub fn file_of(stream: impl AsFd) -> io::Result<File> {
     Ok(stream.as_fd().try_clone_to_owned()?.into())
 }

@@ -30,9 +30,6 @@ impl Lock {
     }
 
     /// The same, waiting this long if others hold the file.
-    ///
-    /// # Errors
-    /// Those of [`new`](Self::new).
     pub fn within(patience: Duration, file: &File, path: &Path) -> io::Result<Self> {
         let own = OpenOptions::new().write(true).open(path)?;
         if id_of(&own)? != id_of(file)? {

@@ -41,18 +41,6 @@ impl fmt::Display for Seconds {
 
 /// Figures of a recording, from which sizes follow.
 ///
-/// ```
-/// use tracebuf_analysis::size::Sizing;
-///
-/// // A device that writes 20 kB/s in packets of 12 bytes, with chunks of 120 bytes and a ring of 16 KiB.
-/// let device = Sizing::of_rate(20e3).packet(12).chunk(120);
-/// assert!(device.ring_lasts(16 << 10) > 0.5 && device.ring_fault(16 << 10).is_none());
-/// // A long trace that is written every 5 s.
-/// let sizing = Sizing::of_rate(20e6).drain_period(5.0);
-/// println!("{sizing}"); // as the command prints it
-/// assert!(sizing.ring() > Some(100 << 20));
-/// ```
-///
 /// The rules: a ring lasts as long as all producers together take to fill the chunks that it has room for; a long
 /// trace's ring must last from one write of the file to the next; shared memory must take what one producer writes at
 /// its fastest while the service cannot run, and as much again, because chunks are sent when half of it is complete.
@@ -171,14 +159,6 @@ impl Sizing {
     }
 
     /// The demand that no number of bytes below 2⁶⁴ meets, if any: the sizes above are `u64::MAX` then.
-    ///
-    /// ```
-    /// use tracebuf_analysis::size::Sizing;
-    ///
-    /// let sizing = |seconds| Sizing::of_rate(1e11).seconds(seconds);
-    /// assert_eq!(sizing(60.0).beyond(), None);
-    /// assert_eq!(sizing(3.6e9).beyond(), Some("no ring can be so large, nor several together"));
-    /// ```
     pub fn beyond(&self) -> Option<&'static str> {
         if self.rate >= u64::MAX as f64 {
             Some("nothing can write so fast")

@@ -38,19 +38,6 @@ pub(crate) enum Whose {
 }
 
 /// Losses of one sequence.
-///
-/// ```
-/// use tracebuf::buffer::DataLoss;
-/// use tracebuf_analysis::trace_stats::TraceReport;
-///
-/// # let trace = [0x0A, 5, 0x50, 2, 0xD0, 0x02, 65];
-/// let report = TraceReport::of(&trace);
-/// for (id, losses) in &report.sequences {
-///     println!("sequence {id}: {} of {} packets follow a loss", losses.after_loss, losses.packets);
-/// }
-/// let overwrite = DataLoss::OVERWRITE.bits().trailing_zeros() as usize;
-/// assert_eq!(report.sequences[&2].causes[overwrite], 1);
-/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SequenceLosses {

@@ -11,12 +11,6 @@ use tracebuf_session::{Summary, Written};
 use tracebuf_std::display::{Bytes, Count, Escaped};
 
 /// Progress of a recording. Its `Display` is the progress line.
-///
-/// ```
-/// fn show(progress: &tracebuf_machine::RecordProgress) {
-///     eprint!("\r{progress}");
-/// }
-/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RecordProgress {
@@ -76,13 +70,6 @@ impl fmt::Display for RecordProgress {
 }
 
 /// Report of a recording. Its `Display` is the summary that the command prints.
-///
-/// ```
-/// fn show(report: &tracebuf_machine::RecordReport) {
-///     println!("{report}");
-///     assert!(report.losses().is_empty());
-/// }
-/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RecordReport {

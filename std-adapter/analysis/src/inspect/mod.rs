@@ -65,24 +65,6 @@ pub(crate) struct Span {
 }
 
 /// One sequence, as far as it is there.
-///
-/// ```
-/// use tracebuf_analysis::inspect::Inspection;
-///
-/// # use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
-/// # let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer).sequences(4))?;
-/// # let header = ChunkHeader { producer_id: 7, fragments: 1, complete: true, pid: -1, ..Default::default() };
-/// # buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x05hello" });
-/// # let file = buffer.into_memory();
-/// let inspection = Inspection::of_file(&file)?;
-/// for line in &inspection.sequences {
-///     println!("{}: {} of {} bytes unread", line.name, line.unread, line.bytes);
-/// }
-/// let first = &inspection.sequences[0];
-/// assert_eq!((&first.name[..], first.pieces), ("producer 7 writer 0", 1));
-/// assert!(first.losses.is_empty());
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SequenceLine {
@@ -99,22 +81,6 @@ pub struct SequenceLine {
 }
 
 /// One chunk.
-///
-/// ```
-/// use tracebuf_analysis::inspect::Inspection;
-///
-/// # use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
-/// # let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer).sequences(4))?;
-/// # let header = ChunkHeader { producer_id: 7, fragments: 1, ..Default::default() };
-/// # buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x05hello" });
-/// # let file = buffer.into_memory();
-/// let inspection = Inspection::of_file(&file)?;
-/// for chunk in &inspection.chunks {
-///     println!("{:>8} {}", chunk.age, chunk.text);
-/// }
-/// assert_eq!(inspection.chunks[0].text, "at 0: chunk 0 of producer 7 writer 0, 1 packet, 6 bytes, 0 read");
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChunkLine {
@@ -167,13 +133,6 @@ pub struct Inspection {
 }
 
 /// The error for something that is neither a buffer nor a trace.
-///
-/// ```
-/// use tracebuf_analysis::inspect::{Inspection, NothingFound};
-///
-/// let error: NothingFound = Inspection::of_file(b"some other file").unwrap_err();
-/// assert_eq!(error.to_string(), "neither a trace nor memory with a trace buffer in it");
-/// ```
 #[derive(Debug)]
 pub struct NothingFound(RecoverError);
 

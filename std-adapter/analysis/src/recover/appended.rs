@@ -14,31 +14,6 @@ use tracebuf_std::whole_file::write_atomically;
 use super::{Gap, Survivor};
 
 /// Remains of a session, and the trace to which they are to be appended, made by [`Survivor::append_to`].
-///
-/// ```
-/// use tracebuf_analysis::recover::Survivor;
-///
-/// # use std::time::Duration;
-/// # use tracebuf_session::{BufferConfig, LongTrace, Session};
-/// # let folder = std::env::temp_dir().join(format!("doc-appended-{}", std::process::id()));
-/// # std::fs::create_dir_all(&folder)?;
-/// # let [region, trace, out] = ["trace.region", "trace.pftrace", "whole.pftrace"].map(|name| folder.join(name));
-/// # let buffer = BufferConfig::ring(1 << 20).in_file(&region);
-/// # let long = LongTrace::to(&trace).period(Duration::from_secs(3600));
-/// # let session = Session::builder().buffer(buffer).long_trace(long).start()?;
-/// # session.recorder().instant("hello");
-/// # session.flush(Duration::from_secs(5))?;
-/// // A session with a buffer and a long trace in these files was killed.
-/// let appended = Survivor::open(&region)?.append_to(&trace)?;
-/// if !appended.gap().is_none() {
-///     eprintln!("{}", appended.gap());
-/// }
-/// let written = appended.write_to(&out)?;
-/// assert!(written.packets >= 3);
-/// # drop(session);
-/// # std::fs::remove_dir_all(folder)?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[derive(Debug)]
 pub struct Appended {
     survivor: Survivor,

@@ -7,18 +7,6 @@ use tracebuf::buffer::AttachError;
 use tracebuf_std::display::{Count, Escaped};
 
 /// The reason why there is no trace.
-///
-/// ```
-/// use tracebuf_analysis::recover::{Dump, Place, RecoverError};
-///
-/// let dump = Dump::parse(&[0; 64])?;
-/// match dump.find(Place::Address(0x2000_0000)) {
-///     Err(RecoverError::BehindRawDump { len, .. }) => println!("only {len} bytes: is it an offset?"),
-///     other => println!("{:?}", other?),
-/// }
-/// assert_eq!(dump.find(Place::Anywhere).unwrap_err().to_string(), "no trace buffer found");
-/// # Ok::<(), RecoverError>(())
-/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RecoverError {

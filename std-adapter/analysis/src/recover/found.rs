@@ -10,24 +10,6 @@ use super::{Aligned, SharedMemoryImage};
 use crate::pftrace::TraceFile;
 
 /// A region of a dump, ready to be read.
-///
-/// ```
-/// use tracebuf_analysis::recover::{Dump, Found, Place};
-///
-/// # use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
-/// # let mut buffer = TraceBuffer::new(vec![0u8; 2048], Config::new(FillPolicy::RingBuffer).sequences(4))?;
-/// # let header = ChunkHeader { producer_id: 7, fragments: 1, ..Default::default() };
-/// # buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x02\x40\x05" });
-/// # let file = buffer.into_memory();
-/// let Found { address, salvage, mut buffer, .. } = Dump::parse(&file)?.find(Place::Anywhere)?;
-/// println!("a buffer at {address:#x}, {salvage}");
-/// let mut reader = buffer.read();
-/// while let Some(packet) = reader.next_packet() {
-///     println!("producer {}: {} bytes", packet.producer_id(), packet.len());
-/// }
-/// assert!(salvage.is_clean());
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[derive(Debug)]
 pub struct Found {
     /// Its address, or in a raw dump the offset from its start.

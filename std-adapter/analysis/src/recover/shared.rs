@@ -26,24 +26,6 @@ const AROUND: usize = 24 + 4 + 3;
 /// program ended and was not yet moved into the ring. Before a buffer it is found if it has less than 1 MiB and, from
 /// 128 KiB on, no more than 780 pages; with more than 1,024 writers, the rest are left out.
 ///
-/// ```
-/// use tracebuf_analysis::recover::Survivor;
-///
-/// # use tracebuf_session::{BufferConfig, Session};
-/// # let region = std::env::temp_dir().join(format!("doc-shared-{}.region", std::process::id()));
-/// # let buffer = BufferConfig::ring(1 << 20).in_file(&region);
-/// # let session = Session::builder().buffer(buffer).shared_memory_in_file().start()?;
-/// # session.recorder().instant("the last thing that happened");
-/// // A session with shared memory in the file of its buffer was killed.
-/// let survivor = Survivor::open(&region)?;
-/// let shared = survivor.shared().expect("shared memory");
-/// println!("{shared}; {} of them were not in the buffer", survivor.brought_in());
-/// assert_eq!((shared.chunks, shared.writers), (1, 1));
-/// # drop(session);
-/// # std::fs::remove_file(region)?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-///
 /// Its text is a line: `shared memory at 0x20000008: 3 chunks of 2 writers`.
 #[derive(Clone)]
 #[non_exhaustive]

@@ -16,14 +16,6 @@ impl TraceReport {
     /// packet, the rest is not read.
     ///
     /// If reading fails, the report covers what came before, and says so.
-    ///
-    /// ```
-    /// use tracebuf_analysis::trace_stats::TraceReport;
-    ///
-    /// let file: &[u8] = &[0x0A, 5, 0x50, 2, 0xD0, 0x02, 65]; // or a `File`
-    /// let (report, result) = TraceReport::read(file);
-    /// assert!(result.is_ok() && report.packets == 1);
-    /// ```
     pub fn read(trace: impl Read) -> (Self, io::Result<()>) {
         let (mut report, mut counters) = (Self::default(), Counters::default());
         let result = report.read_all(trace, &mut counters);

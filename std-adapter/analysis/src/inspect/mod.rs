@@ -103,7 +103,7 @@ pub struct ChunkLine {
 /// assert!(inspection.losses.iter().any(|line| line.starts_with("overwrite")));
 /// # Ok::<(), tracebuf_analysis::inspect::NothingFound>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Inspection {
     /// A description in one line.
@@ -142,7 +142,7 @@ impl fmt::Display for NothingFound {
             RecoverError::Attach(AttachError::NoRegion) => {
                 f.write_str("neither a trace nor memory with a trace buffer in it")
             }
-            other => write!(f, "{other}"),
+            other => other.fmt(f),
         }
     }
 }
@@ -159,12 +159,9 @@ impl Inspection {
         if report.packets > 0 && report.rest == 0 {
             return Ok(of_trace);
         }
-        match Dump::parse(bytes).and_then(|dump| Self::of_dump(&dump, Place::Anywhere)) {
-            Ok(of_region) => Ok(of_region),
-            // A trace that was cut short.
-            Err(_) if report.packets > 0 => Ok(of_trace),
-            Err(error) => Err(NothingFound(error)),
-        }
+        let of_region = Dump::parse(bytes).and_then(|dump| Self::of_dump(&dump, Place::Anywhere));
+        // Or a trace that was cut short.
+        of_region.or_else(|error| if report.packets > 0 { Ok(of_trace) } else { Err(NothingFound(error)) })
     }
 
     /// Looks at a trace.
@@ -196,10 +193,8 @@ impl Inspection {
             let pid = known.and_then(|sequence| sequence.pid);
             let losses = match known.map_or(0, |sequence| sequence.after_loss) {
                 0 => String::new(),
-                count => {
-                    let follow = if count == 1 { "follows" } else { "follow" };
-                    format!("{} {follow} a loss", Count(count, "packet"))
-                }
+                1 => "1 packet follows a loss".to_owned(),
+                count => format!("{count} packets follow a loss"),
             };
             let name = match (whose, pid) {
                 (Whose::Sequence(1), _) => "the service".to_owned(),
@@ -213,15 +208,11 @@ impl Inspection {
             title: "trace".to_owned(),
             size: bytes.len() as u64,
             used: bytes.len() as u64,
-            write: None,
-            oldest_unread: None,
             sequences: sequences.collect(),
-            chunks: Vec::new(),
             losses: report.to_string().lines().skip(1).map(str::to_owned).collect(),
-            notes: Vec::new(),
-            others: Vec::new(),
             pieces: "packet",
             spans,
+            ..Self::default()
         };
         (this, report)
     }

@@ -88,13 +88,11 @@ impl<W: Write> TraceFile<W> {
     /// Those of the file system.
     pub fn finish(mut self, buffer: Option<(&BufferStats, &[SequenceInfo])>) -> io::Result<u64> {
         if let Some((stats, writers)) = buffer {
-            let writers: Vec<_> = writers
-                .iter()
-                .map(|writer| {
-                    let id = sequence_of(&mut self.sequences, writer.producer_id, writer.writer_id).id;
-                    writer_stats(writer, id, 0)
-                })
-                .collect();
+            let of = |writer: &SequenceInfo| {
+                let id = sequence_of(&mut self.sequences, writer.producer_id, writer.writer_id).id;
+                writer_stats(writer, id, 0)
+            };
+            let writers: Vec<_> = writers.iter().map(of).collect();
             self.exporter.stats(stats, writers).map_err(into_io)?;
         }
         self.exporter.file().flush().map_err(into_io)?;

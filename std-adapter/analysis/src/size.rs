@@ -86,14 +86,8 @@ impl Sizing {
     /// running for 10 ms.
     pub fn of_rate(bytes_per_second: f64) -> Self {
         let rate = if bytes_per_second.is_finite() { bytes_per_second.max(0.0) } else { 0.0 };
-        Self {
-            rate,
-            seconds: None,
-            drain_period: None,
-            blocked: 0.010,
-            packet: 16,
-            chunk: Self::SESSION_CHUNK,
-        }
+        let (packet, chunk) = (16, Self::SESSION_CHUNK);
+        Self { rate, seconds: None, drain_period: None, blocked: 0.010, packet, chunk }
     }
 
     /// Sets how many seconds the ring is to hold.
@@ -134,11 +128,6 @@ impl Sizing {
         room * packet / (packet + size)
     }
 
-    /// Bytes of the ring that a chunk takes.
-    fn ring_chunk(&self) -> u64 {
-        ring_chunk(self.chunk)
-    }
-
     /// Chunks that are filled in so many seconds, at least one.
     fn chunks(&self, seconds: f64) -> u64 {
         ((self.rate * seconds / self.packets_in_chunk()).ceil() as u64).max(1)
@@ -148,9 +137,8 @@ impl Sizing {
     /// the file to the next. `None` if neither was given. A ring must be smaller than 4 GiB: for more there must be
     /// several.
     pub fn ring(&self) -> Option<u64> {
-        let window = self.seconds.unwrap_or(0.0).max(self.drain_period.unwrap_or(0.0));
-        let asked = self.seconds.is_some() || self.drain_period.is_some();
-        asked.then(|| pages(self.chunks(window), self.ring_chunk()))
+        let window = self.seconds.into_iter().chain(self.drain_period).reduce(f64::max)?;
+        Some(pages(self.chunks(window), ring_chunk(self.chunk)))
     }
 
     /// Bytes for the shared memory of a producer that writes at the whole rate, a multiple of 4 KiB.
@@ -173,19 +161,18 @@ impl Sizing {
 
     /// The reason why a ring of this size is useless, if there is one.
     pub fn ring_fault(&self, bytes: u64) -> Option<String> {
+        const SEVERAL: &str = "a ring is smaller than 4 GiB: several are needed, for parts of what writes";
         if bytes > RING_MAX {
-            return Some(
-                "a ring is smaller than 4 GiB: several are needed, for parts of what writes".to_owned(),
-            );
+            return Some(SEVERAL.to_owned());
         }
-        let least = self.ring_chunk().max(RING_MIN);
+        let least = ring_chunk(self.chunk).max(RING_MIN);
         (bytes < least).then(|| format!("too small for a chunk of {}, which takes {least}", self.chunk))
     }
 
     /// Seconds that a ring of this size holds; infinity at a rate of zero, and zero if it has no room for a
     /// chunk.
     pub fn ring_lasts(&self, bytes: u64) -> f64 {
-        let chunks = bytes / self.ring_chunk();
+        let chunks = bytes / ring_chunk(self.chunk);
         match chunks {
             0 => 0.0,
             _ if self.rate > 0.0 => chunks as f64 * self.packets_in_chunk() / self.rate,
@@ -213,23 +200,14 @@ impl fmt::Display for Sizing {
             true => write!(f, "{rate} bytes")?,
             false => write!(f, "{}", Bytes(*rate as u64))?,
         }
-        writeln!(
-            f,
-            " a second, in packets of {} and chunks of {}",
-            Count((*packet).into(), "byte"),
-            Count((*chunk).into(), "byte")
-        )?;
+        let [packet, chunk] = [*packet, *chunk].map(|bytes| Count(bytes.into(), "byte"));
+        writeln!(f, " a second, in packets of {packet} and chunks of {chunk}")?;
         if let Some(beyond) = self.beyond() {
             return f.write_str(beyond);
         }
         if let Some(ring) = self.ring() {
-            writeln!(
-                f,
-                "ring           at least {} ({}), lasts {}",
-                Bytes(ring),
-                Count(ring, "byte"),
-                Seconds(self.ring_lasts(ring))
-            )?;
+            let (size, bytes, time) = (Bytes(ring), Count(ring, "byte"), Seconds(self.ring_lasts(ring)));
+            writeln!(f, "ring           at least {size} ({bytes}), lasts {time}")?;
             if let Some(fault) = self.ring_fault(ring) {
                 writeln!(f, "               {fault}")?;
             }
@@ -243,11 +221,8 @@ impl fmt::Display for Sizing {
             Seconds(self.blocked)
         )?;
         if shared > SESSION_MAX {
-            let most = Bytes(SESSION_MAX);
-            write!(
-                f,
-                "\n               a session has {most} at most; its threads can wait for the service instead"
-            )?;
+            write!(f, "\n               a session has {} at most", Bytes(SESSION_MAX))?;
+            f.write_str("; its threads can wait for the service instead")?;
         }
         Ok(())
     }
@@ -325,7 +300,7 @@ mod tests {
             let sizing = Sizing::of_rate(10e6).seconds(1.0).packet(bytes);
             let ring = sizing.ring().expect("a ring");
             // The session writes a chunk of its own.
-            let ring = ring + sizing.ring_chunk();
+            let ring = ring + ring_chunk(sizing.chunk);
             let session = Session::builder().ring(ring).exhaustion(Exhaustion::Stall).start();
             let session = session.expect("a session");
             let mut writer = session.recorder().packet_writer().expect("a writer");

@@ -277,12 +277,8 @@ impl TraceReport {
             }
             writeln!(f, ": {lost} of its {all}")?;
         }
-        match count(&self.others) {
-            0 => Ok(()),
-            lost => {
-                writeln!(f, "  all other sequences: {lost} of their {}", Count(self.others.packets, "packet"))
-            }
-        }
+        let (lost, all) = (count(&self.others), Count(self.others.packets, "packet"));
+        if lost == 0 { Ok(()) } else { writeln!(f, "  all other sequences: {lost} of their {all}") }
     }
 }
 
@@ -297,11 +293,8 @@ impl fmt::Display for TraceReport {
         }
         self.fmt_end(f)?;
         if self.compressed > 0 {
-            writeln!(
-                f,
-                "compressed: {} with others within\n  {COMPRESSED}",
-                Count(self.compressed, "packet")
-            )?;
+            let compressed = Count(self.compressed, "packet");
+            writeln!(f, "compressed: {compressed} with others within\n  {COMPRESSED}")?;
         }
         for (cause, name) in DataLoss::CAUSES {
             let bit = cause.bits().trailing_zeros() as usize;
@@ -319,12 +312,8 @@ impl fmt::Display for TraceReport {
             None => write!(f, "no statistics: the trace was not completed, so its end may be missing"),
             Some(counted) => {
                 for Counted { name, buffer, value, advice } in counted {
-                    match buffer {
-                        Some(buffer) => {
-                            writeln!(f, "statistics: {name} of buffer {buffer} is {value}\n  {advice}")?
-                        }
-                        None => writeln!(f, "statistics: {name} is {value}\n  {advice}")?,
-                    }
+                    let of = buffer.map_or_else(String::new, |buffer| format!(" of buffer {buffer}"));
+                    writeln!(f, "statistics: {name}{of} is {value}\n  {advice}")?;
                 }
                 let read = if self.is_cut_off || self.is_damaged() { "was read" } else { "is in the trace" };
                 write!(f, "what else {read} is whole")

@@ -64,8 +64,7 @@ impl Survivor {
     fn open_ours(&self, path: &Path) -> io::Result<(File, u64)> {
         // Looked at first: opening a pipe waits for its other end.
         if !fs::metadata(path)?.is_file() {
-            let message = "it is no regular file: how much it has nobody knows, nor can it be read again";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+            return refused("it is no regular file: how much it has nobody knows, nor can it be read again");
         }
         let mut trace = File::open(path)?;
         let len = trace.metadata()?.len();
@@ -76,7 +75,6 @@ impl Survivor {
 
     /// A session's trace begins with the clocks that its buffer's file has. One with fewer bytes has nothing yet.
     fn check_is_ours(&self, trace: &mut File) -> io::Result<()> {
-        let refused = |message| Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         if self.clocks.is_empty() {
             // Every trace begins with nothing.
             return refused(
@@ -131,12 +129,11 @@ impl Appended {
         let Self { survivor, trace, id, whole } = self;
         let Gap { offset, unreadable, .. } = survivor.gap();
         if unreadable > 0 && id_at(out).is_ok_and(|out| out == id) {
-            let message = format!(
-                "it is the trace itself, of which {} would be gone, unreadable from offset {offset} on; another file \
-                 can be written",
-                Count(unreadable, "byte")
-            );
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+            let lost = Count(unreadable, "byte");
+            return refused(&format!(
+                "it is the trace itself, of which {lost} would be gone, unreadable from offset {offset} on; another \
+                 file can be written"
+            ));
         }
         write_atomically(out, |file| {
             // Closed afterwards: on Windows an open file cannot be replaced.
@@ -144,6 +141,10 @@ impl Appended {
             survivor.write(file, whole)
         })
     }
+}
+
+fn refused<T>(why: &str) -> io::Result<T> {
+    Err(io::Error::new(io::ErrorKind::InvalidInput, why))
 }
 
 /// Measures the whole packets that a trace begins with, then returns to its start. It may be larger than memory, so

@@ -84,26 +84,17 @@ impl SharedMemoryImage {
         let memory = SharedMemory::new(atomic_words(&mut words), page_size).ok()?;
         let mut consumer = Consumer::new(memory);
         consumer.reclaim();
-        let others: Vec<(u32, u32)> = consumer
-            .visible()
-            .filter(|chunk| !is_wanted(&chunk.header()))
-            .map(|chunk| chunk.position())
-            .collect();
+        let others = consumer.visible().filter(|chunk| !is_wanted(&chunk.header()));
+        let others: Vec<_> = others.map(|chunk| chunk.position()).collect();
         for (page, chunk) in others {
             let Some(words) = words.get_mut(page as usize * page_words..) else { continue };
             disown(words, chunk, page_size);
         }
         let memory = SharedMemory::new(atomic_words(&mut words), page_size).ok()?;
         let consumer = Consumer::new(memory);
-        let (chunks, writers) = (writers(&consumer).count(), writers(&consumer).collect::<BTreeSet<_>>());
-        Some(Self {
-            address,
-            chunks: chunks as u64,
-            writers: writers.len() as u64,
-            identity,
-            page_size,
-            words,
-        })
+        let chunks = writers(&consumer).count() as u64;
+        let writers = writers(&consumer).collect::<BTreeSet<_>>().len() as u64;
+        Some(Self { address, chunks, writers, identity, page_size, words })
     }
 
     /// Its description, without the memory itself.
@@ -176,11 +167,6 @@ impl fmt::Display for SharedMemoryImage {
 
 impl fmt::Debug for SharedMemoryImage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { address, chunks, writers, .. } = self;
-        f.debug_struct("SharedMemoryImage")
-            .field("address", address)
-            .field("chunks", chunks)
-            .field("writers", writers)
-            .finish_non_exhaustive()
+        write!(f, "SharedMemoryImage({self})")
     }
 }

@@ -1,7 +1,6 @@
 //! The counters of a trace's statistics that tell of losses.
 
 use tracebuf::proto::fields::{buffer_stats, final_flush_outcome, trace_stats};
-
 use tracebuf::proto::reader::{Field, FieldValue, Fields};
 
 /// Buffers that are listed one by one: more than sessions have. Statistics crafted for it have one every few bytes.

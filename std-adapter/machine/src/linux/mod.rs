@@ -85,9 +85,9 @@ fn record_from(
     let mut tell = |sampler: &mut Sampler| {
         let summary = session.summary();
         if let Ok(summary) = &summary {
-            sampler.programs(programs_of(summary).map(|(_, pid)| pid));
+            sampler.tracks.programs(programs_of(summary).map(|(_, pid)| pid));
         }
-        let told = progress_of(options, start, summary, sampler.tracks(), programs.seen())?;
+        let told = progress_of(options, start, summary, &sampler.tracks, programs.seen())?;
         told.iter().for_each(&mut progress);
         Ok::<_, SessionError>(())
     };
@@ -116,12 +116,12 @@ fn record_from(
         // What they have recorded may still lie in their shared memory. The stop waits longer for those that are late.
         let _ = session.flush(Duration::from_secs(1));
         if let Ok(summary) = session.summary() {
-            sampler.silent(silent_programs(&summary));
+            sampler.tracks.silent(silent_programs(&summary));
         }
     }
     let (cores, processes) = sampler.seen();
     let missing = sampler.missing().map(|file| format!("/proc/{file}")).collect();
-    let (events, dropped) = (sampler.tracks().events(), sampler.tracks().dropped());
+    let (events, dropped) = (sampler.tracks.events, sampler.tracks.dropped());
 
     let seen = programs.seen();
     drop(programs);
@@ -237,7 +237,7 @@ fn progress_of(
     Ok(Some(RecordProgress {
         elapsed: start.elapsed(),
         duration: options.duration,
-        events: tracks.events(),
+        events: tracks.events,
         ring_used: summary.buffers.iter().map(held).sum(),
         ring: summary.buffers.iter().map(|buffer| buffer.buffer_size).sum(),
         file: summary.file,

@@ -169,7 +169,7 @@ fn counters(tracks: &mut Tracks, (pid, started): Identity, name: &str) -> [Track
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::linux::machine::{Machine, Recording, SECOND, Values};
+    use crate::linux::tests::machine::{Machine, Recording, SECOND, Values};
 
     /// Looks at the processes of a machine of files, at times of the test's choice.
     struct Looks {

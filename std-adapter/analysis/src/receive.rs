@@ -94,8 +94,8 @@ struct Pieces {
 /// ```
 ///
 /// After a loss or a restart, the next packet of every sequence says so (`previous_packet_dropped`): nobody knows whose
-/// packet was lost. A damaged frame is a loss even where no number is missing: a device that was reset may have reached
-/// the same number again. A start does not report what was lost before it.
+/// packet was lost. A damaged frame is a loss even where no number is missing. A start does not report what was lost
+/// before it.
 ///
 /// # Starts
 ///
@@ -111,11 +111,8 @@ struct Pieces {
 /// producers of a start are in one trace. One restart in 64 has numbers as after a short loss: after such a loss, a
 /// clock that goes back or a new producer tells the start.
 ///
-/// If a new start's first packets are lost, the next ones report a loss, and its clock tells the start. The start is
-/// missed only if the device ran for less time before the restart than it then does until a sequence's next state, and
-/// no other sequence tells the start; both are then one trace. So are remains of a start of which nothing else was
-/// received. If a writer that was made again just before the reset has its first packet among what was not sent, that
-/// is taken for the new start's.
+/// If a new start's first packets are lost, its clock tells the start. Two starts become one trace if the device ran
+/// for less time before the restart than it then does until a sequence's next state, or if little of one was received.
 ///
 /// [`FIRST_PACKET_ON_SEQUENCE`]: tracebuf::proto::fields::trace_packet::FIRST_PACKET_ON_SEQUENCE
 /// [`sequence_id`]: tracebuf::service::sequence_id
@@ -227,11 +224,9 @@ impl Frames {
             self.report.beginning_missing = true;
             self.losses += 1;
         }
-        // This holds even if the number is the next one: a device that is reset while sending its second frame damages
-        // its new first frame with it, and goes on with a second. Noise of that length cannot be told apart from
-        // frames; it costs the packet that it is in, while shorter noise, such as from turning on a line, costs
-        // nothing. Before the first frame that arrives it costs none: a device that is reset while sending its first
-        // frame goes on with what followed that packet, as if it began there.
+        // A loss even if the number is the next one: a device that is reset while sending its second frame damages its
+        // new first frame with it, and goes on with a second. Noise of a frame's length costs the packet that it is in,
+        // shorter noise nothing.
         let damaged = std::mem::take(&mut self.damaged);
         let expected = self.expected.unwrap_or(number);
         let gap = number.wrapping_sub(expected);

@@ -15,7 +15,7 @@ use std::fmt;
 use tracebuf_session::limits::{LAYOUT, PAGE, SHARED_MEMORY};
 use tracebuf_std::display::{Bytes, Count, tenths};
 
-/// A time in seconds: milliseconds for a microcontroller's ring, infinity for a ring that nothing is written into.
+/// A time in seconds.
 ///
 /// ```
 /// use tracebuf_analysis::size::Seconds;
@@ -40,6 +40,14 @@ impl fmt::Display for Seconds {
 }
 
 /// Figures of a recording, from which sizes follow.
+///
+/// ```
+/// use tracebuf_analysis::size::Sizing;
+///
+/// // A device that writes 20 kB/s in packets of 12 bytes, with chunks of 120 bytes and a ring of 16 KiB.
+/// let device = Sizing::of_rate(20e3).packet(12).chunk(120);
+/// assert!(device.ring_lasts(16 << 10) > 0.5 && device.ring_fault(16 << 10).is_none());
+/// ```
 ///
 /// The rules: a ring lasts as long as all producers together take to fill the chunks that it has room for; a long
 /// trace's ring must last from one write of the file to the next; shared memory must take what one producer writes at
@@ -108,7 +116,7 @@ impl Sizing {
         Self { blocked: seconds.max(0.0), ..self }
     }
 
-    /// Sets the average packet size in bytes; zero counts as one. In chunks, each packet has its size before it.
+    /// Sets the average packet size in bytes; zero counts as one.
     #[must_use]
     pub fn packet(self, bytes: u32) -> Self {
         Self { packet: bytes.max(1), ..self }

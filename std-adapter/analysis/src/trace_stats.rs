@@ -18,14 +18,14 @@ use std::collections::btree_map::Entry;
 use std::fmt;
 
 use tracebuf::buffer::DataLoss;
+use tracebuf::proto::PacketView;
 pub use tracebuf::proto::TraceFileFault;
 use tracebuf::proto::fields::{ftrace_event_bundle, thread_descriptor, track_descriptor};
+use tracebuf::proto::reader::{message, number};
+use tracebuf_std::display::Count;
 
 pub use counters::Counted;
 use counters::{Counters, LARGER_RING};
-use tracebuf::proto::PacketView;
-use tracebuf::proto::reader::{message, number};
-use tracebuf_std::display::Count;
 
 /// Sequences that are listed one by one. A trace crafted for it has one every few bytes.
 const MAX_SEQUENCES: usize = 1 << 16;
@@ -99,24 +99,18 @@ pub struct TraceReport {
     pub compressed: u64,
     /// Packets with events of a processor, by the kernel's ftrace, before which it lost some.
     pub ftrace_lost: u64,
-    /// Counters of the statistics that report losses and are not zero; `None` without any statistics.
-    ///
-    /// A trace may have several statistics: from a session, from what was recovered of it, and from others after it.
-    /// The largest value of each counter is given, because it grows within a session; with several sessions it is a
-    /// minimum.
+    /// Counters of the statistics that report losses and are not zero; `None` without any statistics. Of several
+    /// statistics the largest value of each counter is given; with several sessions it is a minimum.
     pub statistics: Option<Vec<Counted>>,
 }
 
-/// Advice about packets that cannot be read.
 const UNREADABLE: &str = "readers skip them: names, clock or track that they need were lost before them. Give the ring \
                           more bytes, or let each chunk tell what it needs: self_contained_chunks of a session's \
                           buffer, state_every(0) of a TracerConfig";
 
-/// Advice about packets that are not looked into.
 const COMPRESSED: &str =
     "what those tell of losses is not known: Perfetto's `traceconv decompress_packets` unpacks them";
 
-/// Advice about events that the kernel lost.
 const FTRACE: &str = "the kernel's buffer of a processor was full: give ftrace_config a larger buffer_size_kb or a shorter \
                       drain_period_ms, or record fewer events";
 

@@ -23,8 +23,7 @@
 //! contains; shares that are lower than a pixel are drawn as one.
 //!
 //! Unreadable are bytes that make no sense, up to where the next sound chunk is known to begin, and chunks that
-//! [`recover`](crate::recover) drops. Chunks that are kept are shown as they were found: one that was scraped, or waits
-//! for patches, says so, though what it waits for may never come.
+//! [`recover`](crate::recover) drops. Others are shown as they were found: scraped, or waiting for patches.
 
 mod map;
 mod region;
@@ -98,7 +97,6 @@ pub struct ChunkLine {
 ///
 /// // A trace of one packet, which says that the ring was lapped before it.
 /// let inspection = Inspection::of_file(&[0x0A, 5, 0x50, 2, 0xD0, 0x02, 65])?;
-/// print!("{inspection}");
 /// assert_eq!((&inspection.title[..], inspection.sequences.len()), ("trace", 1));
 /// assert!(inspection.losses.iter().any(|line| line.starts_with("overwrite")));
 /// # Ok::<(), tracebuf_analysis::inspect::NothingFound>(())

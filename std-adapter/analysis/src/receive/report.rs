@@ -32,8 +32,7 @@ pub struct ReceiveReport {
     /// Whether the first intact frame is not a device's first, which has the number 1 and begins a packet. The number
     /// of frames before it is unknown, and none of them is counted as lost.
     pub beginning_missing: bool,
-    /// Restarts of the device, judging by numbers that make no sense otherwise. How many frames were
-    /// lost before that is unknown.
+    /// Restarts of the device, judging by numbers. How many frames were lost before each is unknown.
     pub restarts: u64,
     /// The device's starts that packets came from, as far as they could be told apart.
     pub starts: u64,

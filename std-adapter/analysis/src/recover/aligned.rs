@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Bytes that start at an 8-byte boundary.
+/// Bytes that start at an 8-byte boundary, as a [buffer](tracebuf::buffer::ReadOnlyTraceBuffer) needs them.
 pub struct Aligned {
     bytes: Vec<u8>,
     start: usize,

@@ -69,11 +69,9 @@ impl Found {
     /// was not yet moved, as the next start on the device does. Also returns how many chunks the buffer did not have
     /// completely.
     ///
-    /// On the device this replaces the oldest data in the ring. Here the ring becomes larger, so its statistics give
-    /// another size, and keeps what it has, unless it is nearly 4 GiB or its table has no place for another sequence. A
-    /// buffer that discards and was full takes nothing. After this, whatever still waits for more is given up.
-    ///
-    /// Cost: a copy of the region, and a commit for each chunk.
+    /// The ring becomes larger, so its statistics give another size, and keeps what it has, unless it is nearly 4 GiB or
+    /// its table has no place for another sequence. A buffer that discards and was full takes nothing. After this,
+    /// whatever still waits for more is given up. Cost: a copy of the region, and a commit for each chunk.
     pub fn bring_in(mut self) -> (Self, u64) {
         let Some(shared) = self.shared.take() else { return (self, 0) };
         let memory = vec![0; self.buffer.grown_size(shared.room())];

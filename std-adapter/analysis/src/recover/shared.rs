@@ -25,8 +25,6 @@ const AROUND: usize = 24 + 4 + 3;
 /// buffer](tracebuf_session::SessionBuilder::shared_memory_in_file). It holds what writers had finished when the
 /// program ended and was not yet moved into the ring. Before a buffer it is found if it has less than 1 MiB and, from
 /// 128 KiB on, no more than 780 pages; with more than 1,024 writers, the rest are left out.
-///
-/// Its text is a line: `shared memory at 0x20000008: 3 chunks of 2 writers`.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct SharedMemoryImage {

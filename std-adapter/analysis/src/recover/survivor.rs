@@ -36,10 +36,9 @@ use super::{Found, SharedMemoryImage};
 /// # Ok::<(), std::io::Error>(())
 /// ```
 ///
-/// Open it before a session with that buffer starts, or as `FILE.previous` afterwards. By then the session has emptied
-/// its long trace: if that is the same file, what the previous one had written is gone, and there is nothing to leave
-/// out. If the session is still running, this is what was there at some moment; beside a long trace, packets that move
-/// on meanwhile may be in both, or what is read may be torn.
+/// Open it before a session with that buffer starts, or as `FILE.previous` afterwards, when the session has emptied its
+/// long trace. If the session is still running, this is what was there at some moment; beside a long trace, packets
+/// that move on meanwhile may be in both, or what is read may be torn.
 pub struct Survivor {
     found: Found,
     pub(super) clocks: Vec<u8>,
@@ -125,8 +124,7 @@ impl Survivor {
         self.shared.as_ref()
     }
 
-    /// The number of chunks of [shared memory](Self::shared) were brought in, because the buffer did not have them
-    /// completely.
+    /// Chunks of [shared memory](Self::shared) that were brought in: the buffer did not have them completely.
     pub fn brought_in(&self) -> u64 {
         self.brought_in
     }

@@ -92,7 +92,8 @@ fn record_from(
     // The first look even if the time is over already: the last one is compared with it.
     look(&mut sampler, Sampler::look);
     let mut pace = Pace::new(options.interval, start, Instant::now());
-    while !is_over(options, start, stop) {
+    let is_left = || options.duration.is_none_or(|duration| start.elapsed() < duration);
+    while !stop.load(Ordering::Relaxed) && is_left() {
         let now = Instant::now();
         match pace.next(now) {
             Step::Look => {
@@ -197,10 +198,6 @@ impl Pace {
         let due = if begun >= due + self.interval { begun } else { due };
         self.next_look = (due + self.interval).max(now + (now - begun));
     }
-}
-
-fn is_over(options: &RecordOptions, start: Instant, stop: &AtomicBool) -> bool {
-    stop.load(Ordering::Relaxed) || options.duration.is_some_and(|duration| start.elapsed() >= duration)
 }
 
 /// The programs that are there: their numbers, and their processes.

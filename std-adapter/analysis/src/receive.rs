@@ -119,9 +119,8 @@ struct Pieces {
 ///
 /// # Limits
 ///
-/// Frames of more than 64 KiB as they come (COBS-encoded, without the zero) count as corrupt, packets of more than
-/// 64 MiB as incomplete. The result does not depend on the pieces in which a line is pushed. Memory: up to three times
-/// the packet being received, and some 100 bytes for each sequence.
+/// Frames of more than 64 KiB on the line count as corrupt, packets of more than 64 MiB as incomplete. Memory: 64 KiB,
+/// up to three times the packet being received, and some 100 bytes for each sequence.
 #[derive(Debug)]
 pub struct Receiver {
     decoder: FrameDecoder<Vec<u8>>,

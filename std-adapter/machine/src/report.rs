@@ -248,9 +248,8 @@ mod tests {
 
     #[test]
     fn a_lost_packet_is_told_once() {
-        let mut stats = BufferStats::default();
         // Two of values, and one of the looks at /proc.
-        stats.trace_writer_packet_loss = 3;
+        let stats = with!(BufferStats { trace_writer_packet_loss: 3 });
         let summary = with!(Summary { buffers: vec![stats] });
         let losses = |dropped| RecordReport { dropped, ..report(4 << 20, summary.clone()) }.losses();
         let values =

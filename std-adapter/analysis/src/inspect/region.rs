@@ -36,9 +36,6 @@ fn gap_at(ring: &[u8], at: u64) -> Option<(u64, SpanKind)> {
 
 impl Inspection {
     /// Examines a region in a dump.
-    ///
-    /// # Errors
-    /// [`RecoverError`] says why there is none.
     pub fn of_dump(dump: &Dump<'_>, place: Place) -> Result<Self, RecoverError> {
         // Recovery finds it, but gives up chunks that wait for more.
         let found = dump.find(place)?;

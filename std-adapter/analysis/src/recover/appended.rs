@@ -38,9 +38,6 @@ impl Survivor {
 
     /// Like [`after`](Self::after), to be appended to the whole packets of that trace. Finding their end takes a look
     /// at all of them.
-    ///
-    /// # Errors
-    /// Those of [`after`](Self::after).
     pub fn append_to(mut self, trace: &Path) -> io::Result<Appended> {
         let (mut trace, len) = self.open_ours(trace)?;
         let whole = whole_packets(&mut trace)?;
@@ -51,9 +48,6 @@ impl Survivor {
 
     /// Both at once: [`append_to`](Self::append_to) the trace, [written](Appended::write_to) to `out`. Also returns
     /// what is missing between them.
-    ///
-    /// # Errors
-    /// Those of either.
     pub fn write_with(self, trace: &Path, out: &Path) -> io::Result<(Written, Gap)> {
         let appended = self.append_to(trace)?;
         let gap = appended.gap();
@@ -120,11 +114,9 @@ impl Appended {
     /// Writes one trace of both into a file that appears when it is complete: sequences keep the numbers that they have
     /// in the trace. After a [gap](Self::gap), the next packet of each sequence says that something before it is lost.
     ///
-    /// `out` may be the trace itself, unless that would lose bytes of it.
-    ///
     /// # Errors
-    /// The file system's, or [`InvalidInput`](io::ErrorKind::InvalidInput) if it is the trace and bytes of it are
-    /// unreadable.
+    /// The file system's, or [`InvalidInput`](io::ErrorKind::InvalidInput) if `out` is the trace itself and would lose
+    /// unreadable bytes.
     pub fn write_to(self, out: &Path) -> io::Result<Written> {
         let Self { survivor, trace, id, whole } = self;
         let Gap { offset, unreadable, .. } = survivor.gap();

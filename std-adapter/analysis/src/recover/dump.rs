@@ -129,9 +129,6 @@ impl<'f> Dump<'f> {
 
     /// Finds the region and attaches to a copy of it, which takes as much memory as the region has; also copies the
     /// shared memory before it or in its file, if there is any.
-    ///
-    /// # Errors
-    /// [`RecoverError`] says what is missing.
     pub fn find(&self, place: Place) -> Result<Found, RecoverError> {
         let found = self.find_region(place)?;
         Ok(Found { shared: self.shared_before(found.address), ..found })

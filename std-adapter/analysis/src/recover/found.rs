@@ -82,9 +82,6 @@ impl Found {
 
     /// Writes all packets, including those that are [brought in](Self::bring_in), and then the buffer's statistics into
     /// a trace file, which appears when it is complete.
-    ///
-    /// # Errors
-    /// Those of the file system.
     pub fn write_to(self, out: &Path) -> io::Result<Recovered> {
         write_atomically(out, |file| self.write(TraceFile::new(file)))
     }

@@ -65,9 +65,8 @@ impl Survivor {
     ///
     /// # Errors
     /// The file system's, or [`InvalidData`](io::ErrorKind::InvalidData) if no buffer is in it, or the file is
-    /// [damaged](super::Damage). If the start of a session in it was killed, there is no buffer: what the previous
-    /// session left is in `FILE.previous`, which may have been recovered before that start, and the error says so. If
-    /// there is no file it is [`NotFound`](io::ErrorKind::NotFound), which mentions such a `FILE.previous` as well.
+    /// [damaged](super::Damage). If the start of a session in it was killed, what the previous session left is in
+    /// `FILE.previous`, and the error, or [`NotFound`](io::ErrorKind::NotFound), says so.
     pub fn open(path: &Path) -> io::Result<Self> {
         let none = |error: io::Error, begins_with: &[u8]| match moved_by_a_start(path, begins_with) {
             Some(moved) => io::Error::new(error.kind(), format!("{error}: {moved}")),
@@ -140,13 +139,8 @@ impl Survivor {
         self.gap
     }
 
-    /// Writes what there is as a trace that ends with statistics, into a file that appears when it is complete.
-    ///
-    /// It begins with the clocks at the session's start. To append to a trace of that session, whose clocks are newer,
-    /// use [`append_to`](Self::append_to), which leaves them out.
-    ///
-    /// # Errors
-    /// The file system's.
+    /// Writes what there is as a trace that ends with statistics, into a file that appears when it is complete. To append
+    /// to a trace of that session, use [`append_to`](Self::append_to), which leaves out the clocks at its start.
     pub fn write_to(self, out: &Path) -> io::Result<Written> {
         write_atomically(out, |file| self.write(file, Written::default()))
     }

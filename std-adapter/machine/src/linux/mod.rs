@@ -36,9 +36,8 @@ const NAME: &str = "tracebuf record";
 ///
 /// # Errors
 /// No `/proc`, a ring too small or too large, a file that cannot be written (reported before anything is recorded, if
-/// it can be known then; a finished trace that only cannot have its name stays under another, which the error tells),
-/// or whatever ends a session. A long trace's file that takes nothing for a while does not end it: the progress says
-/// so, and [`RecordReport::is_whole`] whether the file took everything in the end.
+/// it can be known then), or whatever ends a session. A long trace's file that takes nothing for a while does not end
+/// it: the progress says so, and [`RecordReport::is_whole`] whether the file took everything in the end.
 pub fn record(
     options: &RecordOptions,
     stop: &AtomicBool,

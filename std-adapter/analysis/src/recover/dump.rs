@@ -108,8 +108,8 @@ impl<'f> Dump<'f> {
         Ok(Self { pieces, raw: Some(file.len() as u64), damage, ..Self::default() })
     }
 
-    /// The damage, if it is the file of a buffer but cannot be a [`Survivor`]. What is found in it is then
-    /// whatever lies there, as in a raw dump.
+    /// The damage, if it is the file of a buffer but cannot be a [`Survivor`](super::Survivor). What is found in it is
+    /// then whatever lies there, as in a raw dump.
     pub fn damage(&self) -> Option<Damage> {
         self.damage
     }

@@ -1,15 +1,19 @@
 //! Counts, sizes and foreign names as text.
+//!
+//! ```
+//! use tracebuf_std::display::{Bytes, Count, Escaped};
+//!
+//! let lost = [0, 1, 3].map(|count| format!("{} lost", Count(count, "batch")));
+//! assert_eq!(lost, ["0 batches lost", "1 batch lost", "3 batches lost"]);
+//! let sizes = [0, 1023, 16 << 20, 1_000_000].map(|size| Bytes(size).to_string());
+//! assert_eq!(sizes, ["0 bytes", "1023 bytes", "16 MiB", "976.6 KiB"]);
+//! let thread = "worker\r\x1b[2Jroot# "; // printed as it is, it would clear the screen
+//! assert_eq!(format!("thread {}", Escaped(thread)), "thread worker\\r\\u{1b}[2Jroot# ");
+//! ```
 
 use std::fmt::{self, Write};
 
 /// A count with its noun, such as 2 packets.
-///
-/// ```
-/// use tracebuf_std::display::Count;
-///
-/// let lost = [0, 1, 3].map(|count| format!("{} lost", Count(count, "batch")));
-/// assert_eq!(lost, ["0 batches lost", "1 batch lost", "3 batches lost"]);
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Count(pub u64, pub &'static str);
 
@@ -26,13 +30,6 @@ impl fmt::Display for Count {
 }
 
 /// A size, rounded to tenths of its unit.
-///
-/// ```
-/// use tracebuf_std::display::Bytes;
-///
-/// let sizes = [0, 1023, 16 << 20, 1_000_000].map(|size| Bytes(size).to_string());
-/// assert_eq!(sizes, ["0 bytes", "1023 bytes", "16 MiB", "976.6 KiB"]);
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bytes(pub u64);
 
@@ -57,13 +54,6 @@ pub fn tenths(number: f64) -> String {
 }
 
 /// A name chosen by someone else, on one line: control characters are shown, not sent to the terminal.
-///
-/// ```
-/// use tracebuf_std::display::Escaped;
-///
-/// let thread = "worker\r\x1b[2Jroot# "; // printed as it is, it would clear the screen
-/// assert_eq!(format!("thread {}", Escaped(thread)), "thread worker\\r\\u{1b}[2Jroot# ");
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Escaped<T>(pub T);
 

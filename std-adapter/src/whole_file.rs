@@ -107,9 +107,6 @@ pub fn write_atomically<T>(path: &Path, write: impl FnOnce(&mut File) -> io::Res
 /// Checks that a file can be written to `path`, before its content is made: it must be able to appear in that folder,
 /// under a name that no folder or socket has, without replacing one that is write-protected or in use. On Unix
 /// `/dev/stdout` is standard output as it is open, unless that is a regular file.
-///
-/// # Errors
-/// The obstacle.
 pub fn check_writable(path: &Path) -> io::Result<()> {
     if is_standard_output(path)? {
         return Ok(());

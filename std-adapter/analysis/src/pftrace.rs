@@ -68,9 +68,6 @@ impl<W: Write> TraceFile<W> {
 
     /// Appends a packet with its trusted fields. One that no producer may write, or that is longer than the 256 MiB a
     /// trace has room for, is left out and counted.
-    ///
-    /// # Errors
-    /// Those of the file system.
     pub fn write_packet(&mut self, packet: &Packet<'_>) -> io::Result<()> {
         let sequence = sequence_of(&mut self.sequences, packet.producer_id(), packet.writer_id());
         match self.exporter.packet(packet, sequence.id, sequence.lost) {
@@ -83,18 +80,13 @@ impl<W: Write> TraceFile<W> {
 
     /// Appends the counters of the buffer, if there was one, and closes the file. Returns the number of
     /// packets left out.
-    ///
-    /// # Errors
-    /// Those of the file system.
     pub fn finish(mut self, buffer: Option<(&BufferStats, &[SequenceInfo])>) -> io::Result<u64> {
         if let Some((stats, writers)) = buffer {
-            let writers: Vec<_> = writers
-                .iter()
-                .map(|writer| {
-                    let id = sequence_of(&mut self.sequences, writer.producer_id, writer.writer_id).id;
-                    writer_stats(writer, id, 0)
-                })
-                .collect();
+            let of = |writer: &SequenceInfo| {
+                let id = sequence_of(&mut self.sequences, writer.producer_id, writer.writer_id).id;
+                writer_stats(writer, id, 0)
+            };
+            let writers: Vec<_> = writers.iter().map(of).collect();
             self.exporter.stats(stats, writers).map_err(into_io)?;
         }
         self.exporter.file().flush().map_err(into_io)?;

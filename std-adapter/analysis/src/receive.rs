@@ -1,11 +1,7 @@
 //! The receiving end of a device's line, from frames to trace files: the command `tracebuf receive`.
 //!
-//! A frame is COBS-encoded and ends with a zero; another zero precedes a device's first frame. It holds flags (1 byte:
-//! 1 a packet begins, 2 it ends), a number (2, little-endian; 1 when the device starts, then one more than the previous
-//! frame's), a piece of a trace file, and CRC-32/ISO-HDLC over all of these (4, little-endian). If a packet has several
-//! frames, its last piece is followed by the exclusive or of the CRCs of the others (4): their numbers alone could be
-//! those of two packets, if the device was reset between them. Whatever happens to the line, only packets all of whose
-//! frames arrived intact are passed on.
+//! Whatever happens to the line, only packets all of whose [frames](tracebuf::proto::frame) arrived intact are passed
+//! on.
 //!
 //! A device that restarts begins its clock anew, so each of its starts is a trace of its own. With every packet, the
 //! receiver says which start it belongs to; [`Receiver`] tells how it finds out.
@@ -31,25 +27,25 @@
 //! | module | what it is | what it may know |
 //! |---|---|---|
 //! | `line` | a line, its options, and the loop from its bytes to the files | all below |
-//! | this one | the receiver: packets from a line's bytes | `frame`, `starts`, `report` |
+//! | this one | the receiver: packets from a line's bytes | `starts`, `report` |
 //! | `files` | a trace file for each start of the device | `output` |
 //! | `output` | a trace file, and the packets in it | nothing |
-//! | `starts`, `frame`, `report` | starts of a device, frames of a line, counts | nothing |
+//! | `starts`, `report` | starts of a device, counts | nothing |
 
 mod files;
-mod frame;
 mod line;
 mod output;
 mod report;
 mod starts;
 
-pub use frame::is_line;
-use frame::{FIRST, Frame, LAST, MAX_FRAME, MIN_FRAME, decode};
 pub use line::{ReceiveOptions, receive, receive_from};
 pub use report::ReceiveReport;
 use starts::Starts;
 use tracebuf::proto::PacketView;
+use tracebuf::proto::frame::{CorruptFrame, FIRST, Frame, FrameDecoder, LAST};
 
+/// Anything longer than this on the line is no frame: zeros were lost. Devices make frames of 77 bytes.
+const MAX_FRAME: usize = 64 * 1024;
 /// A packet longer than this is given up.
 const MAX_PACKET: usize = 64 << 20;
 /// A device that is reset numbers its frames from 1 again. The frame that the reset cut short is only ended by the zero
@@ -98,8 +94,8 @@ struct Pieces {
 /// ```
 ///
 /// After a loss or a restart, the next packet of every sequence says so (`previous_packet_dropped`): nobody knows whose
-/// packet was lost. A damaged frame is a loss even where no number is missing: a device that was reset may have reached
-/// the same number again. A start does not report what was lost before it.
+/// packet was lost. A damaged frame is a loss even where no number is missing. A start does not report what was lost
+/// before it.
 ///
 /// # Starts
 ///
@@ -115,24 +111,25 @@ struct Pieces {
 /// producers of a start are in one trace. One restart in 64 has numbers as after a short loss: after such a loss, a
 /// clock that goes back or a new producer tells the start.
 ///
-/// If a new start's first packets are lost, the next ones report a loss, and its clock tells the start. The start is
-/// missed only if the device ran for less time before the restart than it then does until a sequence's next state, and
-/// no other sequence tells the start; both are then one trace. So are remains of a start of which nothing else was
-/// received. If a writer that was made again just before the reset has its first packet among what was not sent, that
-/// is taken for the new start's.
+/// If a new start's first packets are lost, its clock tells the start. Two starts become one trace if the device ran
+/// for less time before the restart than it then does until a sequence's next state, or if little of one was received.
 ///
 /// [`FIRST_PACKET_ON_SEQUENCE`]: tracebuf::proto::fields::trace_packet::FIRST_PACKET_ON_SEQUENCE
 /// [`sequence_id`]: tracebuf::service::sequence_id
 ///
 /// # Limits
 ///
-/// Frames of more than 64 KiB as they come (COBS-encoded, without the zero) count as corrupt, packets of more than
-/// 64 MiB as incomplete. The result does not depend on the pieces in which a line is pushed. Memory: up to three times
-/// the packet being received, and some 100 bytes for each sequence.
-#[derive(Debug, Default)]
+/// Frames of more than 64 KiB on the line count as corrupt, packets of more than 64 MiB as incomplete. Memory: 64 KiB,
+/// up to three times the packet being received, and some 100 bytes for each sequence.
+#[derive(Debug)]
 pub struct Receiver {
-    /// What came of it so far. For a frame that is too long, only enough to show that.
-    frame: Vec<u8>,
+    decoder: FrameDecoder<Vec<u8>>,
+    frames: Frames,
+}
+
+/// The frames so far.
+#[derive(Debug, Default)]
+struct Frames {
     packet: Current,
     expected: Option<u16>,
     /// Something that may have been a frame came since the last intact one.
@@ -146,19 +143,18 @@ pub struct Receiver {
 impl Receiver {
     /// Makes a receiver that begins at the start of a line, or anywhere within it.
     pub fn new() -> Self {
-        Self::default()
+        Self { decoder: decoder(), frames: Frames::default() }
     }
 
     /// Counts of what came so far.
     pub fn report(&self) -> ReceiveReport {
-        self.report.clone()
+        self.frames.report.clone()
     }
 
     /// The report when nothing more will come: what is not finished then is lost.
     pub fn finish(mut self) -> ReceiveReport {
-        self.report.frames_unfinished += u64::from(!self.frame.is_empty());
-        self.give_up_unfinished();
-        self.report
+        self.frames.give_up_unfinished();
+        ReceiveReport { frames_unfinished: self.decoder.is_within_frame().into(), ..self.frames.report }
     }
 
     /// Takes the next bytes, and passes on each packet that they complete, in the form in which it goes into a trace
@@ -172,39 +168,53 @@ impl Receiver {
         bytes: &[u8],
         mut pass: impl FnMut(u64, &[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
-        self.report.bytes += bytes.len() as u64;
+        self.frames.report.bytes += bytes.len() as u64;
         let mut rest = bytes;
-        while let Some(end) = rest.iter().position(|byte| *byte == 0) {
-            let (head, tail) = rest.split_at(end);
-            rest = tail.get(1..).unwrap_or_default();
-            self.append(head);
-            let frame = std::mem::take(&mut self.frame);
-            if let Some((start, packet)) = self.take_frame(&frame) {
+        while let Some(frame) = self.decoder.next(&mut rest) {
+            if let Some((start, packet)) = self.frames.take(frame) {
                 pass(start, &packet)?;
-                self.report.packets += 1;
-                self.report.starts = self.report.starts.max(start);
+                let report = &mut self.frames.report;
+                report.packets += 1;
+                report.starts = report.starts.max(start);
             }
         }
-        self.append(rest);
         Ok(())
     }
+}
 
-    /// Adds to the frame being received.
-    fn append(&mut self, bytes: &[u8]) {
-        // One byte more than a frame may have, or the beginning of a longer one would pass for a frame.
-        let room = (MAX_FRAME + 1).saturating_sub(self.frame.len());
-        self.frame.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
+impl Default for Receiver {
+    fn default() -> Self {
+        Self::new()
     }
+}
 
-    /// Takes a frame; returns the number of the start and the packet that it completes.
-    fn take_frame(&mut self, encoded: &[u8]) -> Option<(u64, Vec<u8>)> {
-        if encoded.is_empty() {
-            return None;
+fn decoder() -> FrameDecoder<Vec<u8>> {
+    FrameDecoder::new(vec![0; MAX_FRAME])
+}
+
+/// Returns true if bytes seem to have come over a line: at least half of them are intact frames. A device's memory may
+/// contain a frame too.
+pub fn is_line(bytes: &[u8]) -> bool {
+    let (mut decoder, mut intact) = (decoder(), 0);
+    // The last frame's zero may be missing.
+    for mut rest in [bytes, &[0]] {
+        while let Some(frame) = decoder.next(&mut rest) {
+            intact += frame.map_or(0, |frame| frame.encoded_len + 1);
         }
-        let Some(Frame { flags, number, piece, check, others }) = decode(encoded) else {
-            self.report.frames_corrupt += 1;
-            self.damaged |= encoded.len() >= MIN_FRAME;
-            return None;
+    }
+    intact > 0 && intact >= bytes.len() / 2
+}
+
+impl Frames {
+    /// Takes a frame; returns the number of the start and the packet that it completes.
+    fn take(&mut self, frame: Result<Frame<'_>, CorruptFrame>) -> Option<(u64, Vec<u8>)> {
+        let Frame { flags, number, piece, check, others, .. } = match frame {
+            Ok(frame) => frame,
+            Err(corrupt) => {
+                self.report.frames_corrupt += 1;
+                self.damaged |= corrupt.may_be_frame();
+                return None;
+            }
         };
         self.report.frames += 1;
         let is_devices_first = (number, flags & FIRST) == (1, FIRST);
@@ -213,11 +223,9 @@ impl Receiver {
             self.report.beginning_missing = true;
             self.losses += 1;
         }
-        // This holds even if the number is the next one: a device that is reset while sending its second frame damages
-        // its new first frame with it, and goes on with a second. Noise of that length cannot be told apart from
-        // frames; it costs the packet that it is in, while shorter noise, such as from turning on a line, costs
-        // nothing. Before the first frame that arrives it costs none: a device that is reset while sending its first
-        // frame goes on with what followed that packet, as if it began there.
+        // A loss even if the number is the next one: a device that is reset while sending its second frame damages its
+        // new first frame with it, and goes on with a second. Noise of a frame's length costs the packet that it is in,
+        // shorter noise nothing.
         let damaged = std::mem::take(&mut self.damaged);
         let expected = self.expected.unwrap_or(number);
         let gap = number.wrapping_sub(expected);
@@ -260,7 +268,7 @@ impl Receiver {
         }
         match &mut self.packet {
             Current::Whole(packet) if packet.bytes.len() + piece.len() <= MAX_PACKET => {
-                packet.bytes.extend_from_slice(&piece);
+                packet.bytes.extend_from_slice(piece);
                 packet.checks ^= check;
             }
             Current::Incomplete => {}
@@ -307,39 +315,42 @@ impl Receiver {
 
 #[cfg(test)]
 mod tests {
-    use super::frame::CRC;
     use super::*;
 
     /// A packet of sequence 2.
     const PACKET: &[u8] = &[0x0A, 2, 0x50, 2];
 
-    fn frame(flags: u8, number: u8, piece: &[u8]) -> Vec<u8> {
-        let mut frame = [&[flags, number, 0], piece].concat();
-        frame.extend(CRC.checksum(&frame).to_le_bytes());
-        cobs::encode_vec(&frame)
+    fn take(
+        frames: &mut Frames,
+        flags: u8,
+        number: u16,
+        piece: &[u8],
+        others: Option<u32>,
+    ) -> Option<(u64, Vec<u8>)> {
+        frames.take(Ok(Frame { flags, number, piece, check: 5, others, encoded_len: piece.len() + 8 }))
     }
 
     #[test]
     fn after_a_packet_that_is_too_long_the_next_one_says_that_something_is_missing() {
-        let mut receiver = Receiver::new();
-        assert_eq!(receiver.take_frame(&frame(FIRST | LAST, 1, PACKET)), Some((1, PACKET.to_vec())));
-        assert_eq!(receiver.take_frame(&frame(FIRST, 2, &[])), None);
-        receiver.packet = Current::Whole(Pieces { bytes: vec![0; MAX_PACKET], checks: 0 });
-        assert_eq!(receiver.take_frame(&frame(LAST, 3, &[9, 0, 0, 0, 0])), None);
-        let (_, next) = receiver.take_frame(&frame(FIRST | LAST, 4, PACKET)).unwrap();
+        let mut frames = Frames::default();
+        assert_eq!(take(&mut frames, FIRST | LAST, 1, PACKET, None), Some((1, PACKET.to_vec())));
+        assert_eq!(take(&mut frames, FIRST, 2, &[], None), None);
+        frames.packet = Current::Whole(Pieces { bytes: vec![0; MAX_PACKET], checks: 0 });
+        assert_eq!(take(&mut frames, LAST, 3, &[9], Some(0)), None);
+        let (_, next) = take(&mut frames, FIRST | LAST, 4, PACKET, None).unwrap();
         assert_eq!(next, [0x0A, 5, 0x50, 2, 0xD0, 0x02, 1]);
-        assert_eq!(receiver.report.packets_incomplete, 1);
+        assert_eq!(frames.report.packets_incomplete, 1);
     }
 
     #[test]
     fn the_longest_packet_has_64_mib_wherever_its_frames_end() {
         for (before, told) in [(MAX_PACKET - 2, (0, 1)), (MAX_PACKET - 1, (1, 0))] {
-            let mut receiver = Receiver::new();
-            assert_eq!(receiver.take_frame(&frame(FIRST, 1, &[])), None);
-            receiver.packet = Current::Whole(Pieces { bytes: vec![0; before], checks: 0 });
-            // Two bytes, and a check of no frames before them. All of it together is no packet.
-            assert_eq!(receiver.take_frame(&frame(LAST, 2, &[9, 9, 0, 0, 0, 0])), None);
-            assert_eq!((receiver.report.packets_incomplete, receiver.report.packets_malformed), told);
+            let mut frames = Frames::default();
+            assert_eq!(take(&mut frames, FIRST, 1, &[], None), None);
+            frames.packet = Current::Whole(Pieces { bytes: vec![0; before], checks: 0 });
+            // Two bytes. All of it together is no packet.
+            assert_eq!(take(&mut frames, LAST, 2, &[9, 9], Some(0)), None);
+            assert_eq!((frames.report.packets_incomplete, frames.report.packets_malformed), told);
         }
     }
 }

@@ -15,7 +15,7 @@ use std::fmt;
 use tracebuf_session::limits::{LAYOUT, PAGE, SHARED_MEMORY};
 use tracebuf_std::display::{Bytes, Count, tenths};
 
-/// A time in seconds: milliseconds for a microcontroller's ring, infinity for a ring that nothing is written into.
+/// A time in seconds.
 ///
 /// ```
 /// use tracebuf_analysis::size::Seconds;
@@ -47,10 +47,6 @@ impl fmt::Display for Seconds {
 /// // A device that writes 20 kB/s in packets of 12 bytes, with chunks of 120 bytes and a ring of 16 KiB.
 /// let device = Sizing::of_rate(20e3).packet(12).chunk(120);
 /// assert!(device.ring_lasts(16 << 10) > 0.5 && device.ring_fault(16 << 10).is_none());
-/// // A long trace that is written every 5 s.
-/// let sizing = Sizing::of_rate(20e6).drain_period(5.0);
-/// println!("{sizing}"); // as the command prints it
-/// assert!(sizing.ring() > Some(100 << 20));
 /// ```
 ///
 /// The rules: a ring lasts as long as all producers together take to fill the chunks that it has room for; a long
@@ -98,14 +94,8 @@ impl Sizing {
     /// running for 10 ms.
     pub fn of_rate(bytes_per_second: f64) -> Self {
         let rate = if bytes_per_second.is_finite() { bytes_per_second.max(0.0) } else { 0.0 };
-        Self {
-            rate,
-            seconds: None,
-            drain_period: None,
-            blocked: 0.010,
-            packet: 16,
-            chunk: Self::SESSION_CHUNK,
-        }
+        let (packet, chunk) = (16, Self::SESSION_CHUNK);
+        Self { rate, seconds: None, drain_period: None, blocked: 0.010, packet, chunk }
     }
 
     /// Sets how many seconds the ring is to hold.
@@ -126,7 +116,7 @@ impl Sizing {
         Self { blocked: seconds.max(0.0), ..self }
     }
 
-    /// Sets the average packet size in bytes; zero counts as one. In chunks, each packet has its size before it.
+    /// Sets the average packet size in bytes; zero counts as one.
     #[must_use]
     pub fn packet(self, bytes: u32) -> Self {
         Self { packet: bytes.max(1), ..self }
@@ -146,11 +136,6 @@ impl Sizing {
         room * packet / (packet + size)
     }
 
-    /// Bytes of the ring that a chunk takes.
-    fn ring_chunk(&self) -> u64 {
-        ring_chunk(self.chunk)
-    }
-
     /// Chunks that are filled in so many seconds, at least one.
     fn chunks(&self, seconds: f64) -> u64 {
         ((self.rate * seconds / self.packets_in_chunk()).ceil() as u64).max(1)
@@ -160,9 +145,8 @@ impl Sizing {
     /// the file to the next. `None` if neither was given. A ring must be smaller than 4 GiB: for more there must be
     /// several.
     pub fn ring(&self) -> Option<u64> {
-        let window = self.seconds.unwrap_or(0.0).max(self.drain_period.unwrap_or(0.0));
-        let asked = self.seconds.is_some() || self.drain_period.is_some();
-        asked.then(|| pages(self.chunks(window), self.ring_chunk()))
+        let window = self.seconds.into_iter().chain(self.drain_period).reduce(f64::max)?;
+        Some(pages(self.chunks(window), ring_chunk(self.chunk)))
     }
 
     /// Bytes for the shared memory of a producer that writes at the whole rate, a multiple of 4 KiB.
@@ -171,14 +155,6 @@ impl Sizing {
     }
 
     /// The demand that no number of bytes below 2⁶⁴ meets, if any: the sizes above are `u64::MAX` then.
-    ///
-    /// ```
-    /// use tracebuf_analysis::size::Sizing;
-    ///
-    /// let sizing = |seconds| Sizing::of_rate(1e11).seconds(seconds);
-    /// assert_eq!(sizing(60.0).beyond(), None);
-    /// assert_eq!(sizing(3.6e9).beyond(), Some("no ring can be so large, nor several together"));
-    /// ```
     pub fn beyond(&self) -> Option<&'static str> {
         if self.rate >= u64::MAX as f64 {
             Some("nothing can write so fast")
@@ -193,19 +169,18 @@ impl Sizing {
 
     /// The reason why a ring of this size is useless, if there is one.
     pub fn ring_fault(&self, bytes: u64) -> Option<String> {
+        const SEVERAL: &str = "a ring is smaller than 4 GiB: several are needed, for parts of what writes";
         if bytes > RING_MAX {
-            return Some(
-                "a ring is smaller than 4 GiB: several are needed, for parts of what writes".to_owned(),
-            );
+            return Some(SEVERAL.to_owned());
         }
-        let least = self.ring_chunk().max(RING_MIN);
+        let least = ring_chunk(self.chunk).max(RING_MIN);
         (bytes < least).then(|| format!("too small for a chunk of {}, which takes {least}", self.chunk))
     }
 
     /// Seconds that a ring of this size holds; infinity at a rate of zero, and zero if it has no room for a
     /// chunk.
     pub fn ring_lasts(&self, bytes: u64) -> f64 {
-        let chunks = bytes / self.ring_chunk();
+        let chunks = bytes / ring_chunk(self.chunk);
         match chunks {
             0 => 0.0,
             _ if self.rate > 0.0 => chunks as f64 * self.packets_in_chunk() / self.rate,
@@ -233,23 +208,14 @@ impl fmt::Display for Sizing {
             true => write!(f, "{rate} bytes")?,
             false => write!(f, "{}", Bytes(*rate as u64))?,
         }
-        writeln!(
-            f,
-            " a second, in packets of {} and chunks of {}",
-            Count((*packet).into(), "byte"),
-            Count((*chunk).into(), "byte")
-        )?;
+        let [packet, chunk] = [*packet, *chunk].map(|bytes| Count(bytes.into(), "byte"));
+        writeln!(f, " a second, in packets of {packet} and chunks of {chunk}")?;
         if let Some(beyond) = self.beyond() {
             return f.write_str(beyond);
         }
         if let Some(ring) = self.ring() {
-            writeln!(
-                f,
-                "ring           at least {} ({}), lasts {}",
-                Bytes(ring),
-                Count(ring, "byte"),
-                Seconds(self.ring_lasts(ring))
-            )?;
+            let (size, bytes, time) = (Bytes(ring), Count(ring, "byte"), Seconds(self.ring_lasts(ring)));
+            writeln!(f, "ring           at least {size} ({bytes}), lasts {time}")?;
             if let Some(fault) = self.ring_fault(ring) {
                 writeln!(f, "               {fault}")?;
             }
@@ -263,11 +229,8 @@ impl fmt::Display for Sizing {
             Seconds(self.blocked)
         )?;
         if shared > SESSION_MAX {
-            let most = Bytes(SESSION_MAX);
-            write!(
-                f,
-                "\n               a session has {most} at most; its threads can wait for the service instead"
-            )?;
+            write!(f, "\n               a session has {} at most", Bytes(SESSION_MAX))?;
+            f.write_str("; its threads can wait for the service instead")?;
         }
         Ok(())
     }
@@ -345,7 +308,7 @@ mod tests {
             let sizing = Sizing::of_rate(10e6).seconds(1.0).packet(bytes);
             let ring = sizing.ring().expect("a ring");
             // The session writes a chunk of its own.
-            let ring = ring + sizing.ring_chunk();
+            let ring = ring + ring_chunk(sizing.chunk);
             let session = Session::builder().ring(ring).exhaustion(Exhaustion::Stall).start();
             let session = session.expect("a session");
             let mut writer = session.recorder().packet_writer().expect("a writer");

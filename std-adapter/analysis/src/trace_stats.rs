@@ -18,14 +18,14 @@ use std::collections::btree_map::Entry;
 use std::fmt;
 
 use tracebuf::buffer::DataLoss;
+use tracebuf::proto::PacketView;
 pub use tracebuf::proto::TraceFileFault;
 use tracebuf::proto::fields::{ftrace_event_bundle, thread_descriptor, track_descriptor};
+use tracebuf::proto::reader::{message, number};
+use tracebuf_std::display::Count;
 
 pub use counters::Counted;
 use counters::{Counters, LARGER_RING};
-use tracebuf::proto::PacketView;
-use tracebuf::proto::reader::{message, number};
-use tracebuf_std::display::Count;
 
 /// Sequences that are listed one by one. A trace crafted for it has one every few bytes.
 const MAX_SEQUENCES: usize = 1 << 16;
@@ -38,19 +38,6 @@ pub(crate) enum Whose {
 }
 
 /// Losses of one sequence.
-///
-/// ```
-/// use tracebuf::buffer::DataLoss;
-/// use tracebuf_analysis::trace_stats::TraceReport;
-///
-/// # let trace = [0x0A, 5, 0x50, 2, 0xD0, 0x02, 65];
-/// let report = TraceReport::of(&trace);
-/// for (id, losses) in &report.sequences {
-///     println!("sequence {id}: {} of {} packets follow a loss", losses.after_loss, losses.packets);
-/// }
-/// let overwrite = DataLoss::OVERWRITE.bits().trailing_zeros() as usize;
-/// assert_eq!(report.sequences[&2].causes[overwrite], 1);
-/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SequenceLosses {
@@ -112,24 +99,18 @@ pub struct TraceReport {
     pub compressed: u64,
     /// Packets with events of a processor, by the kernel's ftrace, before which it lost some.
     pub ftrace_lost: u64,
-    /// Counters of the statistics that report losses and are not zero; `None` without any statistics.
-    ///
-    /// A trace may have several statistics: from a session, from what was recovered of it, and from others after it.
-    /// The largest value of each counter is given, because it grows within a session; with several sessions it is a
-    /// minimum.
+    /// Counters of the statistics that report losses and are not zero; `None` without any statistics. Of several
+    /// statistics the largest value of each counter is given; with several sessions it is a minimum.
     pub statistics: Option<Vec<Counted>>,
 }
 
-/// Advice about packets that cannot be read.
 const UNREADABLE: &str = "readers skip them: names, clock or track that they need were lost before them. Give the ring \
                           more bytes, or let each chunk tell what it needs: self_contained_chunks of a session's \
                           buffer, state_every(0) of a TracerConfig";
 
-/// Advice about packets that are not looked into.
 const COMPRESSED: &str =
     "what those tell of losses is not known: Perfetto's `traceconv decompress_packets` unpacks them";
 
-/// Advice about events that the kernel lost.
 const FTRACE: &str = "the kernel's buffer of a processor was full: give ftrace_config a larger buffer_size_kb or a shorter \
                       drain_period_ms, or record fewer events";
 
@@ -290,12 +271,8 @@ impl TraceReport {
             }
             writeln!(f, ": {lost} of its {all}")?;
         }
-        match count(&self.others) {
-            0 => Ok(()),
-            lost => {
-                writeln!(f, "  all other sequences: {lost} of their {}", Count(self.others.packets, "packet"))
-            }
-        }
+        let (lost, all) = (count(&self.others), Count(self.others.packets, "packet"));
+        if lost == 0 { Ok(()) } else { writeln!(f, "  all other sequences: {lost} of their {all}") }
     }
 }
 
@@ -310,11 +287,8 @@ impl fmt::Display for TraceReport {
         }
         self.fmt_end(f)?;
         if self.compressed > 0 {
-            writeln!(
-                f,
-                "compressed: {} with others within\n  {COMPRESSED}",
-                Count(self.compressed, "packet")
-            )?;
+            let compressed = Count(self.compressed, "packet");
+            writeln!(f, "compressed: {compressed} with others within\n  {COMPRESSED}")?;
         }
         for (cause, name) in DataLoss::CAUSES {
             let bit = cause.bits().trailing_zeros() as usize;
@@ -332,12 +306,8 @@ impl fmt::Display for TraceReport {
             None => write!(f, "no statistics: the trace was not completed, so its end may be missing"),
             Some(counted) => {
                 for Counted { name, buffer, value, advice } in counted {
-                    match buffer {
-                        Some(buffer) => {
-                            writeln!(f, "statistics: {name} of buffer {buffer} is {value}\n  {advice}")?
-                        }
-                        None => writeln!(f, "statistics: {name} is {value}\n  {advice}")?,
-                    }
+                    let of = buffer.map_or_else(String::new, |buffer| format!(" of buffer {buffer}"));
+                    writeln!(f, "statistics: {name}{of} is {value}\n  {advice}")?;
                 }
                 let read = if self.is_cut_off || self.is_damaged() { "was read" } else { "is in the trace" };
                 write!(f, "what else {read} is whole")

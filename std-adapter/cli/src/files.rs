@@ -1,14 +1,13 @@
 //! Files that commands read and write.
 
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use flate2::bufread::GzDecoder;
 
-use crate::failure::{Failure, name_of, status};
-use tracebuf_session::region_file::create_if_free;
+use crate::failure::{name_of, status};
 use tracebuf_std::console::{file_of, output_of};
 use tracebuf_std::display::Count;
 use tracebuf_std::system::{id_at, id_of};
@@ -99,23 +98,14 @@ fn is_end_behind_zeros(file: &mut impl BufRead) -> io::Result<bool> {
     }
 }
 
-/// All of such a file; at most [`UNPACKED_MAX`] of a gzipped one. If it is cut or damaged, that is reported, and the
-/// bytes are those that could be unpacked.
-pub(crate) fn read_any(path: &Path) -> io::Result<Vec<u8>> {
-    read_as_far(path).map(|(bytes, _)| bytes)
-}
-
-/// The same, and whether that is all of it.
+/// All of such a file, and whether that is all of it; at most [`UNPACKED_MAX`] of a gzipped one. If it is cut or damaged,
+/// that is reported, and the bytes are those that could be unpacked.
 pub(crate) fn read_as_far(path: &Path) -> io::Result<(Vec<u8>, bool)> {
-    read_all(open_plain(path)?, UNPACKED_MAX).map(|read| told_if_cut(path, read))
-}
-
-/// Reports a file that could not be read to its end; returns its bytes and whether they are all.
-fn told_if_cut(path: &Path, (bytes, broken): (Vec<u8>, Option<io::Error>)) -> (Vec<u8>, bool) {
+    let (bytes, broken) = read_all(open_plain(path)?, UNPACKED_MAX)?;
     if let Some(error) = &broken {
         report_cut(path, error, bytes.len() as u64);
     }
-    (bytes, broken.is_none())
+    Ok((bytes, broken.is_none()))
 }
 
 /// Reports that a file ends after so many bytes, because the rest cannot be unpacked.
@@ -142,21 +132,11 @@ fn read_all(file: impl BufRead, unpacked_max: u64) -> io::Result<(Vec<u8>, Optio
         let why = format!("it unpacks to more than {unpacked_max} bytes");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
     }
-    as_far(result, bytes)
-}
-
-/// The bytes that were read before the error, if there are any.
-fn as_far(result: io::Result<usize>, bytes: Vec<u8>) -> io::Result<(Vec<u8>, Option<io::Error>)> {
     match result {
         Ok(_) => Ok((bytes, None)),
         Err(error) if is_of_content(&error) && !bytes.is_empty() => Ok((bytes, Some(error))),
         Err(error) => Err(error),
     }
-}
-
-/// All of a file as it is.
-pub(crate) fn read_plain(path: &Path) -> Result<Vec<u8>, Failure> {
-    fs::read(path).map_err(|error| Failure::of(path, error))
 }
 
 /// Refuses to write into the file that is read, by whatever name: it would be emptied before being read.
@@ -171,11 +151,6 @@ pub(crate) fn check_is_other(output: &Path, input: &Path) -> io::Result<()> {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is the file that is read"));
     }
     Ok(())
-}
-
-/// Writes all of a file, replacing what was in it, unless a session is writing it.
-pub(crate) fn write_over(path: &Path, content: impl AsRef<[u8]>) -> io::Result<()> {
-    create_if_free(path)?.write_all(content.as_ref())
 }
 
 #[cfg(test)]

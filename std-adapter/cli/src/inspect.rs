@@ -6,10 +6,11 @@ use std::process::ExitCode;
 
 use crate::failure::Failure;
 use crate::file_kind::{FileKind, if_missing, if_moved};
-use crate::files::{check_is_other, output_path, read_any, write_over};
+use crate::files::{check_is_other, output_path, read_as_far};
 use crate::options::{BufferChoice, report_others};
 use crate::terminal::{beside, is_stdout, printed};
 use tracebuf_analysis::inspect::Inspection;
+use tracebuf_session::region_file::create_if_free;
 use tracebuf_std::console::draws;
 use tracebuf_std::display::Count;
 
@@ -43,8 +44,8 @@ pub(crate) struct Args {
 /// Runs the command.
 pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
     let file = &arguments.file;
-    let content =
-        read_any(file).map_err(|error| Failure::of(file, &error).followed_by(if_missing(file, &error)))?;
+    let (content, _) =
+        read_as_far(file).map_err(|error| Failure::of(file, &error).followed_by(if_missing(file, &error)))?;
     let inspection = look_at(file, &content, &arguments.which)?;
     report_others(&inspection.others);
     let mut is_beside = false;
@@ -53,7 +54,7 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
         let mut inputs = [file].into_iter().chain(&arguments.which.program);
         inputs
             .try_for_each(|input| check_is_other(svg, input))
-            .and_then(|()| write_over(svg, inspection.svg()))
+            .and_then(|()| create_if_free(svg)?.write_all(inspection.svg().as_bytes()))
             .map_err(|error| Failure::writing(svg, error))?;
     }
     let mut out = beside(is_beside);

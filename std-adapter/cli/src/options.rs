@@ -7,7 +7,6 @@ use tracebuf_analysis::recover::{Dump, Place, RecoverError};
 use tracebuf_machine::RecordOptions;
 
 use crate::failure::{Failure, status};
-use crate::files::read_plain;
 
 fn number_and_unit(text: &str) -> Result<(f64, String), String> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -36,10 +35,10 @@ pub(crate) fn interval(text: &str) -> Result<Duration, String> {
 pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     let size = size(text)?;
     // As an `f64`, `u64::MAX` is rounded up to 2⁶⁴.
-    if size >= u64::MAX as f64 {
-        Err("there are fewer than 2⁶⁴ bytes".to_owned())
-    } else {
+    if size < u64::MAX as f64 {
         Ok(size as u64)
+    } else {
+        Err("there are fewer than 2⁶⁴ bytes".to_owned())
     }
 }
 
@@ -108,7 +107,8 @@ impl BufferChoice {
     pub(crate) fn of<'f>(&self, path: &Path, file: &'f [u8]) -> Result<(Dump<'f>, Place), Failure> {
         let mut dump = Dump::parse(file).map_err(|error| Failure::of(path, error))?;
         if let Some(program) = &self.program {
-            dump.symbols_of(&read_plain(program)?).map_err(|error| match error {
+            let elf = std::fs::read(program).map_err(|error| Failure::of(program, error))?;
+            dump.symbols_of(&elf).map_err(|error| match error {
                 // The program is at fault, not the dump.
                 RecoverError::Malformed(why) => {
                     Failure::of(program, format_args!("no program can be read: {why}"))

@@ -72,19 +72,14 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
     let (file, is_whole) =
         read_as_far(dump).map_err(|error| Failure::of(dump, &error).followed_by(if_missing(dump, &error)))?;
     let survivor = Survivor::parse(&file);
-    if arguments.after.is_some() || arguments.with.is_some() {
-        return match survivor {
-            Ok(survivor) => survive(arguments, survivor),
-            Err(error) => Err(Failure::of(
-                dump,
-                format_args!("{error}; --after and --with need a whole file of a buffer"),
-            )
-            .followed_by(if_moved(dump, &file))),
-        };
-    }
-    // If it is one, all that counts is there, wherever a gzipped file was cut.
-    if anywhere && let Ok(survivor) = survivor {
-        return survive(arguments, survivor);
+    match survivor {
+        // All that counts is there, wherever a gzipped file was cut.
+        Ok(survivor) if anywhere => return survive(arguments, survivor),
+        Err(error) if arguments.after.is_some() || arguments.with.is_some() => {
+            let why = format_args!("{error}; --after and --with need a whole file of a buffer");
+            return Err(Failure::of(dump, why).followed_by(if_moved(dump, &file)));
+        }
+        _ => {}
     }
     let (memory, place) = which.of(dump, &file)?;
     let damage = memory.damage();

@@ -67,11 +67,9 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
     }
     let mut text = sizing.to_string();
     if let Some(buffer) = arguments.buffer {
-        text +=
-            &format!("\na ring of {} lasts {}", Count(buffer, "byte"), Seconds(sizing.ring_lasts(buffer)));
-        if let Some(fault) = sizing.ring_fault(buffer) {
-            text += &format!(": {fault}");
-        }
+        let (size, time) = (Count(buffer, "byte"), Seconds(sizing.ring_lasts(buffer)));
+        text += &format!("\na ring of {size} lasts {time}");
+        text += &sizing.ring_fault(buffer).map_or_else(String::new, |fault| format!(": {fault}"));
     }
     if sizing.ring().is_none() && arguments.buffer.is_none() {
         text += "\nfor a ring, say how far it is to reach back, --seconds, or how often a long trace is written, \

@@ -70,9 +70,8 @@ pub(crate) fn beside(is_stdout: bool) -> Box<dyn Write> {
 pub(crate) fn is_stdout(path: &Path) -> Result<bool, Failure> {
     let Ok(stdout) = file_of(io::stdout()) else { return Ok(false) };
     // By its own name where there is no /dev, too.
-    let is_named = path == Path::new(STDOUT);
-    let is_same = || id_at(path).is_ok_and(|id| id_of(&stdout).is_ok_and(|stdout| stdout == id));
-    let is_same = is_named || is_same();
+    let is_same = path == Path::new(STDOUT)
+        || id_at(path).is_ok_and(|id| id_of(&stdout).is_ok_and(|stdout| stdout == id));
     if is_same && stdout.metadata().is_ok_and(|stdout| stdout.len() > 0 && stdout.is_file()) {
         return Err(Failure::writing(path, "it is standard output, with something in it"));
     }

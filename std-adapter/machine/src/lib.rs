@@ -18,8 +18,7 @@
 //! A counter's value lasts until its next. So rates and percentages, which are averages of the time between two looks,
 //! have the time of the first of the two; memory, load and the like have the time when they were read.
 //!
-//! Everything goes through a [`Session`](tracebuf_session::Session), as the events of any program do. The looks at
-//! `/proc` are slices in the trace themselves, so that the cost of recording is seen in it.
+//! The looks at `/proc` are slices in the trace, so that the cost of recording is seen in it.
 //!
 //! | module | what it is | what it may know |
 //! |---|---|---|
@@ -31,8 +30,6 @@
 //! | `linux::proc` | `/proc`, parsed | nothing |
 //! | `report` | progress, and the report at the end | `options` |
 //! | `options` | options of a recording | nothing |
-//!
-//! A new counter needs `proc` and `sampler` only.
 #![cfg_attr(
     not(any(target_os = "linux", target_os = "android")),
     allow(dead_code, reason = "recording needs Linux")

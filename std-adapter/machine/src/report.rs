@@ -11,12 +11,6 @@ use tracebuf_session::{Summary, Written};
 use tracebuf_std::display::{Bytes, Count, Escaped};
 
 /// Progress of a recording. Its `Display` is the progress line.
-///
-/// ```
-/// fn show(progress: &tracebuf_machine::RecordProgress) {
-///     eprint!("\r{progress}");
-/// }
-/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RecordProgress {
@@ -76,13 +70,6 @@ impl fmt::Display for RecordProgress {
 }
 
 /// Report of a recording. Its `Display` is the summary that the command prints.
-///
-/// ```
-/// fn show(report: &tracebuf_machine::RecordReport) {
-///     println!("{report}");
-///     assert!(report.losses().is_empty());
-/// }
-/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RecordReport {
@@ -134,32 +121,25 @@ impl RecordReport {
             let count = |(chunks, bytes), ring: &BufferStats| {
                 (chunks + ring.chunks_overwritten, bytes + ring.bytes_overwritten)
             };
-            match rings.fold((0, 0), count) {
-                (0, _) => None,
-                (chunks, bytes) if was_full => Some(self.overwritten(chunks, bytes)),
-                (chunks, bytes) => Some(self.without_place(chunks, bytes)),
-            }
+            let (chunks, bytes) = rings.fold((0, 0), count);
+            let lost = format!("{} ({})", Count(chunks, "chunk"), Bytes(bytes));
+            let told = || if was_full { self.overwritten(&lost, bytes) } else { self.without_place(&lost) };
+            (chunks > 0).then(told)
         })
     }
 
     /// What had to go because the table was full, not the ring. A larger ring has places for more, up to 65,535.
-    fn without_place(&self, chunks: u64, bytes: u64) -> String {
-        let lost = format!("{} ({})", Count(chunks, "chunk"), Bytes(bytes));
+    fn without_place(&self, lost: &str) -> String {
         let why = "because more threads wrote than the ring has room to track";
-        match self.summary.long_trace {
-            None => {
-                let larger = self.larger_ring(0).map_or_else(String::new, |larger| format!("{larger} or "));
-                format!(
-                    "the beginning: {lost} had to go, {why}; record fewer programs, or with {larger}--long"
-                )
-            }
-            Some(_) => format!("in between: {lost} had to go before they were in the file, {why}"),
+        if self.summary.long_trace.is_some() {
+            return format!("in between: {lost} had to go before they were in the file, {why}");
         }
+        let larger = self.larger_ring(0).map_or_else(String::new, |larger| format!("{larger} or "));
+        format!("the beginning: {lost} had to go, {why}; record fewer programs, or with {larger}--long")
     }
 
     /// What had to make room in the ring, and what to do about it.
-    fn overwritten(&self, chunks: u64, bytes: u64) -> String {
-        let lost = format!("{} ({})", Count(chunks, "chunk"), Bytes(bytes));
+    fn overwritten(&self, lost: &str, bytes: u64) -> String {
         if self.summary.long_trace.is_none() {
             // The ring was to hold everything.
             let larger = self.larger_ring(bytes).map_or_else(String::new, |larger| format!("{larger} or "));
@@ -168,8 +148,7 @@ impl RecordReport {
         // The ring was to hold what is recorded in a period. More may have been lost in one than in another, but not
         // twice as much.
         let periods = (self.elapsed.as_nanos() / LONG_TRACE_PERIOD.as_nanos()).max(1);
-        let more = (u128::from(bytes) * 2 / periods).min(bytes.into());
-        let more = u64::try_from(more).unwrap_or(u64::MAX);
+        let more = (u128::from(bytes) * 2 / periods).min(bytes.into()) as u64;
         let larger =
             self.larger_ring(more).map_or_else(String::new, |larger| format!("; record with {larger}"));
         format!("in between: {lost} had to make room before they were in the file{larger}")
@@ -177,7 +156,7 @@ impl RecordReport {
 
     /// Losses, and what to do about them, a line each.
     pub fn losses(&self) -> Vec<String> {
-        let lost = self.summary.losses();
+        let mut lost = self.summary.losses();
         let mut losses: Vec<_> = self.all_overwritten().collect();
         if self.dropped > 0 {
             let dropped = Count(self.dropped, "packet");
@@ -192,10 +171,8 @@ impl RecordReport {
             }
         }
         // The values' are reported above; the buffer's counter has them too.
-        let packets_given_up = lost.packets_given_up.saturating_sub(self.dropped);
-        let mut others = lost;
-        others.packets_given_up = packets_given_up;
-        losses.extend(others.counts().map(|(count, what)| format!("{count} {what}")));
+        lost.packets_given_up = lost.packets_given_up.saturating_sub(self.dropped);
+        losses.extend(lost.counts().map(|(count, what)| format!("{count} {what}")));
         let silent = self.summary.silent().filter_map(|producer| producer.identity);
         losses.extend(silent.map(|silent| {
             format!("perhaps the last packets of process {}, which did not answer", silent.pid)
@@ -271,9 +248,8 @@ mod tests {
 
     #[test]
     fn a_lost_packet_is_told_once() {
-        let mut stats = BufferStats::default();
         // Two of values, and one of the looks at /proc.
-        stats.trace_writer_packet_loss = 3;
+        let stats = with!(BufferStats { trace_writer_packet_loss: 3 });
         let summary = with!(Summary { buffers: vec![stats] });
         let losses = |dropped| RecordReport { dropped, ..report(4 << 20, summary.clone()) }.losses();
         let values =

@@ -34,9 +34,6 @@ impl SignalWatches {
     /// The same for signals that end the program: after `act` they take their default action. Another of them, 500 ms
     /// or more after the first, takes it at once; SIGHUP, which is reported more than once, counts as neither. So they
     /// do in a child, and once this has ended, unless the process watches them elsewhere.
-    ///
-    /// # Errors
-    /// Those of [`watch`](Self::watch).
     pub fn watch_before_end(&self, signals: &[i32], act: impl Fn(i32) + Send + 'static) -> io::Result<()> {
         let first = FirstSignal::default();
         let acted_on = first.clone();

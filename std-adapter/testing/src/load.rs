@@ -3,13 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use tracebuf::producer::TraceWriterStats;
 use tracebuf::proto::TracePackets;
 use tracebuf_session::Session;
+use tracebuf_std::system::NULL_DEVICE;
 
 const THREADS: usize = 8;
 /// Events at a time.
@@ -105,8 +106,7 @@ pub fn run(seconds: u64) -> Load {
         .collect();
     // Memory is flat once every page has been touched: the ring, and what snapshots take.
     let snapshot = || {
-        let null = if Path::new("/dev/null").exists() { "/dev/null" } else { "NUL" };
-        let mut null = File::options().write(true).open(null).expect("null");
+        let mut null = File::options().write(true).open(NULL_DEVICE).expect("null");
         session.snapshot().expect("a snapshot").write(&mut null).expect("written");
     };
     while session.summary().expect("a summary").buffers[0].write_wrap_count == 0 {
@@ -123,24 +123,21 @@ pub fn run(seconds: u64) -> Load {
     measure.store(false, Ordering::Relaxed);
     let elapsed = start.elapsed().as_secs_f64();
     stop.store(true, Ordering::Relaxed);
-    let (mut times, mut events, mut written) = (vec![0u64; 65_536], 0, BTreeMap::new());
-    for (thread, writer) in threads.into_iter().zip(0u64..) {
+    let (mut times, mut events, mut written) = (vec![0u64; 65_536], 0, Vec::new());
+    for thread in threads {
         let (of_thread, count, stats) = thread.join().expect("a thread");
         times.iter_mut().zip(of_thread).for_each(|(all, one)| *all += one);
         events += count;
-        written.insert(writer, stats);
+        written.push(stats);
     }
-    let writers = accounts(&session, written.values());
+    let writers = accounts(&session, written);
     let snapshots = memory.len() as u64;
     let memory = (memory[memory.len() / 6], memory[memory.len() - 1]);
     Load { seconds: elapsed, events, snapshots, times, memory, writers }
 }
 
 /// Stops, writes what is left, and looks for every packet.
-fn accounts<'a>(
-    session: &Session,
-    written: impl Iterator<Item = &'a tracebuf::producer::TraceWriterStats>,
-) -> Vec<Account> {
+fn accounts(session: &Session, mut written: Vec<TraceWriterStats>) -> Vec<Account> {
     let path = std::env::temp_dir().join(format!("tracebuf-load-{}.pftrace", std::process::id()));
     let mut stopped = session.stop().expect("a stop");
     stopped.write_to(&path).expect("a file");
@@ -164,7 +161,6 @@ fn accounts<'a>(
     let mut accounts: Vec<Account> = accounts.into_values().collect();
     // Outside, it is not known which writer is whose; the totals are known, and so are each writer's, except for their
     // order.
-    let mut written: Vec<_> = written.collect();
     written.sort_unstable_by_key(|stats| stats.packets);
     accounts.sort_unstable_by_key(|account| account.in_trace + account.overwritten + account.broken);
     assert_eq!(accounts.len(), written.len(), "as many sequences as threads");

@@ -42,21 +42,19 @@ pub(super) fn letter(sequence: usize) -> char {
     char::from(b'A' + (sequence % 26) as u8)
 }
 
-fn sign(kind: SpanKind) -> char {
+/// The sign of a kind, and the sequence that gives it its colour.
+fn sign(kind: SpanKind) -> (char, Option<usize>) {
     match kind {
-        SpanKind::Unread(sequence) => letter(sequence),
-        SpanKind::Read(sequence) => letter(sequence).to_ascii_lowercase(),
-        SpanKind::Padding => '#',
-        SpanKind::Free => '.',
-        SpanKind::Unreadable => '?',
+        SpanKind::Unread(sequence) => (letter(sequence), Some(sequence)),
+        SpanKind::Read(sequence) => (letter(sequence).to_ascii_lowercase(), Some(sequence)),
+        SpanKind::Padding => ('#', None),
+        SpanKind::Free => ('.', None),
+        SpanKind::Unreadable => ('?', None),
     }
 }
 
-/// A terminal colour, out of 216, that is neither very dark nor very light.
-fn terminal_colour(sequence: usize) -> usize {
-    const COLOURS: [usize; 12] = [39, 208, 77, 199, 220, 99, 43, 203, 148, 170, 75, 137];
-    COLOURS[sequence % COLOURS.len()]
-}
+/// Terminal colours, out of 216, that are neither very dark nor very light.
+const COLOURS: [usize; 12] = [39, 208, 77, 199, 220, 99, 43, 203, 148, 170, 75, 137];
 
 pub(super) fn draw(inspection: &Inspection, columns: usize, rows: usize, colour: bool) -> String {
     let (columns, rows) = (columns.max(8), rows.max(1));
@@ -76,14 +74,11 @@ pub(super) fn draw(inspection: &Inspection, columns: usize, rows: usize, colour:
             let (sign, sequence) = match cells.first() {
                 _ if cursor => ('>', None),
                 None => (' ', None),
-                Some((kind, _)) => match kind {
-                    SpanKind::Unread(sequence) | SpanKind::Read(sequence) => (sign(*kind), Some(*sequence)),
-                    other => (sign(*other), None),
-                },
+                Some((kind, _)) => sign(*kind),
             };
             match sequence.filter(|_| colour) {
                 Some(sequence) => {
-                    let _ = write!(out, "\x1b[38;5;{}m{sign}\x1b[0m", terminal_colour(sequence));
+                    let _ = write!(out, "\x1b[38;5;{}m{sign}\x1b[0m", COLOURS[sequence % COLOURS.len()]);
                 }
                 None => out.push(sign),
             }

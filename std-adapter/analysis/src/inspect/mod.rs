@@ -23,8 +23,7 @@
 //! contains; shares that are lower than a pixel are drawn as one.
 //!
 //! Unreadable are bytes that make no sense, up to where the next sound chunk is known to begin, and chunks that
-//! [`recover`](crate::recover) drops. Chunks that are kept are shown as they were found: one that was scraped, or waits
-//! for patches, says so, though what it waits for may never come.
+//! [`recover`](crate::recover) drops. Others are shown as they were found: scraped, or waiting for patches.
 
 mod map;
 mod region;
@@ -65,24 +64,6 @@ pub(crate) struct Span {
 }
 
 /// One sequence, as far as it is there.
-///
-/// ```
-/// use tracebuf_analysis::inspect::Inspection;
-///
-/// # use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
-/// # let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer).sequences(4))?;
-/// # let header = ChunkHeader { producer_id: 7, fragments: 1, complete: true, pid: -1, ..Default::default() };
-/// # buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x05hello" });
-/// # let file = buffer.into_memory();
-/// let inspection = Inspection::of_file(&file)?;
-/// for line in &inspection.sequences {
-///     println!("{}: {} of {} bytes unread", line.name, line.unread, line.bytes);
-/// }
-/// let first = &inspection.sequences[0];
-/// assert_eq!((&first.name[..], first.pieces), ("producer 7 writer 0", 1));
-/// assert!(first.losses.is_empty());
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SequenceLine {
@@ -99,22 +80,6 @@ pub struct SequenceLine {
 }
 
 /// One chunk.
-///
-/// ```
-/// use tracebuf_analysis::inspect::Inspection;
-///
-/// # use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
-/// # let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer).sequences(4))?;
-/// # let header = ChunkHeader { producer_id: 7, fragments: 1, ..Default::default() };
-/// # buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x05hello" });
-/// # let file = buffer.into_memory();
-/// let inspection = Inspection::of_file(&file)?;
-/// for chunk in &inspection.chunks {
-///     println!("{:>8} {}", chunk.age, chunk.text);
-/// }
-/// assert_eq!(inspection.chunks[0].text, "at 0: chunk 0 of producer 7 writer 0, 1 packet, 6 bytes, 0 read");
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChunkLine {
@@ -132,12 +97,11 @@ pub struct ChunkLine {
 ///
 /// // A trace of one packet, which says that the ring was lapped before it.
 /// let inspection = Inspection::of_file(&[0x0A, 5, 0x50, 2, 0xD0, 0x02, 65])?;
-/// print!("{inspection}");
 /// assert_eq!((&inspection.title[..], inspection.sequences.len()), ("trace", 1));
 /// assert!(inspection.losses.iter().any(|line| line.starts_with("overwrite")));
 /// # Ok::<(), tracebuf_analysis::inspect::NothingFound>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Inspection {
     /// A description in one line.
@@ -167,13 +131,6 @@ pub struct Inspection {
 }
 
 /// The error for something that is neither a buffer nor a trace.
-///
-/// ```
-/// use tracebuf_analysis::inspect::{Inspection, NothingFound};
-///
-/// let error: NothingFound = Inspection::of_file(b"some other file").unwrap_err();
-/// assert_eq!(error.to_string(), "neither a trace nor memory with a trace buffer in it");
-/// ```
 #[derive(Debug)]
 pub struct NothingFound(RecoverError);
 
@@ -183,7 +140,7 @@ impl fmt::Display for NothingFound {
             RecoverError::Attach(AttachError::NoRegion) => {
                 f.write_str("neither a trace nor memory with a trace buffer in it")
             }
-            other => write!(f, "{other}"),
+            other => other.fmt(f),
         }
     }
 }
@@ -200,12 +157,9 @@ impl Inspection {
         if report.packets > 0 && report.rest == 0 {
             return Ok(of_trace);
         }
-        match Dump::parse(bytes).and_then(|dump| Self::of_dump(&dump, Place::Anywhere)) {
-            Ok(of_region) => Ok(of_region),
-            // A trace that was cut short.
-            Err(_) if report.packets > 0 => Ok(of_trace),
-            Err(error) => Err(NothingFound(error)),
-        }
+        let of_region = Dump::parse(bytes).and_then(|dump| Self::of_dump(&dump, Place::Anywhere));
+        // Or a trace that was cut short.
+        of_region.or_else(|error| if report.packets > 0 { Ok(of_trace) } else { Err(NothingFound(error)) })
     }
 
     /// Looks at a trace.
@@ -237,10 +191,8 @@ impl Inspection {
             let pid = known.and_then(|sequence| sequence.pid);
             let losses = match known.map_or(0, |sequence| sequence.after_loss) {
                 0 => String::new(),
-                count => {
-                    let follow = if count == 1 { "follows" } else { "follow" };
-                    format!("{} {follow} a loss", Count(count, "packet"))
-                }
+                1 => "1 packet follows a loss".to_owned(),
+                count => format!("{count} packets follow a loss"),
             };
             let name = match (whose, pid) {
                 (Whose::Sequence(1), _) => "the service".to_owned(),
@@ -254,15 +206,11 @@ impl Inspection {
             title: "trace".to_owned(),
             size: bytes.len() as u64,
             used: bytes.len() as u64,
-            write: None,
-            oldest_unread: None,
             sequences: sequences.collect(),
-            chunks: Vec::new(),
             losses: report.to_string().lines().skip(1).map(str::to_owned).collect(),
-            notes: Vec::new(),
-            others: Vec::new(),
             pieces: "packet",
             spans,
+            ..Self::default()
         };
         (this, report)
     }

@@ -36,14 +36,10 @@ fn gap_at(ring: &[u8], at: u64) -> Option<(u64, SpanKind)> {
 
 impl Inspection {
     /// Examines a region in a dump.
-    ///
-    /// # Errors
-    /// [`RecoverError`] says why there is none.
     pub fn of_dump(dump: &Dump<'_>, place: Place) -> Result<Self, RecoverError> {
         // Recovery finds it, but gives up chunks that wait for more.
         let found = dump.find(place)?;
-        let (stats, infos): (_, Vec<SequenceInfo>) =
-            (found.buffer.stats(), found.buffer.sequences().collect());
+        let (stats, infos): (_, Vec<_>) = (found.buffer.stats(), found.buffer.sequences().collect());
         let (address, salvage, others) = (found.address, found.salvage, found.others);
         let shared = found.shared.filter(|shared| shared.chunks > 0).map(|shared| {
             format!("{shared}; `tracebuf recover` takes of them what the buffer does not have")
@@ -54,7 +50,9 @@ impl Inspection {
             ReadOnlyTraceBuffer::attach(Aligned::copy_of(region)).map_err(RecoverError::Attach)?;
         let attached = buffer.into_memory();
         let view = RingView::find(attached.as_ref()).map_err(RecoverError::Attach)?;
-        let found = ring_of(region);
+        // The ring, as far as it is there.
+        let found =
+            RingView::place(region).ok().and_then(|ring| region.get(ring.start..)).unwrap_or_default();
         let OnTheWay { bytes, unreadable } = dump.on_the_way();
         let told = |bytes, what: &str| (bytes > 0).then(|| format!("{} {what}", Count(bytes, "byte")));
         let waiting = told(bytes, "on the way into the long trace: `tracebuf recover` takes them too");
@@ -63,11 +61,6 @@ impl Inspection {
         let mut this = Self {
             title: format!("trace buffer at {address:#x}"),
             size: stats.buffer_size,
-            used: 0,
-            write: None,
-            oldest_unread: None,
-            sequences: Vec::new(),
-            chunks: Vec::new(),
             losses: losses_of(&stats, &infos, &salvage)
                 .into_iter()
                 .chain(beside.into_iter().flatten())
@@ -75,7 +68,7 @@ impl Inspection {
             notes: waiting.into_iter().chain(shared).collect(),
             others,
             pieces: "chunk",
-            spans: Vec::new(),
+            ..Self::default()
         };
         let mut numbers: Numbers = infos.iter().map(|info| ((info.producer_id, info.writer_id), 0)).collect();
         // Numbered in the order of producers and writers.
@@ -127,18 +120,14 @@ impl Inspection {
             if chunk.read < chunk.valid && item.age > oldest {
                 (oldest, self.oldest_unread) = (item.age, Some(offset));
             }
+            let RingChunk { chunk_id, producer_id, writer_id, read, .. } = chunk;
+            let (packets, bytes) = (Count(chunk.packets.into(), "packet"), Count(chunk.valid.into(), "byte"));
             let mut text = format!(
-                "at {offset}: chunk {} of producer {} writer {}, {}, {}, {} read",
-                chunk.chunk_id,
-                chunk.producer_id,
-                chunk.writer_id,
-                Count(chunk.packets.into(), "packet"),
-                Count(chunk.valid.into(), "byte"),
-                chunk.read
+                "at {offset}: chunk {chunk_id} of producer {producer_id} writer {writer_id}, {packets}, {bytes}, \
+                 {read} read"
             );
             for (name, _) in chunk.flags.iter_names() {
-                text.push_str(", ");
-                text.push_str(&name.to_ascii_lowercase().replace('_', " "));
+                text += &format!(", {}", name.to_ascii_lowercase().replace('_', " "));
             }
             for (is, what) in [
                 (!chunk.complete, ", scraped"),
@@ -153,17 +142,10 @@ impl Inspection {
     }
 }
 
-/// The ring of a region, as far as it is there.
-fn ring_of(region: &[u8]) -> &[u8] {
-    RingView::place(region).ok().and_then(|ring| region.get(ring.start..)).unwrap_or_default()
-}
-
 fn name_of(info: &SequenceInfo) -> String {
-    let mut name = format!("producer {} writer {}", info.producer_id, info.writer_id);
-    if info.pid != -1 {
-        name.push_str(&format!(", process {}", info.pid));
-    }
-    name
+    let SequenceInfo { producer_id, writer_id, pid, .. } = info;
+    let process = if *pid == -1 { String::new() } else { format!(", process {pid}") };
+    format!("producer {producer_id} writer {writer_id}{process}")
 }
 
 /// Describes those counts that are not zero.

@@ -119,18 +119,16 @@ pub(super) fn draw(inspection: &Inspection) -> String {
 }
 
 fn heading(out: &mut String, inspection: &Inspection) {
-    let Inspection { title, size, used, .. } = inspection;
-    let (size, used) = (Bytes(*size), Bytes(*used));
+    let (title, sequences) = (escaped(&inspection.title), inspection.counted());
+    let (size, used) = (Bytes(inspection.size), Bytes(inspection.used));
+    let losses = match inspection.losses.len() {
+        0 => "nothing was lost".to_owned(),
+        _ => escaped(&inspection.losses.join("; ").chars().take(130).collect::<String>()),
+    };
     let _ = writeln!(
         out,
-        "<text x=\"{LEFT}\" y=\"26\" font-size=\"17\" font-weight=\"bold\">{}</text>\n\
-         <text x=\"{LEFT}\" y=\"46\">{size}, {used} used, {}, {}</text>",
-        escaped(title),
-        inspection.counted(),
-        match inspection.losses.len() {
-            0 => "nothing was lost".to_owned(),
-            _ => escaped(&inspection.losses.join("; ").chars().take(130).collect::<String>()),
-        }
+        "<text x=\"{LEFT}\" y=\"26\" font-size=\"17\" font-weight=\"bold\">{title}</text>\n\
+         <text x=\"{LEFT}\" y=\"46\">{size}, {used} used, {sequences}, {losses}</text>"
     );
 }
 
@@ -154,6 +152,13 @@ fn grid(out: &mut String, inspection: &Inspection, plane: &Plane) {
 }
 
 fn detailed(out: &mut String, inspection: &Inspection, plane: &Plane) {
+    let bar = |out: &mut String, x: f64, y: f64, width: f64, fill: &str| {
+        let (y, height) = (y + 1.0, ROW - 2.0);
+        let _ = write!(
+            out,
+            "<rect x=\"{x:.2}\" y=\"{y:.1}\" width=\"{width:.2}\" height=\"{height}\" fill=\"{fill}\"/>"
+        );
+    };
     for span in &inspection.spans {
         let fill = colour(span.kind);
         let what = match span.kind {
@@ -165,29 +170,14 @@ fn detailed(out: &mut String, inspection: &Inspection, plane: &Plane) {
             SpanKind::Unreadable => "unreadable",
         };
         let id = span.chunk.map_or_else(String::new, |id| format!(", chunk {id}"));
-        let _ = write!(
-            out,
-            "<g><title>{} at {}, {}{id}</title>",
-            escaped(what),
-            span.offset,
-            Count(span.len, "byte")
-        );
-        for (x, y, width) in plane.pieces(span.offset, span.len) {
-            let _ = write!(
-                out,
-                "<rect x=\"{x:.2}\" y=\"{:.1}\" width=\"{width:.2}\" height=\"{}\" fill=\"{fill}\"/>",
-                y + 1.0,
-                ROW - 2.0
-            );
+        let (what, at, len) = (escaped(what), span.offset, Count(span.len, "byte"));
+        let _ = write!(out, "<g><title>{what} at {at}, {len}{id}</title>");
+        for (x, y, width) in plane.pieces(at, span.len) {
+            bar(out, x, y, width, &fill);
         }
         // Where a chunk begins, so that neighbours of one colour can be told apart.
         if span.chunk.is_some() {
-            let (x, y) = (plane.x(span.offset), plane.y(span.offset) + 1.0);
-            let _ = write!(
-                out,
-                "<rect x=\"{x:.2}\" y=\"{y:.1}\" width=\"1\" height=\"{}\" fill=\"#222\"/>",
-                ROW - 2.0
-            );
+            bar(out, plane.x(at), plane.y(at), 1.0, "#222");
         }
         out.push_str("</g>\n");
     }
@@ -199,13 +189,13 @@ fn in_cells(out: &mut String, inspection: &Inspection, plane: &Plane) -> bool {
     let cell = (plane.per_row / CELLS).max(1);
     let width = WIDTH / CELLS as f64;
     let cells = cells(&inspection.spans, inspection.size, cell);
+    let height = |bytes: u64| (ROW - 2.0) * bytes as f64 / cell as f64;
     let mut at = 0;
     while let Some(shares) = cells.get(at) {
         // Equal neighbouring cells in a row become one.
         let in_row = CELLS as usize - at % CELLS as usize;
         let alike = cells.iter().skip(at).take(in_row).take_while(|other| *other == shares).count();
         let (x, mut y) = (plane.x(at as u64 * cell), plane.y(at as u64 * cell) + ROW - 1.0);
-        let height = |bytes: u64| (ROW - 2.0) * bytes as f64 / cell as f64;
         let mut rect = |bytes: u64, fill: &str| {
             let (height, width) = (height(bytes), width * alike as f64);
             y -= height;
@@ -231,19 +221,17 @@ fn in_cells(out: &mut String, inspection: &Inspection, plane: &Plane) -> bool {
 
 fn cursor(out: &mut String, plane: &Plane, at: u64, fill: &str, what: &str) {
     let (x, y) = (plane.x(at), plane.y(at));
-    let (left, right, above, below) = (x - 5.0, x + 5.0, y - 6.0, y + ROW + 1.0);
+    let (left, right, above, height) = (x - 5.0, x + 5.0, y - 6.0, ROW + 1.0);
     let _ = writeln!(
         out,
         "<g fill=\"{fill}\" stroke=\"#fff\" stroke-width=\"0.6\"><title>{what} at {at}</title>\
          <path d=\"M{left:.1} {above:.1}H{right:.1}L{x:.1} {y:.1}Z\"/>\
-         <rect x=\"{:.1}\" y=\"{y:.1}\" width=\"2.4\" height=\"{:.1}\"/></g>",
-        x - 1.2,
-        below - y
+         <rect x=\"{:.1}\" y=\"{y:.1}\" width=\"2.4\" height=\"{height:.1}\"/></g>",
+        x - 1.2
     );
     // The row can be found from the margin too.
-    let (x, y) = (LEFT - 8.0, y + ROW / 2.0);
-    let _ =
-        writeln!(out, "<path d=\"M{x} {:.1}V{:.1}L{} {y:.1}Z\" fill=\"{fill}\"/>", y - 4.0, y + 4.0, x + 6.0);
+    let (x, y, above, below) = (LEFT - 8.0, y + ROW / 2.0, y + ROW / 2.0 - 4.0, y + ROW / 2.0 + 4.0);
+    let _ = writeln!(out, "<path d=\"M{x} {above:.1}V{below:.1}L{} {y:.1}Z\" fill=\"{fill}\"/>", x + 6.0);
 }
 
 fn legend(out: &mut String, inspection: &Inspection, has_small: bool, top: f64) {
@@ -257,23 +245,21 @@ fn legend(out: &mut String, inspection: &Inspection, has_small: bool, top: f64) 
             escaped(text)
         );
     };
-    let mut signs = vec![
-        (colour(SpanKind::Unread(0)), "unread"),
-        (colour(SpanKind::Read(0)), "read"),
-        (PADDING.to_owned(), "padding"),
-        (FREE.to_owned(), "free"),
-        (NEVER.to_owned(), "never written"),
-        (UNREADABLE.to_owned(), "unreadable"),
-        (WRITE.to_owned(), "write cursor"),
-        (OLDEST.to_owned(), "oldest unread"),
+    let (unread, read) = (colour(SpanKind::Unread(0)), colour(SpanKind::Read(0)));
+    let of_region = [
+        (&*unread, "unread"),
+        (&*read, "read"),
+        (PADDING, "padding"),
+        (FREE, "free"),
+        (NEVER, "never written"),
+        (UNREADABLE, "unreadable"),
+        (WRITE, "write cursor"),
+        (OLDEST, "oldest unread"),
     ];
-    if inspection.write.is_none() {
-        signs = vec![(UNREADABLE.to_owned(), "no whole packet")];
-    }
-    if has_small {
-        signs.push((SMALL.to_owned(), "a little of many"));
-    }
-    for ((fill, text), place) in signs.iter().zip(0..) {
+    let of_trace = [(UNREADABLE, "no whole packet")];
+    let signs = if inspection.write.is_none() { &of_trace[..] } else { &of_region };
+    let small = has_small.then_some(&(SMALL, "a little of many"));
+    for ((fill, text), place) in signs.iter().chain(small).zip(0..) {
         swatch(out, LEFT + f64::from(place) * 113.0, top, fill, text);
     }
     let mut order: Vec<(usize, &SequenceLine)> = inspection.sequences.iter().enumerate().collect();

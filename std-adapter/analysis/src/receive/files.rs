@@ -4,12 +4,12 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-use tracebuf::proto::{TraceFileFault, TracePackets};
-
-use super::output::{TraceOutput, open_if_free};
 use tracebuf::proto::reader::Fields;
+use tracebuf::proto::{TraceFileFault, TracePackets};
 use tracebuf_std::system::for_one_writer;
 use tracebuf_std::whole_file::about;
+
+use super::output::{TraceOutput, open_if_free};
 
 /// The most files: each is open until the end, and a line may have nothing but restarts on it.
 const MAX_FILES: usize = 100;

@@ -48,10 +48,9 @@ impl ReceiveOptions {
 /// far as it could be written; the first file keeps its former content until the first packet comes.
 ///
 /// # Starts
-/// Each further start of the device, as a [`Receiver`] tells them apart, has its own file, made when its first packet
-/// comes: `trace-2.pftrace` beside `trace.pftrace`. It replaces a trace or an empty file; if the name is anything
-/// else's, or in use, the next number is taken. After 100 files everything goes into the last one. A pipe, a device, or
-/// what `/dev/stdout` is gets everything, in the order in which it came. The report lists the files.
+/// Each further start of the device, as a [`Receiver`] tells them apart, has its own file: `trace-2.pftrace` beside
+/// `trace.pftrace`. It replaces a trace or an empty file; if the name is anything else's, or in use, the next number is
+/// taken. After 100 files everything goes into the last one. A pipe or a device gets everything.
 pub fn receive(
     options: &ReceiveOptions,
     stop: &AtomicBool,
@@ -80,9 +79,6 @@ pub fn receive(
 /// # std::fs::remove_file(trace)?;
 /// # Ok::<(), std::io::Error>(())
 /// ```
-///
-/// # Errors
-/// Those of [`receive`].
 pub fn receive_from(
     line: impl Line,
     options: &ReceiveOptions,

@@ -19,17 +19,6 @@ struct LazyFile {
 }
 
 impl LazyFile {
-    /// A file that was made, or is to be emptied.
-    fn opened(path: PathBuf, file: File) -> io::Result<Self> {
-        let mut lazy = Self::at(path, None);
-        lazy.take(file)?;
-        Ok(lazy)
-    }
-
-    fn at(path: PathBuf, file: Option<File>) -> Self {
-        Self { path, file, lock: None }
-    }
-
     /// Empties a file that nothing else writes into, and keeps others out of it.
     fn take(&mut self, file: File) -> io::Result<&mut File> {
         if file.metadata()?.is_file() {
@@ -42,23 +31,21 @@ impl LazyFile {
 
     /// A file, a device or a pipe that can be written.
     fn new(path: &Path) -> io::Result<Self> {
-        if let Some(file) = standard_output(path)? {
-            return Ok(Self::at(path.to_owned(), Some(file)));
-        }
-        let file = match fs::metadata(path) {
-            Ok(there) => {
+        let file = match (standard_output(path)?, fs::metadata(path)) {
+            (Some(output), _) => Some(output),
+            (None, Ok(there)) => {
                 let file = OpenOptions::new().write(true).open(path)?;
                 check_is_free(path)?;
                 // It is opened by its name once more when it is emptied: if it is renamed before then, it must be kept.
                 Some(file).filter(|_| !there.is_file())
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            (None, Err(error)) if error.kind() == io::ErrorKind::NotFound => {
                 check_writable(path)?;
                 None
             }
-            Err(error) => return Err(error),
+            (None, Err(error)) => return Err(error),
         };
-        Ok(Self::at(path.to_owned(), file))
+        Ok(Self { path: path.to_owned(), file, lock: None })
     }
 
     /// Empties or makes the file, unless that was done.
@@ -105,7 +92,9 @@ impl TraceOutput {
 
     /// Empties a file that is open.
     pub(super) fn into_opened(path: PathBuf, file: File) -> io::Result<Self> {
-        Ok(Self::at(LazyFile::opened(path, file)?))
+        let mut lazy = LazyFile { path, file: None, lock: None };
+        lazy.take(file)?;
+        Ok(Self::at(lazy))
     }
 
     fn at(file: LazyFile) -> Self {

@@ -6,19 +6,6 @@ use std::path::PathBuf;
 use tracebuf_std::display::{Count, Escaped};
 
 /// Counts of what came over a line.
-///
-/// ```
-/// use tracebuf_analysis::receive::Receiver;
-///
-/// # let line = b"\0\x03\x03\x01\x0D\x0A\x06\x40\x05\x18\x01\x50\x02\x02\x39\xD5\xE8\0";
-/// let mut receiver = Receiver::new();
-/// receiver.push(line, |_, _| Ok::<_, ()>(())).unwrap();
-/// receiver.push(&line[1..9], |_, _| Ok::<_, ()>(())).unwrap(); // half a frame, and then the cable is pulled
-/// let report = receiver.finish();
-/// println!("{report}");
-/// assert_eq!((report.packets, report.frames_lost, report.frames_unfinished), (1, 0, 1));
-/// assert!(report.to_string().ends_with("; the input ended within a frame"));
-/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReceiveReport {
@@ -45,8 +32,7 @@ pub struct ReceiveReport {
     /// Whether the first intact frame is not a device's first, which has the number 1 and begins a packet. The number
     /// of frames before it is unknown, and none of them is counted as lost.
     pub beginning_missing: bool,
-    /// Restarts of the device, judging by numbers that make no sense otherwise. How many frames were
-    /// lost before that is unknown.
+    /// Restarts of the device, judging by numbers. How many frames were lost before each is unknown.
     pub restarts: u64,
     /// The device's starts that packets came from, as far as they could be told apart.
     pub starts: u64,

@@ -5,16 +5,14 @@
 
 use std::collections::HashMap;
 
-use tracebuf::proto::SequenceId;
 use tracebuf::proto::fields::clock;
-
-use tracebuf::proto::PacketView;
 use tracebuf::proto::reader::number;
+use tracebuf::proto::{PacketView, SequenceId};
 
 /// A start of the device.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Start {
-    /// 1 is the first that was heard of.
+    /// 0 is the first that was heard of.
     number: u64,
     /// Losses on the line before it began. They are not its own.
     losses: u64,
@@ -30,7 +28,7 @@ struct HeardSequence {
 }
 
 /// The starts of a device.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Starts {
     newest: Start,
     /// Restarts whose new start was not seen, and the losses before the first of them: a start that sent nothing of
@@ -45,20 +43,6 @@ pub(super) struct Starts {
     /// The producers' starts, by the upper half of their sequences' ids.
     producers: HashMap<u64, Start>,
     sequences: HashMap<u64, HeardSequence>,
-}
-
-impl Default for Starts {
-    fn default() -> Self {
-        Self {
-            newest: Start { number: 1, losses: 0 },
-            restarts: 0,
-            losses_before: 0,
-            suspected: None,
-            unnoticed: 0,
-            producers: HashMap::new(),
-            sequences: HashMap::new(),
-        }
-    }
 }
 
 impl Starts {
@@ -85,7 +69,7 @@ impl Starts {
         std::mem::take(&mut self.unnoticed)
     }
 
-    /// Takes the next packet: returns the number of its start, and whether there are losses on the line that its
+    /// Takes the next packet: returns the number of its start, from 1 on, and whether there are losses on the line that its
     /// sequence has not reported.
     pub(super) fn take(&mut self, packet: &PacketView<'_>, losses: u64) -> (u64, bool) {
         let id = packet.sequence_id;
@@ -101,7 +85,7 @@ impl Starts {
         }
         sequence.clock = clock.or(sequence.clock);
         let lost = std::mem::replace(&mut sequence.told, losses) != losses;
-        (start.number, lost)
+        (start.number + 1, lost)
     }
 
     /// The start of a writer's packet.

@@ -2,19 +2,7 @@
 
 use std::fmt;
 
-/// Bytes that start at an 8-byte boundary.
-///
-/// ```
-/// use tracebuf::buffer::ReadOnlyTraceBuffer;
-/// use tracebuf_analysis::recover::Aligned;
-///
-/// # let config = tracebuf::buffer::Config::new(tracebuf::buffer::FillPolicy::RingBuffer).sequences(4);
-/// # let region = tracebuf::buffer::TraceBuffer::new(vec![0u8; 2048], config)?.into_memory();
-/// // `region` is a buffer's memory that came from elsewhere, in a vector that may lie anywhere.
-/// let (mut buffer, salvage) = ReadOnlyTraceBuffer::attach_ended(Aligned::from(region))?;
-/// assert!(salvage.is_clean() && buffer.read().next_packet().is_none());
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
+/// Bytes that start at an 8-byte boundary, as a [buffer](tracebuf::buffer::ReadOnlyTraceBuffer) needs them.
 pub struct Aligned {
     bytes: Vec<u8>,
     start: usize,

@@ -14,31 +14,6 @@ use tracebuf_std::whole_file::write_atomically;
 use super::{Gap, Survivor};
 
 /// Remains of a session, and the trace to which they are to be appended, made by [`Survivor::append_to`].
-///
-/// ```
-/// use tracebuf_analysis::recover::Survivor;
-///
-/// # use std::time::Duration;
-/// # use tracebuf_session::{BufferConfig, LongTrace, Session};
-/// # let folder = std::env::temp_dir().join(format!("doc-appended-{}", std::process::id()));
-/// # std::fs::create_dir_all(&folder)?;
-/// # let [region, trace, out] = ["trace.region", "trace.pftrace", "whole.pftrace"].map(|name| folder.join(name));
-/// # let buffer = BufferConfig::ring(1 << 20).in_file(&region);
-/// # let long = LongTrace::to(&trace).period(Duration::from_secs(3600));
-/// # let session = Session::builder().buffer(buffer).long_trace(long).start()?;
-/// # session.recorder().instant("hello");
-/// # session.flush(Duration::from_secs(5))?;
-/// // A session with a buffer and a long trace in these files was killed.
-/// let appended = Survivor::open(&region)?.append_to(&trace)?;
-/// if !appended.gap().is_none() {
-///     eprintln!("{}", appended.gap());
-/// }
-/// let written = appended.write_to(&out)?;
-/// assert!(written.packets >= 3);
-/// # drop(session);
-/// # std::fs::remove_dir_all(folder)?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[derive(Debug)]
 pub struct Appended {
     survivor: Survivor,
@@ -63,9 +38,6 @@ impl Survivor {
 
     /// Like [`after`](Self::after), to be appended to the whole packets of that trace. Finding their end takes a look
     /// at all of them.
-    ///
-    /// # Errors
-    /// Those of [`after`](Self::after).
     pub fn append_to(mut self, trace: &Path) -> io::Result<Appended> {
         let (mut trace, len) = self.open_ours(trace)?;
         let whole = whole_packets(&mut trace)?;
@@ -76,9 +48,6 @@ impl Survivor {
 
     /// Both at once: [`append_to`](Self::append_to) the trace, [written](Appended::write_to) to `out`. Also returns
     /// what is missing between them.
-    ///
-    /// # Errors
-    /// Those of either.
     pub fn write_with(self, trace: &Path, out: &Path) -> io::Result<(Written, Gap)> {
         let appended = self.append_to(trace)?;
         let gap = appended.gap();
@@ -89,8 +58,7 @@ impl Survivor {
     fn open_ours(&self, path: &Path) -> io::Result<(File, u64)> {
         // Looked at first: opening a pipe waits for its other end.
         if !fs::metadata(path)?.is_file() {
-            let message = "it is no regular file: how much it has nobody knows, nor can it be read again";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+            return refused("it is no regular file: how much it has nobody knows, nor can it be read again");
         }
         let mut trace = File::open(path)?;
         let len = trace.metadata()?.len();
@@ -101,7 +69,6 @@ impl Survivor {
 
     /// A session's trace begins with the clocks that its buffer's file has. One with fewer bytes has nothing yet.
     fn check_is_ours(&self, trace: &mut File) -> io::Result<()> {
-        let refused = |message| Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         if self.clocks.is_empty() {
             // Every trace begins with nothing.
             return refused(
@@ -147,21 +114,18 @@ impl Appended {
     /// Writes one trace of both into a file that appears when it is complete: sequences keep the numbers that they have
     /// in the trace. After a [gap](Self::gap), the next packet of each sequence says that something before it is lost.
     ///
-    /// `out` may be the trace itself, unless that would lose bytes of it.
-    ///
     /// # Errors
-    /// The file system's, or [`InvalidInput`](io::ErrorKind::InvalidInput) if it is the trace and bytes of it are
-    /// unreadable.
+    /// The file system's, or [`InvalidInput`](io::ErrorKind::InvalidInput) if `out` is the trace itself and would lose
+    /// unreadable bytes.
     pub fn write_to(self, out: &Path) -> io::Result<Written> {
         let Self { survivor, trace, id, whole } = self;
         let Gap { offset, unreadable, .. } = survivor.gap();
         if unreadable > 0 && id_at(out).is_ok_and(|out| out == id) {
-            let message = format!(
-                "it is the trace itself, of which {} would be gone, unreadable from offset {offset} on; another file \
-                 can be written",
-                Count(unreadable, "byte")
-            );
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+            let lost = Count(unreadable, "byte");
+            return refused(&format!(
+                "it is the trace itself, of which {lost} would be gone, unreadable from offset {offset} on; another \
+                 file can be written"
+            ));
         }
         write_atomically(out, |file| {
             // Closed afterwards: on Windows an open file cannot be replaced.
@@ -169,6 +133,10 @@ impl Appended {
             survivor.write(file, whole)
         })
     }
+}
+
+fn refused<T>(why: &str) -> io::Result<T> {
+    Err(io::Error::new(io::ErrorKind::InvalidInput, why))
 }
 
 /// Measures the whole packets that a trace begins with, then returns to its start. It may be larger than memory, so

@@ -12,22 +12,6 @@ use super::symbols::{Symbols, Variable};
 use super::{Damage, RecoverError, SharedMemoryImage, formats};
 
 /// A place in a dump to look at.
-///
-/// ```
-/// use tracebuf_analysis::recover::{Dump, Place};
-///
-/// # let config = tracebuf::buffer::Config::new(tracebuf::buffer::FillPolicy::RingBuffer).sequences(4);
-/// # let region = tracebuf::buffer::TraceBuffer::new(vec![0u8; 2048], config)?.into_memory();
-/// # let memory = [&region[..], &[0xAA; 64], &region].concat();
-/// let dump = Dump::parse(&memory)?; // of a device with two rings
-/// let first = dump.find(Place::Anywhere)?;
-/// assert_eq!((first.address, &first.others[..]), (0, &[2112][..]));
-/// assert_eq!(dump.find(Place::Address(2112))?.address, 2112);
-/// // Names are only in ELF files with symbols.
-/// let error = dump.find(Place::Symbol("TRACE".into())).unwrap_err();
-/// assert_eq!(error.to_string(), "the dump has no symbol TRACE");
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// The first region that can be attached to. With several, it is unknown which is meant, so the
@@ -124,16 +108,8 @@ impl<'f> Dump<'f> {
         Ok(Self { pieces, raw: Some(file.len() as u64), damage, ..Self::default() })
     }
 
-    /// The damage, if it is the file of a buffer but cannot be a [`Survivor`]. What is found in it is then
-    /// whatever lies there, as in a raw dump.
-    ///
-    /// ```
-    /// use tracebuf_analysis::recover::{Damage, Dump};
-    ///
-    /// let dump = Dump::parse(b"TRACEMAP, and there the copy broke off")?;
-    /// assert_eq!(dump.damage(), Some(Damage::CutBefore));
-    /// # Ok::<(), tracebuf_analysis::recover::RecoverError>(())
-    /// ```
+    /// The damage, if it is the file of a buffer but cannot be a [`Survivor`](super::Survivor). What is found in it is
+    /// then whatever lies there, as in a raw dump.
     pub fn damage(&self) -> Option<Damage> {
         self.damage
     }
@@ -153,9 +129,6 @@ impl<'f> Dump<'f> {
 
     /// Finds the region and attaches to a copy of it, which takes as much memory as the region has; also copies the
     /// shared memory before it or in its file, if there is any.
-    ///
-    /// # Errors
-    /// [`RecoverError`] says what is missing.
     pub fn find(&self, place: Place) -> Result<Found, RecoverError> {
         let found = self.find_region(place)?;
         Ok(Found { shared: self.shared_before(found.address), ..found })

@@ -7,18 +7,6 @@ use tracebuf::buffer::AttachError;
 use tracebuf_std::display::{Count, Escaped};
 
 /// The reason why there is no trace.
-///
-/// ```
-/// use tracebuf_analysis::recover::{Dump, Place, RecoverError};
-///
-/// let dump = Dump::parse(&[0; 64])?;
-/// match dump.find(Place::Address(0x2000_0000)) {
-///     Err(RecoverError::BehindRawDump { len, .. }) => println!("only {len} bytes: is it an offset?"),
-///     other => println!("{:?}", other?),
-/// }
-/// assert_eq!(dump.find(Place::Anywhere).unwrap_err().to_string(), "no trace buffer found");
-/// # Ok::<(), RecoverError>(())
-/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RecoverError {
@@ -55,18 +43,15 @@ impl fmt::Display for RecoverError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Malformed(why) => write!(f, "the dump cannot be read: {why}"),
-            Self::NoSuchSymbol { name, near } if near.is_empty() => {
-                write!(f, "the dump has no symbol {}", Escaped(name))
-            }
             Self::NoSuchSymbol { name, near } => {
-                write!(f, "the dump has no symbol {}, but has {}", Escaped(name), Escaped(FirstOf(near)))
+                write!(f, "the dump has no symbol {}", Escaped(name))?;
+                if near.is_empty() { Ok(()) } else { write!(f, ", but has {}", first_of(near)) }
             }
             Self::AmbiguousSymbol { name, all } => {
+                let (name, all) = (Escaped(name), first_of(all));
                 write!(
                     f,
-                    "{} may be each of {}: more of the path, or the address, says which is meant",
-                    Escaped(name),
-                    Escaped(FirstOf(all))
+                    "{name} may be each of {all}: more of the path, or the address, says which is meant"
                 )
             }
             Self::NotInDump(address) => write!(f, "the dump has nothing at address {address:#x}"),
@@ -87,12 +72,8 @@ impl std::error::Error for RecoverError {}
 const FIRST: usize = 5;
 
 /// The first of them, and a mention of the others.
-struct FirstOf<'a>(&'a [String]);
-
-impl fmt::Display for FirstOf<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (first, others) = self.0.split_at(self.0.len().min(FIRST));
-        f.write_str(&first.join(", "))?;
-        if others.is_empty() { Ok(()) } else { write!(f, " and {} more", others.len()) }
-    }
+fn first_of(names: &[String]) -> String {
+    let (first, others) = names.split_at(names.len().min(FIRST));
+    let more = if others.is_empty() { String::new() } else { format!(" and {} more", others.len()) };
+    format!("{}{more}", Escaped(first.join(", ")))
 }

@@ -10,24 +10,6 @@ use super::{Aligned, SharedMemoryImage};
 use crate::pftrace::TraceFile;
 
 /// A region of a dump, ready to be read.
-///
-/// ```
-/// use tracebuf_analysis::recover::{Dump, Found, Place};
-///
-/// # use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
-/// # let mut buffer = TraceBuffer::new(vec![0u8; 2048], Config::new(FillPolicy::RingBuffer).sequences(4))?;
-/// # let header = ChunkHeader { producer_id: 7, fragments: 1, ..Default::default() };
-/// # buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x02\x40\x05" });
-/// # let file = buffer.into_memory();
-/// let Found { address, salvage, mut buffer, .. } = Dump::parse(&file)?.find(Place::Anywhere)?;
-/// println!("a buffer at {address:#x}, {salvage}");
-/// let mut reader = buffer.read();
-/// while let Some(packet) = reader.next_packet() {
-///     println!("producer {}: {} bytes", packet.producer_id(), packet.len());
-/// }
-/// assert!(salvage.is_clean());
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[derive(Debug)]
 pub struct Found {
     /// Its address, or in a raw dump the offset from its start.
@@ -87,11 +69,9 @@ impl Found {
     /// was not yet moved, as the next start on the device does. Also returns how many chunks the buffer did not have
     /// completely.
     ///
-    /// On the device this replaces the oldest data in the ring. Here the ring becomes larger, so its statistics give
-    /// another size, and keeps what it has, unless it is nearly 4 GiB or its table has no place for another sequence. A
-    /// buffer that discards and was full takes nothing. After this, whatever still waits for more is given up.
-    ///
-    /// Cost: a copy of the region, and a commit for each chunk.
+    /// The ring becomes larger, so its statistics give another size, and keeps what it has, unless it is nearly 4 GiB or
+    /// its table has no place for another sequence. A buffer that discards and was full takes nothing. After this,
+    /// whatever still waits for more is given up. Cost: a copy of the region, and a commit for each chunk.
     pub fn bring_in(mut self) -> (Self, u64) {
         let Some(shared) = self.shared.take() else { return (self, 0) };
         let memory = vec![0; self.buffer.grown_size(shared.room())];
@@ -102,9 +82,6 @@ impl Found {
 
     /// Writes all packets, including those that are [brought in](Self::bring_in), and then the buffer's statistics into
     /// a trace file, which appears when it is complete.
-    ///
-    /// # Errors
-    /// Those of the file system.
     pub fn write_to(self, out: &Path) -> io::Result<Recovered> {
         write_atomically(out, |file| self.write(TraceFile::new(file)))
     }

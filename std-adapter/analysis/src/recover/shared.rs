@@ -25,26 +25,6 @@ const AROUND: usize = 24 + 4 + 3;
 /// buffer](tracebuf_session::SessionBuilder::shared_memory_in_file). It holds what writers had finished when the
 /// program ended and was not yet moved into the ring. Before a buffer it is found if it has less than 1 MiB and, from
 /// 128 KiB on, no more than 780 pages; with more than 1,024 writers, the rest are left out.
-///
-/// ```
-/// use tracebuf_analysis::recover::Survivor;
-///
-/// # use tracebuf_session::{BufferConfig, Session};
-/// # let region = std::env::temp_dir().join(format!("doc-shared-{}.region", std::process::id()));
-/// # let buffer = BufferConfig::ring(1 << 20).in_file(&region);
-/// # let session = Session::builder().buffer(buffer).shared_memory_in_file().start()?;
-/// # session.recorder().instant("the last thing that happened");
-/// // A session with shared memory in the file of its buffer was killed.
-/// let survivor = Survivor::open(&region)?;
-/// let shared = survivor.shared().expect("shared memory");
-/// println!("{shared}; {} of them were not in the buffer", survivor.brought_in());
-/// assert_eq!((shared.chunks, shared.writers), (1, 1));
-/// # drop(session);
-/// # std::fs::remove_file(region)?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-///
-/// Its text is a line: `shared memory at 0x20000008: 3 chunks of 2 writers`.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct SharedMemoryImage {
@@ -102,26 +82,17 @@ impl SharedMemoryImage {
         let memory = SharedMemory::new(atomic_words(&mut words), page_size).ok()?;
         let mut consumer = Consumer::new(memory);
         consumer.reclaim();
-        let others: Vec<(u32, u32)> = consumer
-            .visible()
-            .filter(|chunk| !is_wanted(&chunk.header()))
-            .map(|chunk| chunk.position())
-            .collect();
+        let others = consumer.visible().filter(|chunk| !is_wanted(&chunk.header()));
+        let others: Vec<_> = others.map(|chunk| chunk.position()).collect();
         for (page, chunk) in others {
             let Some(words) = words.get_mut(page as usize * page_words..) else { continue };
             disown(words, chunk, page_size);
         }
         let memory = SharedMemory::new(atomic_words(&mut words), page_size).ok()?;
         let consumer = Consumer::new(memory);
-        let (chunks, writers) = (writers(&consumer).count(), writers(&consumer).collect::<BTreeSet<_>>());
-        Some(Self {
-            address,
-            chunks: chunks as u64,
-            writers: writers.len() as u64,
-            identity,
-            page_size,
-            words,
-        })
+        let chunks = writers(&consumer).count() as u64;
+        let writers = writers(&consumer).collect::<BTreeSet<_>>().len() as u64;
+        Some(Self { address, chunks, writers, identity, page_size, words })
     }
 
     /// Its description, without the memory itself.
@@ -194,11 +165,6 @@ impl fmt::Display for SharedMemoryImage {
 
 impl fmt::Debug for SharedMemoryImage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { address, chunks, writers, .. } = self;
-        f.debug_struct("SharedMemoryImage")
-            .field("address", address)
-            .field("chunks", chunks)
-            .field("writers", writers)
-            .finish_non_exhaustive()
+        write!(f, "SharedMemoryImage({self})")
     }
 }

@@ -7,11 +7,10 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 
 use tracebuf::buffer::Salvage;
-use tracebuf::proto::PacketView;
-use tracebuf::proto::{MAX_LENGTH, TracePackets};
-use tracebuf_session::parts::{BufferReport, PIECE, Piece, whole_within};
+use tracebuf::proto::{MAX_LENGTH, PacketView, TracePackets};
+use tracebuf_session::Written;
+use tracebuf_session::parts::{BufferReport, PIECE, Piece, Totals, whole_within};
 use tracebuf_session::region_file::{self, Contents, PendingWrite, moved_by_a_start};
-use tracebuf_session::{Written, parts::Totals};
 use tracebuf_std::display::Count;
 use tracebuf_std::whole_file::write_atomically;
 
@@ -37,10 +36,9 @@ use super::{Found, SharedMemoryImage};
 /// # Ok::<(), std::io::Error>(())
 /// ```
 ///
-/// Open it before a session with that buffer starts, or as `FILE.previous` afterwards. By then the session has emptied
-/// its long trace: if that is the same file, what the previous one had written is gone, and there is nothing to leave
-/// out. If the session is still running, this is what was there at some moment; beside a long trace, packets that move
-/// on meanwhile may be in both, or what is read may be torn.
+/// Open it before a session with that buffer starts, or as `FILE.previous` afterwards, when the session has emptied its
+/// long trace. If the session is still running, this is what was there at some moment; beside a long trace, packets
+/// that move on meanwhile may be in both, or what is read may be torn.
 pub struct Survivor {
     found: Found,
     pub(super) clocks: Vec<u8>,
@@ -67,9 +65,8 @@ impl Survivor {
     ///
     /// # Errors
     /// The file system's, or [`InvalidData`](io::ErrorKind::InvalidData) if no buffer is in it, or the file is
-    /// [damaged](super::Damage). If the start of a session in it was killed, there is no buffer: what the previous
-    /// session left is in `FILE.previous`, which may have been recovered before that start, and the error says so. If
-    /// there is no file it is [`NotFound`](io::ErrorKind::NotFound), which mentions such a `FILE.previous` as well.
+    /// [damaged](super::Damage). If the start of a session in it was killed, what the previous session left is in
+    /// `FILE.previous`, and the error, or [`NotFound`](io::ErrorKind::NotFound), says so.
     pub fn open(path: &Path) -> io::Result<Self> {
         let none = |error: io::Error, begins_with: &[u8]| match moved_by_a_start(path, begins_with) {
             Some(moved) => io::Error::new(error.kind(), format!("{error}: {moved}")),
@@ -115,16 +112,8 @@ impl Survivor {
         let shared = found.shared.as_ref().map(SharedMemoryImage::emptied);
         let buffer_size = found.buffer.stats().buffer_size;
         let (found, brought_in) = found.bring_in();
-        Ok(Self {
-            found,
-            clocks: contents.clocks,
-            slots,
-            ring_follows_loss: follows_loss,
-            gap: Gap::default(),
-            shared,
-            brought_in,
-            buffer_size,
-        })
+        let (clocks, gap, ring_follows_loss) = (contents.clocks, Gap::default(), follows_loss);
+        Ok(Self { found, clocks, slots, ring_follows_loss, gap, shared, brought_in, buffer_size })
     }
 
     /// Chunks that the session's threads had finished in [shared memory](super::SharedMemoryImage), if that [lies in
@@ -134,8 +123,7 @@ impl Survivor {
         self.shared.as_ref()
     }
 
-    /// The number of chunks of [shared memory](Self::shared) were brought in, because the buffer did not have them
-    /// completely.
+    /// Chunks of [shared memory](Self::shared) that were brought in: the buffer did not have them completely.
     pub fn brought_in(&self) -> u64 {
         self.brought_in
     }
@@ -151,20 +139,15 @@ impl Survivor {
         self.gap
     }
 
-    /// Writes what there is as a trace that ends with statistics, into a file that appears when it is complete.
-    ///
-    /// It begins with the clocks at the session's start. To append to a trace of that session, whose clocks are newer,
-    /// use [`append_to`](Self::append_to), which leaves them out.
-    ///
-    /// # Errors
-    /// The file system's.
+    /// Writes what there is as a trace that ends with statistics, into a file that appears when it is complete. To append
+    /// to a trace of that session, use [`append_to`](Self::append_to), which leaves out the clocks at its start.
     pub fn write_to(self, out: &Path) -> io::Result<Written> {
         write_atomically(out, |file| self.write(file, Written::default()))
     }
 
     /// Appends to what is `written` already.
     pub(super) fn write(mut self, output: &mut impl Write, written: Written) -> io::Result<Written> {
-        let mut output = Continuation::new(output, written);
+        let mut output = Continuation { output, written, told: None };
         if written.packets == 0 {
             // A session's trace begins with them. Later in it, after newer ones, boot time would go back, which readers
             // refuse.
@@ -274,12 +257,7 @@ struct Continuation<'o, W> {
     told: Option<HashSet<u64>>,
 }
 
-impl<'o, W: Write> Continuation<'o, W> {
-    /// Continues after what is `written` already.
-    fn new(output: &'o mut W, written: Written) -> Self {
-        Self { output, written, told: None }
-    }
-
+impl<W: Write> Continuation<'_, W> {
     /// Something may have been lost here: it is unknown whose it was, so the next packet of every sequence says so.
     /// Readers must not go on with names and times that they may have missed.
     fn tell_of_loss(&mut self, is_lost: bool) {
@@ -297,15 +275,14 @@ impl<'o, W: Write> Continuation<'o, W> {
             let packet = bytes.get(at..packets.offset()).unwrap_or_default();
             at = packets.offset();
             let parsed = PacketView::of_file(packet).filter(|parsed| told.insert(parsed.sequence_id));
+            let start = marked.len();
+            if let Some(parsed) = parsed {
+                let Ok(()) = parsed.write_to(true, &mut marked);
+            }
             // A packet that is already as long as packets may be cannot say more.
-            let more = parsed.map(|parsed| {
-                let mut more = Vec::with_capacity(packet.len() + 8);
-                let Ok(()) = parsed.write_to(true, &mut more);
-                more
-            });
-            match more.filter(|more| more.len() <= MAX_LENGTH as usize) {
-                Some(more) => marked.extend_from_slice(&more),
-                None => marked.extend_from_slice(packet),
+            if marked.len() == start || marked.len() - start > MAX_LENGTH as usize {
+                marked.truncate(start);
+                marked.extend_from_slice(packet);
             }
         }
         self.put_unchanged(&marked)

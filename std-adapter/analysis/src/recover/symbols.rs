@@ -34,42 +34,32 @@ impl Symbols {
         let lower = name.to_lowercase();
         for (mangled, variable) in &self.0 {
             let path = path(mangled);
-            let found = Candidate { path, variable };
-            match found.path.strip_suffix(name) {
-                Some("") => whole.push(found),
-                Some(before) if before.ends_with("::") => ends.push(found),
-                _ if found.path.to_lowercase().contains(&lower) => near.push(found),
-                _ => {}
-            }
+            let candidates = match path.strip_suffix(name) {
+                Some("") => &mut whole,
+                Some(before) if before.ends_with("::") => &mut ends,
+                _ if path.to_lowercase().contains(&lower) => &mut near,
+                _ => continue,
+            };
+            candidates.push((path, variable));
         }
         let mut found = if whole.is_empty() { ends } else { whole };
         // Variables whose own name contains it come first, then those whose path does; the shortest path has the least
         // besides it.
-        near.sort_by_key(|Candidate { path, .. }| {
+        near.sort_by_key(|(path, _)| {
             let own = path.rsplit("::").next().unwrap_or_default();
             (!own.to_lowercase().contains(&lower), path.len())
         });
         // Several names for one place are one variable.
-        found.sort_by_key(|candidate| candidate.variable.address);
-        found.dedup_by_key(|candidate| candidate.variable.address);
-        let told = |candidates: Vec<Candidate>| candidates.iter().map(Candidate::to_string).collect();
+        found.sort_by_key(|(_, variable)| variable.address);
+        found.dedup_by_key(|(_, variable)| variable.address);
+        let told = |candidates: Vec<(String, &Variable)>| {
+            candidates.iter().map(|(path, variable)| format!("{path} at {:#x}", variable.address)).collect()
+        };
         match &found[..] {
-            [one] => Ok(*one.variable),
+            [(_, one)] => Ok(**one),
             [] => Err(RecoverError::NoSuchSymbol { name: name.to_owned(), near: told(near) }),
             _ => Err(RecoverError::AmbiguousSymbol { name: name.to_owned(), all: told(found) }),
         }
-    }
-}
-
-/// A variable that may be meant.
-struct Candidate<'a> {
-    path: String,
-    variable: &'a Variable,
-}
-
-impl fmt::Display for Candidate<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} at {:#x}", self.path, self.variable.address)
     }
 }
 

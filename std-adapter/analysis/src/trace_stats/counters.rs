@@ -1,31 +1,12 @@
 //! The counters of a trace's statistics that tell of losses.
 
 use tracebuf::proto::fields::{buffer_stats, final_flush_outcome, trace_stats};
-
 use tracebuf::proto::reader::{Field, FieldValue, Fields};
 
 /// Buffers that are listed one by one: more than sessions have. Statistics crafted for it have one every few bytes.
 const MAX_BUFFERS: usize = 1024;
 
 /// A counter of the statistics that should be zero and is not.
-///
-/// ```
-/// use tracebuf_analysis::trace_stats::TraceReport;
-///
-/// # use tracebuf_session::{Exhaustion, Session};
-/// # let session = Session::builder().ring(64 << 10).exhaustion(Exhaustion::Stall).start()?;
-/// # let recorder = session.recorder();
-/// # (0..20_000).for_each(|_| recorder.instant("hello"));
-/// # let mut trace = Vec::new();
-/// # session.snapshot()?.write(&mut trace)?;
-/// // A trace whose ring was too small.
-/// let counters = TraceReport::of(&trace).statistics.expect("statistics");
-/// for counted in &counters {
-///     println!("{} is {}: {}", counted.name, counted.value, counted.advice);
-/// }
-/// assert_eq!((counters[0].name, counters[0].buffer), ("chunks_overwritten", Some(0)));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counted {

@@ -13,17 +13,7 @@ const PIECE: usize = 1 << 20;
 impl TraceReport {
     /// Reads a trace to its end, like [`of`](Self::of) for one in memory. Takes memory for a mebibyte and at most
     /// 65,536 sequences, or a few times the longest packet, or what a damaged size claims. If it does not begin with a
-    /// packet, the rest is not read.
-    ///
-    /// If reading fails, the report covers what came before, and says so.
-    ///
-    /// ```
-    /// use tracebuf_analysis::trace_stats::TraceReport;
-    ///
-    /// let file: &[u8] = &[0x0A, 5, 0x50, 2, 0xD0, 0x02, 65]; // or a `File`
-    /// let (report, result) = TraceReport::read(file);
-    /// assert!(result.is_ok() && report.packets == 1);
-    /// ```
+    /// packet, the rest is not read. If reading fails, the report covers what came before, and says so.
     pub fn read(trace: impl Read) -> (Self, io::Result<()>) {
         let (mut report, mut counters) = (Self::default(), Counters::default());
         let result = report.read_all(trace, &mut counters);

@@ -1,7 +1,5 @@
 //! A recording of the machine, from its start to its report.
 
-#[cfg(test)]
-mod machine;
 mod proc;
 mod processes;
 mod programs;
@@ -38,9 +36,8 @@ const NAME: &str = "tracebuf record";
 ///
 /// # Errors
 /// No `/proc`, a ring too small or too large, a file that cannot be written (reported before anything is recorded, if
-/// it can be known then; a finished trace that only cannot have its name stays under another, which the error tells),
-/// or whatever ends a session. A long trace's file that takes nothing for a while does not end it: the progress says
-/// so, and [`RecordReport::is_whole`] whether the file took everything in the end.
+/// it can be known then), or whatever ends a session. A long trace's file that takes nothing for a while does not end
+/// it: the progress says so, and [`RecordReport::is_whole`] whether the file took everything in the end.
 pub fn record(
     options: &RecordOptions,
     stop: &AtomicBool,
@@ -85,16 +82,17 @@ fn record_from(
     let mut tell = |sampler: &mut Sampler| {
         let summary = session.summary();
         if let Ok(summary) = &summary {
-            sampler.programs(programs_of(summary).map(|(_, pid)| pid));
+            sampler.tracks.programs(programs_of(summary).map(|(_, pid)| pid));
         }
-        let told = progress_of(options, start, summary, sampler.tracks(), programs.seen())?;
+        let told = progress_of(options, start, summary, &sampler.tracks, programs.seen())?;
         told.iter().for_each(&mut progress);
         Ok::<_, SessionError>(())
     };
     // The first look even if the time is over already: the last one is compared with it.
     look(&mut sampler, Sampler::look);
     let mut pace = Pace::new(options.interval, start, Instant::now());
-    while !is_over(options, start, stop) {
+    let is_left = || options.duration.is_none_or(|duration| start.elapsed() < duration);
+    while !stop.load(Ordering::Relaxed) && is_left() {
         let now = Instant::now();
         match pace.next(now) {
             Step::Look => {
@@ -116,12 +114,12 @@ fn record_from(
         // What they have recorded may still lie in their shared memory. The stop waits longer for those that are late.
         let _ = session.flush(Duration::from_secs(1));
         if let Ok(summary) = session.summary() {
-            sampler.silent(silent_programs(&summary));
+            sampler.tracks.silent(silent_programs(&summary));
         }
     }
     let (cores, processes) = sampler.seen();
     let missing = sampler.missing().map(|file| format!("/proc/{file}")).collect();
-    let (events, dropped) = (sampler.tracks().events(), sampler.tracks().dropped());
+    let (events, dropped) = (sampler.tracks.events, sampler.tracks.dropped());
 
     let seen = programs.seen();
     drop(programs);
@@ -201,10 +199,6 @@ impl Pace {
     }
 }
 
-fn is_over(options: &RecordOptions, start: Instant, stop: &AtomicBool) -> bool {
-    stop.load(Ordering::Relaxed) || options.duration.is_some_and(|duration| start.elapsed() >= duration)
-}
-
 /// The programs that are there: their numbers, and their processes.
 fn programs_of(summary: &Summary) -> impl Iterator<Item = (u16, u32)> {
     let others = summary.producers.iter().filter_map(|producer| producer.identity);
@@ -237,7 +231,7 @@ fn progress_of(
     Ok(Some(RecordProgress {
         elapsed: start.elapsed(),
         duration: options.duration,
-        events: tracks.events(),
+        events: tracks.events,
         ring_used: summary.buffers.iter().map(held).sum(),
         ring: summary.buffers.iter().map(|buffer| buffer.buffer_size).sum(),
         file: summary.file,
@@ -249,57 +243,4 @@ fn progress_of(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::machine::{Machine, Recording};
-    use super::*;
-    use tracebuf_session::{LongTraceStatus, Written};
-
-    #[test]
-    fn a_session_or_a_file_that_is_busy_ends_no_recording() {
-        let (_recording, tracks) = Recording::start();
-        let options = RecordOptions::new("trace.pftrace").long();
-        let progress = |summary| progress_of(&options, Instant::now(), summary, &tracks, None);
-        assert!(matches!(progress(Err(SessionError::Timeout)), Ok(None)));
-        assert!(matches!(progress(Err(SessionError::Stopped)), Err(SessionError::Stopped)));
-        let status = with!(LongTraceStatus { error: Some("No space left on device".into()) });
-        let (file, long_trace) = (Some(Written::default()), Some(status));
-        let summary = with!(Summary { file, long_trace });
-        let told = progress(Ok(summary)).expect("no error").expect("progress").to_string();
-        assert!(told.contains(" · 0 bytes written (No space left on device) · "), "{told}");
-    }
-
-    #[test]
-    fn looks_that_take_longer_than_the_interval_leave_time_for_others_and_for_a_word() {
-        let start = Instant::now();
-        let at = |time: u64| start + Duration::from_millis(time);
-        let wait = |time: u64| Step::Wait(Duration::from_millis(time));
-        let mut pace = Pace::new(Duration::from_millis(10), start, at(40));
-        assert_eq!(pace.next(at(40)), Step::Tell);
-        pace.told(at(41));
-        assert_eq!([41, 65, 80].map(|time| pace.next(at(time))), [wait(20), wait(15), Step::Look]);
-        pace.looked(at(80), at(600));
-        assert_eq!(pace.next(at(600)), Step::Tell);
-        pace.told(at(600));
-        assert_eq!([600, 1099, 1100].map(|time| pace.next(at(time))), [wait(20), wait(20), Step::Tell]);
-        // The session did not answer for a long time.
-        pace.told(at(6000));
-        assert_eq!(pace.next(at(6000)), Step::Look);
-        // Short looks come at even times.
-        pace.looked(at(6000), at(6001));
-        assert_eq!([6009, 6010].map(|time| pace.next(at(time))), [wait(1), Step::Look]);
-        pace.looked(at(6013), at(6014));
-        assert_eq!([6019, 6020].map(|time| pace.next(at(time))), [wait(1), Step::Look]);
-    }
-
-    #[test]
-    fn without_a_machine_to_look_at_an_older_trace_stays_as_it_is() {
-        let machine = Machine::new("nothing");
-        let older = machine.file("older.pftrace", "an older trace");
-        for options in [RecordOptions::new(&older), RecordOptions::new(&older).long()] {
-            let recorded = record_from(machine.proc(), &options, &AtomicBool::new(true), |_| ());
-            let error = recorded.expect_err("nothing to look at").to_string();
-            assert!(error.starts_with("/proc/stat: "), "{error}");
-            assert_eq!(std::fs::read_to_string(&older).expect("a file"), "an older trace");
-        }
-    }
-}
+mod tests;

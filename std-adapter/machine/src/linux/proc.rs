@@ -220,7 +220,7 @@ fn has_ended(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::linux::machine::Machine;
+    use crate::linux::tests::machine::Machine;
 
     #[test]
     fn cores_that_are_off_are_left_out_and_short_lines_of_old_kernels_are_read() {

@@ -24,7 +24,8 @@ pub(super) struct Processes {
     last: Option<u64>,
     known: HashMap<Identity, Sample>,
     followed: HashMap<Identity, String>,
-    followed_ever: u64,
+    /// How many were among the busiest at some time.
+    pub(super) followed_ever: u64,
 }
 
 /// A process as it was when it was last read.
@@ -58,11 +59,6 @@ impl Processes {
             followed: HashMap::new(),
             followed_ever: 0,
         }
-    }
-
-    /// How many were among the busiest at some time.
-    pub(super) fn followed_ever(&self) -> u64 {
-        self.followed_ever
     }
 
     /// Looks at all of them; the first time only for what the next look is compared with.
@@ -151,8 +147,7 @@ impl Processes {
         if self.followed.len() >= FOLLOWED {
             let followed = uses.iter().filter(|used| self.followed.contains_key(&used.process.identity()));
             let least = followed.min_by_key(|used| used.ticks);
-            let least = least.filter(|least| least.ticks < candidate.ticks)?;
-            let least = least.process.identity();
+            let least = least.filter(|least| least.ticks < candidate.ticks)?.process.identity();
             self.followed.remove(&least);
             displaced = Some(least);
         }
@@ -174,7 +169,7 @@ fn counters(tracks: &mut Tracks, (pid, started): Identity, name: &str) -> [Track
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::linux::machine::{Machine, Recording, SECOND, Values};
+    use crate::linux::tests::machine::{Machine, Recording, SECOND, Values};
 
     /// Looks at the processes of a machine of files, at times of the test's choice.
     struct Looks {
@@ -241,16 +236,16 @@ mod tests {
         looks.process(7, 54, 0);
         looks.process(100, 70, 0);
         looks.at(10);
-        assert_eq!((looks.processes.followed.len(), looks.processes.followed_ever()), (FOLLOWED, 65));
+        assert_eq!((looks.processes.followed.len(), looks.processes.followed_ever), (FOLLOWED, 65));
         // Those that do no more than the others take no place of theirs; one that comes back is not counted again.
         all.clone().filter(|pid| *pid != 7).for_each(|pid| looks.process(pid, 70, 0));
         looks.process(100, 80, 0);
         others.clone().for_each(|pid| looks.process(pid, 10, 0));
         looks.at(11);
-        assert_eq!(looks.processes.followed_ever(), 65);
+        assert_eq!(looks.processes.followed_ever, 65);
         looks.process(7, 90, 0);
         looks.at(12);
-        assert_eq!((looks.processes.followed.len(), looks.processes.followed_ever()), (FOLLOWED, 65));
+        assert_eq!((looks.processes.followed.len(), looks.processes.followed_ever), (FOLLOWED, 65));
         let values = looks.end();
         assert_eq!(values.cpu(100)[..2], [(8, 35), (10, 10)]);
         assert!(others.into_iter().all(|pid| values.cpu(pid).is_empty()));
@@ -271,7 +266,7 @@ mod tests {
         looks.at(1002);
         looks.process(1, 7_200_100, 0);
         looks.at(1003);
-        assert_eq!(looks.processes.followed_ever(), 1);
+        assert_eq!(looks.processes.followed_ever, 1);
         looks.machine.has_no("1");
         looks.at(1004);
         assert_eq!(looks.end().cpu(1), [(1000, 40), (1001, 30), (1003, 0)]);

@@ -17,7 +17,7 @@ const PROCESS_SHARE: u32 = 20;
 
 pub(super) struct Sampler {
     proc: Proc,
-    tracks: Tracks,
+    pub(super) tracks: Tracks,
     stat: Option<Reading<Stat>>,
     disks: Option<Reading<BTreeMap<String, Moved>>>,
     interfaces: Option<Reading<BTreeMap<String, Moved>>>,
@@ -56,23 +56,9 @@ impl Sampler {
         }
     }
 
-    pub(super) fn tracks(&self) -> &Tracks {
-        &self.tracks
-    }
-
-    /// Names these programs, which have recorded nothing.
-    pub(super) fn silent(&mut self, pids: impl Iterator<Item = u32>) {
-        self.tracks.silent(pids);
-    }
-
-    /// Sets which programs record into the session now.
-    pub(super) fn programs(&mut self, pids: impl Iterator<Item = u32>) {
-        self.tracks.programs(pids);
-    }
-
     /// Cores that are on, and processes that were followed.
     pub(super) fn seen(&self) -> (usize, u64) {
-        (self.stat.as_ref().map_or(0, |stat| stat.value.cores.len()), self.processes.followed_ever())
+        (self.stat.as_ref().map_or(0, |stat| stat.value.cores.len()), self.processes.followed_ever)
     }
 
     /// The files that this machine does not have.
@@ -148,8 +134,7 @@ impl Sampler {
         ];
         for (name, part) in parts {
             let Some(percent) = percent(part, &all) else { continue };
-            let counter = self.tracks.counter(group, &format!("all cores, {name}"), CounterKind::Percent);
-            self.tracks.value(counter, time, percent);
+            self.tracks.put(group, &format!("all cores, {name}"), CounterKind::Percent, time, percent);
         }
         for (core, before) in &before.cores {
             let busy = match now.cores.get(core).map(|now| now.since(before)) {
@@ -158,8 +143,7 @@ impl Sampler {
                 None => Some(0.0),
             };
             let Some(busy) = busy else { continue };
-            let counter = self.tracks.counter(group, &format!("core {core} busy"), CounterKind::Percent);
-            self.tracks.value(counter, time, busy);
+            self.tracks.put(group, &format!("core {core} busy"), CounterKind::Percent, time, busy);
         }
     }
 
@@ -180,8 +164,7 @@ impl Sampler {
         ];
         for (name, value) in values {
             let Some(value) = value else { continue };
-            let counter = self.tracks.counter(group, name, CounterKind::Bytes);
-            self.tracks.value(counter, time, value as f64);
+            self.tracks.put(group, name, CounterKind::Bytes, time, value as f64);
         }
     }
 
@@ -191,8 +174,7 @@ impl Sampler {
         let now = stat
             .map(|stat| [("running threads", stat.running as f64), ("blocked threads", stat.blocked as f64)]);
         for (name, value) in load.into_iter().chain(now).flatten() {
-            let counter = self.tracks.counter(group, name, CounterKind::Count);
-            self.tracks.value(counter, time, value);
+            self.tracks.put(group, name, CounterKind::Count, time, value);
         }
     }
 
@@ -206,8 +188,13 @@ impl Sampler {
             ("forks", now.forks, before.forks),
         ];
         for (name, now, before) in rates {
-            let counter = self.tracks.counter(group, name, CounterKind::PerSecond);
-            self.tracks.value(counter, time, now.saturating_sub(before) as f64 / seconds);
+            self.tracks.put(
+                group,
+                name,
+                CounterKind::PerSecond,
+                time,
+                now.saturating_sub(before) as f64 / seconds,
+            );
         }
     }
 }
@@ -231,8 +218,13 @@ fn write_moved(
         let group = tracks.group(group);
         let both = [(input, now.input, before.input), (output, now.output, before.output)];
         for (what, now, before) in both {
-            let counter = tracks.counter(group, &format!("{name} {what}"), CounterKind::BytesPerSecond);
-            tracks.value(counter, time, now.saturating_sub(before) as f64 / seconds);
+            tracks.put(
+                group,
+                &format!("{name} {what}"),
+                CounterKind::BytesPerSecond,
+                time,
+                now.saturating_sub(before) as f64 / seconds,
+            );
         }
     }
 }

@@ -8,7 +8,6 @@ use tracebuf::proto::fields::{
     track_event_type,
 };
 use tracebuf::proto::{Message, Sink};
-
 use tracebuf_session::parts::process_track;
 use tracebuf_session::{PacketWriter, Recorder, SidePackets};
 
@@ -76,7 +75,7 @@ pub(super) struct Tracks {
     /// Tracks with recent values: there is no end of processes that come and go.
     entries: HashMap<TrackId, Entry>,
     /// Values written, without those that were dropped.
-    events: u64,
+    pub(super) events: u64,
     ring: u64,
     /// How much has to be written before the next look for tracks that are over.
     next_look: u64,
@@ -127,11 +126,6 @@ impl Tracks {
         }
     }
 
-    /// Values written, without those that were dropped.
-    pub(super) fn events(&self) -> u64 {
-        self.events
-    }
-
     /// Packets that shared memory had no room for.
     pub(super) fn dropped(&self) -> u64 {
         self.machine.stats().dropped + self.processes.stats().dropped
@@ -139,11 +133,8 @@ impl Tracks {
 
     /// Packets that went into shared memory.
     fn recorded(&self) -> u64 {
-        let of = |writer: &PacketWriter| {
-            let stats = writer.stats();
-            stats.packets.saturating_sub(stats.dropped)
-        };
-        of(&self.machine) + of(&self.processes)
+        let stats = [self.machine.stats(), self.processes.stats()];
+        stats.map(|stats| stats.packets.saturating_sub(stats.dropped)).iter().sum()
     }
 
     /// A heading, with other tracks under it.
@@ -190,6 +181,12 @@ impl Tracks {
         self.events * VALUE
     }
 
+    /// Writes the value of a counter under a group.
+    pub(super) fn put(&mut self, group: TrackId, name: &str, kind: CounterKind, time: u64, value: f64) {
+        let counter = self.counter(group, name, kind);
+        self.value(counter, time, value);
+    }
+
     /// Writes a counter's value from `time` on, in nanoseconds of boot time.
     pub(super) fn value(&mut self, counter: TrackId, time: u64, value: f64) {
         let Some(&Entry { parent, what: What::Counter(kind), .. }) = self.entries.get(&counter) else {
@@ -207,16 +204,10 @@ impl Tracks {
             let mut event = packet.message(trace_packet::TRACK_EVENT);
             event.varint(track_event::TYPE, track_event_type::COUNTER);
             event.varint(track_event::TRACK_UUID, counter.0);
-            match kind {
-                CounterKind::Percent | CounterKind::BytesPerSecond | CounterKind::PerSecond => {
-                    event.double(track_event::DOUBLE_COUNTER_VALUE, value);
-                }
-                CounterKind::Count | CounterKind::Bytes if value.fract() != 0.0 => {
-                    event.double(track_event::DOUBLE_COUNTER_VALUE, value);
-                }
-                CounterKind::Count | CounterKind::Bytes => {
-                    event.varint(track_event::COUNTER_VALUE, value as i64 as u64)
-                }
+            if matches!(kind, CounterKind::Count | CounterKind::Bytes) && value.fract() == 0.0 {
+                event.varint(track_event::COUNTER_VALUE, value as i64 as u64);
+            } else {
+                event.double(track_event::DOUBLE_COUNTER_VALUE, value);
             }
         });
         self.events += self.recorded().saturating_sub(before);

@@ -1,5 +1,5 @@
 use super::*;
-use crate::linux::machine::{Machine, Recording, SECOND, Values};
+use crate::linux::tests::machine::{Machine, Recording, SECOND, Values};
 
 const SPENT: &str = "cpu  0 0 0 0\n";
 

@@ -26,7 +26,7 @@ fn nothing_but_values_takes_room_in_the_ring() {
             tracks.value(counter, time, 1.0);
         }
     }
-    assert_eq!((tracks.machine.stats().packets, tracks.events()), (8000, 8000));
+    assert_eq!((tracks.machine.stats().packets, tracks.events), (8000, 8000));
     // It has gone round, and holds fewer than there are.
     assert_eq!(session.side_packets().len(), 408);
     drop((tracks, session));
@@ -45,7 +45,7 @@ fn values_that_were_dropped_are_not_counted() {
         tracks.value(counter, time, 1.0);
         time += 1;
     }
-    let events = tracks.events();
+    let events = tracks.events;
     assert!(events < time, "{events} of {time}");
     drop(tracks);
     session.flush(Duration::from_secs(5)).expect("a flush");

@@ -9,19 +9,19 @@ use tracebuf::producer::Exhaustion;
 use tracebuf::proto::TracePackets;
 use tracebuf::proto::fields::{process_descriptor, trace_packet, track_descriptor, track_event};
 
-use super::proc::Proc;
-use super::tracks::Tracks;
+use crate::linux::proc::Proc;
+use crate::linux::tracks::Tracks;
 use tracebuf::proto::reader::{Field, FieldValue, Fields};
 use tracebuf_session::Session;
 
 /// Folders that say what `/proc` and `/sys/block` would; gone when dropped.
-pub(super) struct Machine {
+pub(in crate::linux) struct Machine {
     folder: PathBuf,
 }
 
 impl Machine {
     /// An empty machine, for the test of this name.
-    pub(super) fn new(test: &str) -> Self {
+    pub(in crate::linux) fn new(test: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("tracebuf-machine-{}-{test}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         for part in ["proc/net", "block"] {
@@ -30,44 +30,44 @@ impl Machine {
         Self { folder }
     }
 
-    pub(super) fn proc(&self) -> Proc {
+    pub(in crate::linux) fn proc(&self) -> Proc {
         Proc::at(self.folder.join("proc"), self.folder.join("block"))
     }
 
     /// Makes a file of `/proc` say this.
-    pub(super) fn says(&self, file: &str, text: &str) {
+    pub(in crate::linux) fn says(&self, file: &str, text: &str) {
         self.has_no(file);
         fs::write(self.folder.join("proc").join(file), text).expect("a file");
     }
 
     /// Takes a file or a folder out of `/proc`.
-    pub(super) fn has_no(&self, file: &str) {
+    pub(in crate::linux) fn has_no(&self, file: &str) {
         let path = self.folder.join("proc").join(file);
         let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
     }
 
     /// Makes a file of `/proc` that is there but cannot be read.
-    pub(super) fn cannot_say(&self, file: &str) {
+    pub(in crate::linux) fn cannot_say(&self, file: &str) {
         self.has_no(file);
         // A folder, which root cannot read as a file either.
         fs::create_dir(self.folder.join("proc").join(file)).expect("a folder");
     }
 
     /// Adds a process with this many ticks of CPU time, which started at a tick. It has a page of memory.
-    pub(super) fn process(&self, pid: u32, name: &str, ticks: u64, started: u64) {
+    pub(in crate::linux) fn process(&self, pid: u32, name: &str, ticks: u64, started: u64) {
         let _ = fs::create_dir(self.folder.join("proc").join(pid.to_string()));
         let text = format!("{pid} ({name}) S 1 2 3 0 -1 4 5 6 7 8 {ticks} 0 0 0 20 0 1 0 {started} 9 1");
         self.says(&format!("{pid}/stat"), &text);
     }
 
     /// Makes a file beside all these.
-    pub(super) fn file(&self, name: &str, text: &str) -> PathBuf {
+    pub(in crate::linux) fn file(&self, name: &str, text: &str) -> PathBuf {
         let path = self.folder.join(name);
         fs::write(&path, text).expect("a file");
         path
     }
 
-    pub(super) fn disk(&self, name: &str) {
+    pub(in crate::linux) fn disk(&self, name: &str) {
         fs::create_dir(self.folder.join("block").join(name)).expect("a folder");
     }
 }
@@ -78,10 +78,10 @@ impl Drop for Machine {
     }
 }
 
-pub(super) const SECOND: u64 = 1_000_000_000;
+pub(in crate::linux) const SECOND: u64 = 1_000_000_000;
 
 /// What was recorded.
-pub(super) struct Values {
+pub(in crate::linux) struct Values {
     /// For each counter, by its name under that of its parent: "Memory/used", "7 sh/memory".
     counters: BTreeMap<String, Vec<(u64, f64)>>,
     /// The times of each sequence, as they were written.
@@ -90,22 +90,22 @@ pub(super) struct Values {
 
 impl Values {
     /// Seconds and values, rounded.
-    pub(super) fn of(&self, counter: &str) -> Vec<(u64, u64)> {
+    pub(in crate::linux) fn of(&self, counter: &str) -> Vec<(u64, u64)> {
         let values = self.counters.get(counter).into_iter().flatten();
         values.map(|(time, value)| (time / SECOND, value.round() as u64)).collect()
     }
 
     /// Returns true if times only grow in each sequence.
-    pub(super) fn are_in_order(&self) -> bool {
+    pub(in crate::linux) fn are_in_order(&self) -> bool {
         self.times.values().all(|times| times.is_sorted())
     }
 }
 
 /// A session in which nothing is lost.
-pub(super) struct Recording(Session);
+pub(in crate::linux) struct Recording(Session);
 
 impl Recording {
-    pub(super) fn start() -> (Self, Tracks) {
+    pub(in crate::linux) fn start() -> (Self, Tracks) {
         const RING: u64 = 4 << 20;
         let session = Session::builder().ring(RING).exhaustion(Exhaustion::Stall).start().expect("a session");
         let tracks = Tracks::new(&session.recorder(), session.side_packets(), RING).expect("two writers");
@@ -113,7 +113,7 @@ impl Recording {
     }
 
     /// The values of each counter. The tracks that wrote them were dropped.
-    pub(super) fn values(&self) -> Values {
+    pub(in crate::linux) fn values(&self) -> Values {
         self.0.flush(Duration::from_secs(5)).expect("a flush");
         let mut trace = Vec::new();
         self.0.snapshot().expect("a snapshot").write(&mut trace).expect("memory");

@@ -1,5 +1,5 @@
-//! `cargo bench -p tracebuf-tracing --bench spans`: what a span takes, begin and end, in each way there is: ours, with
-//! `--features compare` others', and what they all build on. `-- --slack F` multiplies the limits by F.
+//! `cargo bench -p tracebuf-tracing --bench spans`: what a span takes, begin and end, by our subscriber and layer.
+//! `-- --slack F` multiplies the limits by F.
 
 use std::hint::black_box;
 use std::process::ExitCode;
@@ -77,9 +77,6 @@ fn spans(sheet: &mut Sheet) {
     print("our subscriber, origins", with(TraceSubscriber::new(recorder).origins(true), span));
     lifetimes(&print);
 
-    #[cfg(feature = "compare")]
-    others();
-
     // Last, because it stays: for a whole program's subscriber, no handle is counted with each span.
     let (_session, recorder) = quick();
     tracing::subscriber::set_global_default(TraceSubscriber::new(recorder)).expect("the first");
@@ -119,24 +116,4 @@ fn lifetimes(print: &dyn Fn(&str, f64)) {
         let subscriber = tracing_subscriber::registry().with(layer);
         print(&format!("our layer, {what}"), in_turn(subscriber.into(), tasks, around));
     }
-}
-
-/// What others take, on this machine, now.
-#[cfg(feature = "compare")]
-fn others() {
-    use perfetto_recorder::scope;
-
-    let recorded = std::thread::spawn(|| {
-        perfetto_recorder::start().expect("a recording");
-        nanoseconds(|| {
-            scope!("work");
-            black_box(());
-        })
-    });
-    println!("span, perfetto-recorder, to be converted later: {:.1} ns", recorded.join().expect("a thread"));
-    let layer = tracing_perfetto::PerfettoLayer::new(std::io::sink);
-    println!(
-        "span, tracing-perfetto, into nothing: {:.1} ns",
-        with(tracing_subscriber::registry().with(layer), span)
-    );
 }

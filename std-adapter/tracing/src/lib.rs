@@ -16,19 +16,7 @@
 //! # Ok::<(), tracebuf_session::SessionError>(())
 //! ```
 //!
-//! As the only subscriber, for the lowest cost:
-//!
-//! ```
-//! use tracebuf_session::Session;
-//! use tracebuf_tracing::TraceSubscriber;
-//!
-//! let session = Session::builder().ring(16 << 20).fast_clock().start()?;
-//! let subscriber = TraceSubscriber::new(session.recorder()).max_level(tracing::Level::INFO);
-//! tracing::subscriber::with_default(subscriber, || {
-//!     tracing::info_span!("work").in_scope(|| tracing::debug!("not recorded"));
-//! });
-//! # Ok::<(), tracebuf_session::SessionError>(())
-//! ```
+//! As the only subscriber, [`TraceSubscriber`] costs least.
 //!
 //! # What becomes what
 //! | `tracing` | trace |

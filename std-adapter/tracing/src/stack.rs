@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use tracing_core::Metadata;
 
-use super::frontend::{Frontend, category};
+use super::frontend::Frontend;
 use super::layers::{self, have_gone, is_layer};
 use super::spans::SpanData;
-use tracebuf_session::parts::without_waiting;
-use tracebuf_session::parts::{BufferId, NO_BUFFER, is_one_session};
+use tracebuf_session::parts::{BufferId, NO_BUFFER, is_one_session, without_waiting};
 use tracebuf_session::{Recorder, ThreadTracer};
 
 /// A span that this thread is in.
@@ -272,8 +271,9 @@ fn begin_plain(frontend: &Frontend, buffer: &mut BufferId, metadata: &'static Me
 /// Begins a slice of a span that has nothing but its metadata; false if that is lost.
 #[inline(always)]
 fn begin_of(metadata: &'static Metadata<'static>) -> impl for<'t, 'a> FnOnce(&'t ThreadTracer<'a>) -> bool {
-    let category = category(metadata.level());
-    move |tracer: &ThreadTracer<'_>| tracer.track().enter_in(metadata.name(), category).detach()
+    move |tracer: &ThreadTracer<'_>| {
+        tracer.track().enter_in(metadata.name(), metadata.level().as_str()).detach()
+    }
 }
 
 #[inline(never)]

@@ -14,8 +14,7 @@ use tracebuf::service::ProducerIdentity;
 use crate::link::{Link, Peer, SocketKind};
 use crate::socket_file::SocketFile;
 use tracebuf_session::limits::SHARED_MEMORY;
-use tracebuf_session::parts::ProcessTree;
-use tracebuf_session::parts::join;
+use tracebuf_session::parts::{ProcessTree, join};
 use tracebuf_session::{BootClock, Session, SessionError, Transport, Waker};
 use tracebuf_std::display::Count;
 
@@ -199,8 +198,7 @@ impl<H: Admission> Acceptor<H> {
                 thread::sleep(RETRY_INTERVAL);
                 continue;
             }
-            let socket = &self.listener.socket.link;
-            match held.next().map_or_else(|| socket.accept(), |until| socket.accept_until(until)) {
+            match self.listener.socket.link.accept(held.next()) {
                 Ok(link) => {
                     let Some(session) = self.session.upgrade() else { break };
                     match self.attach(&session, link) {
@@ -219,7 +217,7 @@ impl<H: Admission> Acceptor<H> {
         self.listener.close();
         // Those that have come and were not accepted hear that they never will be: otherwise they would wait as long as
         // the socket exists.
-        while self.listener.socket.link.accept().is_ok() {}
+        while self.listener.socket.link.accept(None).is_ok() {}
     }
 
     /// Places that are taken. Only the thread that asks takes more.

@@ -11,34 +11,11 @@ use tracebuf::producer::{Exhaustion, MemoryError};
 use crate::link::Link;
 use crate::service_link::{MessageReceiver, MessageSender, ServiceLink};
 use crate::shared_memory::SharedWords;
-use tracebuf_session::SessionClock;
-use tracebuf_session::Waker;
-use tracebuf_session::parts::ProducerCell;
-use tracebuf_session::parts::RecorderContext;
-use tracebuf_session::parts::RecordingGate;
-use tracebuf_session::parts::{FOR_EVER, PATIENCE, made_by};
-use tracebuf_session::{Recorder, SessionError};
+use tracebuf_session::parts::{FOR_EVER, PATIENCE, ProducerCell, RecorderContext, RecordingGate, made_by};
+use tracebuf_session::{Recorder, SessionClock, SessionError, Waker};
 use tracebuf_std::process::named;
 
 /// Sets up a [`Connection`]. Made by [`Connection::builder`].
-///
-/// ```
-/// use tracebuf_ipc::Connection;
-/// use tracebuf_session::Exhaustion;
-///
-/// # let path = std::env::temp_dir().join(format!("doc-connection-builder-{}", std::process::id()));
-/// # let session = std::sync::Arc::new(tracebuf_session::Session::builder().start()?);
-/// # let _socket = tracebuf_ipc::ProducerSocket::builder().bind(&session, &path)?;
-/// let builder = Connection::builder().process_name("camera 2").exhaustion(Exhaustion::Stall).fast_clock();
-/// let service = builder.open(&path)?;
-/// service.recorder().instant("hello");
-/// service.flush(std::time::Duration::from_secs(5))?;
-/// // In the service, the process's track has that name.
-/// # let mut trace = Vec::new();
-/// session.snapshot()?.write(&mut trace)?;
-/// assert!(trace.windows(8).any(|bytes| bytes == b"camera 2"));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[derive(Clone, Debug)]
 pub struct ConnectionBuilder {
     exhaustion: Exhaustion,
@@ -306,7 +283,7 @@ mod tests {
         // A thread may begin at once and be accepted even so; then the next one is to be late.
         let service = loop {
             let link = Link::connected(&path, SocketKind::Messages, deadline).expect("it listens");
-            let service = listening.accept().expect("it has come");
+            let service = listening.accept(None).expect("it has come");
             let (words, _) = SharedWords::new(8192).expect("memory");
             let started = Connection::builder().start_within(
                 Duration::ZERO,

@@ -22,21 +22,6 @@ const FIRST: Duration = Duration::from_secs(1);
 /// Made by [`ConnectionBuilder::follow`](crate::ConnectionBuilder::follow), and for Perfetto's service by
 /// [`follow_perfetto`](crate::ConnectionBuilder::follow_perfetto).
 ///
-/// ```no_run
-/// use tracebuf_ipc::Connection;
-/// use tracebuf_session::Relay;
-///
-/// let relay = Relay::new();
-/// let recorder = relay.recorder(); // for any thread, from now on
-/// let _follower = Connection::builder()
-///     .process_name("camera")
-///     .follow("/run/camera/trace", move |service| relay.connect(&service.recorder()))?;
-///
-/// // In a trace whenever `tracebuf record --listen /run/camera/trace` runs.
-/// let _slice = recorder.enter("frame");
-/// # Ok::<(), tracebuf_session::SessionError>(())
-/// ```
-///
 /// A thread looks four times a second whether a service listens, for the first time before
 /// [`follow`](crate::ConnectionBuilder::follow) returns. Nothing is recorded between services; one that stands still
 /// counts as there. Dropping it ends the connection as dropping a [`Connection`] does, and waits for an attempt under
@@ -50,16 +35,11 @@ pub struct Follower {
     forks: u32,
 }
 
-/// A kind of service, and where to look for it.
-pub(crate) trait ServiceFinder: Send + 'static {
-    /// A connection; `None` for a service that is there but does not want anything recorded now, which this waits for
-    /// until then.
-    fn look(&mut self, until: Instant) -> Result<Option<Connection>, SessionError>;
-}
-
 impl Follower {
+    /// `look` returns a connection, or `None` for a service that is there but does not want anything recorded now, for
+    /// which it waits until then.
     pub(crate) fn start(
-        look: impl ServiceFinder,
+        look: impl FnMut(Instant) -> Result<Option<Connection>, SessionError> + Send + 'static,
         connected: impl FnMut(&Connection) -> Result<(), SessionError> + Send + 'static,
     ) -> Result<Self, SessionError> {
         fork::watch();
@@ -147,7 +127,7 @@ impl FollowerState {
 
     fn follow(
         &self,
-        mut look: impl ServiceFinder,
+        mut look: impl FnMut(Instant) -> Result<Option<Connection>, SessionError>,
         mut connected: impl FnMut(&Connection) -> Result<(), SessionError>,
         looked: &SyncSender<()>,
         goes_on: &Receiver<()>,
@@ -157,7 +137,7 @@ impl FollowerState {
             let until = Instant::now() + EVERY;
             let is_connected = self.lock().as_ref().is_ok_and(|connection| connection.is_connected());
             if !is_connected {
-                let connection = look.look(until).and_then(|connection| {
+                let connection = look(until).and_then(|connection| {
                     let Some(connection) = connection else { return Ok(Err(NOTHING_WANTED.to_owned())) };
                     connected(&connection)?;
                     connection.begin();

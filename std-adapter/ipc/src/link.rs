@@ -90,17 +90,16 @@ impl Link {
         Ok(result?)
     }
 
-    /// The next connection. An error once this was [shut](Self::shut).
-    pub(crate) fn accept(&self) -> io::Result<Self> {
-        let socket = self.0.get()?;
-        let socket = retry_on_intr(|| accept_with(socket, SocketFlags::CLOEXEC))?;
-        Ok(Self(ClosedInChildren::new(socket)))
-    }
-
-    /// The same until the deadline, and then an error too.
-    pub(crate) fn accept_until(&self, deadline: Instant) -> io::Result<Self> {
-        let socket =
-            self.until(Timeout::Recv, deadline, |socket| accept_with(socket, SocketFlags::CLOEXEC))?;
+    /// The next connection, until the deadline if there is one. An error once this was [shut](Self::shut).
+    pub(crate) fn accept(&self, deadline: Option<Instant>) -> io::Result<Self> {
+        let accept = |socket: &OwnedFd| accept_with(socket, SocketFlags::CLOEXEC);
+        let socket = match deadline {
+            None => {
+                let socket = self.0.get()?;
+                retry_on_intr(|| accept(socket))?
+            }
+            Some(deadline) => self.until(Timeout::Recv, deadline, accept)?,
+        };
         Ok(Self(ClosedInChildren::new(socket)))
     }
 
@@ -114,27 +113,10 @@ impl Link {
         self.0.get().and_then(Peer::of).unwrap_or(Peer::UNKNOWN)
     }
 
-    /// Sends a message, and waits while the other end takes none.
-    pub(crate) fn send(&self, message: &[u8]) -> io::Result<()> {
-        let socket = self.0.get()?;
-        retry_on_intr(|| send(socket, message, SendFlags::NOSIGNAL))?;
-        Ok(())
-    }
-
-    /// The same without waiting: false if the other end does not take it now.
-    pub(crate) fn try_send(&self, message: &[u8]) -> io::Result<bool> {
-        let socket = self.0.get()?;
-        match retry_on_intr(|| send(socket, message, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)) {
-            Ok(_) => Ok(true),
-            Err(Errno::AGAIN | Errno::NOBUFS) => Ok(false),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// The same with an open file.
-    pub(crate) fn try_send_with(&self, message: &[u8], file: &OwnedFd) -> io::Result<bool> {
+    /// Sends a message, and an open file with it, without waiting: false if the other end does not take it now.
+    pub(crate) fn try_send(&self, message: &[u8], file: Option<&OwnedFd>) -> io::Result<bool> {
         // If the message has no room, nothing of it is sent.
-        Ok(self.try_send_some(message, Some(file))? != 0)
+        Ok(self.try_send_some(message, file)? != 0)
     }
 
     /// Waits for a message, and returns its length: 0 once the other end is gone.
@@ -178,7 +160,7 @@ impl Link {
         Ok((received.bytes, file))
     }
 
-    /// Sends bytes of a stream, and waits while the other end takes none; returns how many it took.
+    /// Sends bytes of a stream, or a message, and waits while the other end takes none; returns how many it took.
     pub(crate) fn send_some(&self, bytes: &[u8]) -> io::Result<usize> {
         let socket = self.0.get()?;
         Ok(retry_on_intr(|| send(socket, bytes, SendFlags::NOSIGNAL))?)
@@ -265,11 +247,11 @@ mod tests {
             let listening = Link::listening(&path, SocketKind::Messages).expect("a socket");
             let deadline = Instant::now() + Duration::from_secs(5);
             let one = Link::connected(&path, SocketKind::Messages, deadline).expect("it listens");
-            let other = listening.accept().expect("it has come");
+            let other = listening.accept(None).expect("it has come");
             let file = std::fs::File::open("/dev/null").expect("it is there").into();
             let limits = Rlimit { current: Some(0), ..getrlimit(Resource::Nofile) };
             setrlimit(Resource::Nofile, limits).expect("a limit");
-            other.try_send_with(b"text", &file).expect("room");
+            other.try_send(b"text", Some(&file)).expect("room");
             let error = one.receive_with(&mut [0; 8], deadline).expect_err("no room");
             error.raw_os_error() == Some(Errno::MFILE.raw_os_error())
         });

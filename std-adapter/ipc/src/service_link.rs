@@ -10,12 +10,9 @@ use tracebuf::producer::Request;
 use tracebuf::wrapping::is_reached;
 
 use crate::link::Link;
-use tracebuf_session::Waker;
 use tracebuf_session::limits::BUFFERS_MAX;
-use tracebuf_session::parts::ProducerCell;
-use tracebuf_session::parts::RecordingGate;
-use tracebuf_session::parts::{MAX_SLEEP, Wait};
-use tracebuf_session::{SessionClock, SessionError};
+use tracebuf_session::parts::{MAX_SLEEP, ProducerCell, RecordingGate, Wait};
+use tracebuf_session::{SessionClock, SessionError, Waker};
 
 /// How long to wait for the sending thread: it takes far less to send, unless it waits for the service.
 const SENDER_PATIENCE: Duration = Duration::from_millis(5);
@@ -191,25 +188,26 @@ impl ServiceLink {
         let queue = self.producer.queue();
         let mut requests = std::mem::take(&mut outgoing.requests);
         let chunks = queue.take(&mut requests);
-        requests.drain(..).for_each(|request| outgoing.sender.request(request));
+        requests.drain(..).for_each(|request| outgoing.sender.push(ProducerMessage::Request(request)));
         outgoing.requests = requests;
         for buffer in 0..BUFFERS_MAX {
             let (dropped, told) = (queue.dropped(buffer), outgoing.dropped[buffer]);
             if dropped != told {
                 outgoing.dropped[buffer] = dropped;
-                outgoing.sender.dropped(buffer as u32, dropped - told);
+                let (buffer, packets) = (buffer as u32, dropped - told);
+                outgoing.sender.push(ProducerMessage::Dropped { buffer, packets });
             }
         }
         if self.waits && chunks != outgoing.chunks {
             outgoing.chunks = chunks;
-            outgoing.sender.sent(chunks);
+            outgoing.sender.push(ProducerMessage::Sent(chunks));
         }
         if let Some(flush) = flush {
-            outgoing.sender.answer(question, flush);
+            outgoing.sender.push(ProducerMessage::Answer { question, flush });
         }
         let to_scrape = self.to_scrape.swap(0, Ordering::Relaxed);
         if to_scrape != 0 {
-            outgoing.sender.scrape(to_scrape);
+            outgoing.sender.push(ProducerMessage::Scrape(to_scrape));
         }
     }
 
@@ -275,21 +273,8 @@ pub(crate) trait MessageSender: Send {
     /// The program knows of the connection, and records from here on.
     fn begin(&mut self) {}
 
-    /// A request about shared memory, in the order in which they are to be carried out.
-    fn request(&mut self, request: Request);
-
-    /// This many packets for a buffer were given up since the last call, and nothing in shared memory tells of them.
-    fn dropped(&mut self, buffer: u32, packets: u64);
-
-    /// This many chunks were sent in all, and threads want to know when they were taken.
-    fn sent(&mut self, chunks: u64);
-
-    /// Answers a [question](ServiceMessage::Question): everything that was complete then has come once this flush was
-    /// carried out.
-    fn answer(&mut self, question: u64, flush: u32);
-
-    /// Also asks for what is in incomplete chunks, once this flush was carried out.
-    fn scrape(&mut self, flush: u32);
+    /// Messages about shared memory are carried out in the order in which they come.
+    fn push(&mut self, message: ProducerMessage);
 
     /// Sends what is kept; false if the other end does not take all of it now, and this is not to wait.
     fn send(&mut self, link: &Link, wait: Wait) -> io::Result<bool>;
@@ -303,6 +288,29 @@ pub(crate) trait MessageReceiver: Send {
     /// Waits for a message, and passes on what is in it. `None` once the connection has ended, or for something that is
     /// no message.
     fn receive(&mut self, link: &Link, act: &mut dyn FnMut(ServiceMessage)) -> Option<()>;
+}
+
+/// A producer's message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProducerMessage {
+    Request(Request),
+    /// To a [question](ServiceMessage::Question): everything that was complete then has come once this flush was
+    /// carried out.
+    Answer {
+        question: u64,
+        flush: u32,
+    },
+    /// This many packets for a buffer were given up since the last such message, and nothing in shared memory tells of
+    /// them.
+    Dropped {
+        buffer: u32,
+        packets: u64,
+    },
+    /// This many chunks were sent in all; the service is to repeat the number once they were taken.
+    Sent(u64),
+    /// Also wants what is in incomplete chunks, once this flush was carried out; the service is to say when that is
+    /// done.
+    Scrape(u32),
 }
 
 /// A service's message.

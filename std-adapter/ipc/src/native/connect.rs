@@ -1,13 +1,13 @@
 //! Connections to a service of this crate: [`ConnectionBuilder::open`] and [`ConnectionBuilder::follow`].
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 
 use super::records::{RecordReceiver, RecordSender};
 use super::welcome::{MAX_WELCOME, Welcome};
 use crate::connection::{Agreement, Connection, ConnectionBuilder};
-use crate::follower::{Follower, ServiceFinder};
+use crate::follower::Follower;
 use crate::link::{Link, SocketKind};
 use crate::shared_memory::SharedWords;
 use tracebuf_session::SessionError;
@@ -52,7 +52,8 @@ impl ConnectionBuilder {
         path: impl AsRef<Path>,
         connected: impl FnMut(&Connection) -> Result<(), SessionError> + Send + 'static,
     ) -> Result<Follower, SessionError> {
-        Follower::start(NativeFinder { builder: self, path: path.as_ref().to_owned() }, connected)
+        let path = path.as_ref().to_owned();
+        Follower::start(move |_| self.clone().open(&path).map(Some), connected)
     }
 }
 
@@ -71,16 +72,4 @@ fn receive(link: &Link, deadline: Instant) -> io::Result<(Welcome, SharedWords)>
     let file = has_memory.ok_or_else(|| refused("it has sent no shared memory".to_owned()))?;
     let words = SharedWords::of(&file, welcome.shared_memory)?;
     Ok((welcome, words))
-}
-
-/// A service of this crate.
-struct NativeFinder {
-    builder: ConnectionBuilder,
-    path: PathBuf,
-}
-
-impl ServiceFinder for NativeFinder {
-    fn look(&mut self, _: Instant) -> Result<Option<Connection>, SessionError> {
-        self.builder.clone().open(&self.path).map(Some)
-    }
 }

@@ -10,10 +10,9 @@ use tracebuf::wrapping::is_reached;
 
 use crate::acceptor::NewProducer;
 use crate::link::Link;
-use crate::native::records::{MAX_MESSAGE, ProducerRecord, RECORD, records, service_record};
-use crate::remote_producer::DrainTurn;
-use crate::remote_producer::RemoteProducer;
-use crate::service_link::ServiceMessage;
+use crate::native::records::{self, MAX_MESSAGE, producer_message, service_record};
+use crate::remote_producer::{DrainTurn, RemoteProducer};
+use crate::service_link::{ProducerMessage, ServiceMessage};
 use crate::shared_memory::SharedWords;
 use tracebuf_session::limits::BUFFERS_MAX;
 use tracebuf_session::{CentralBuffer, Transport};
@@ -35,7 +34,7 @@ struct UnsentReplies {
 
 /// The drain thread's end.
 pub(crate) struct NativeProducer {
-    remote: RemoteProducer<ProducerRecord>,
+    remote: RemoteProducer<ProducerMessage>,
     /// The flush after which to scrape, once that was carried out.
     scrape: Option<u32>,
     unsent: UnsentReplies,
@@ -62,32 +61,32 @@ impl NativeProducer {
 
     fn carry_out(
         &mut self,
-        message: ProducerRecord,
+        message: ProducerMessage,
         buffers: &mut [CentralBuffer],
         flushes: &mut FlushTracker,
     ) {
         match message {
-            ProducerRecord::Request(request) => {
+            ProducerMessage::Request(request) => {
                 let flush = self.remote.endpoint.with(|endpoint| endpoint.carry_out_one(&request, buffers));
                 if let Some(flush) = flush {
                     flushes.carried_out(flush);
                     self.unsent.flushed = Some(flush);
                 }
             }
-            ProducerRecord::Answer { question, flush } => {
+            ProducerMessage::Answer { question, flush } => {
                 // The lower half of one of the last questions.
                 let asked = flushes.asked();
-                let since = (asked as u32).wrapping_sub(question);
+                let since = (asked as u32).wrapping_sub(question as u32);
                 flushes.answer(asked.saturating_sub(since.into()), Some(flush));
             }
-            ProducerRecord::Dropped { buffer, packets } => {
+            ProducerMessage::Dropped { buffer, packets } => {
                 if let Some(dropped) = self.dropped.get_mut(buffer as usize) {
                     *dropped = dropped.saturating_add(packets);
                 }
             }
-            ProducerRecord::Sent(chunks) => self.unsent.taken = Some(chunks),
+            ProducerMessage::Sent(chunks) => self.unsent.taken = Some(chunks),
             // The later one, if threads did not wait for each other.
-            ProducerRecord::Scrape(flush) => {
+            ProducerMessage::Scrape(flush) => {
                 self.scrape = self.scrape.filter(|later| is_reached(*later, flush)).or(Some(flush));
             }
         }
@@ -104,12 +103,12 @@ impl NativeProducer {
             ..
         } = self;
         // The thread that waits for what comes hears of an end of the connection.
-        welcome.take_if(|(message, file)| !matches!(link.try_send_with(message, file), Ok(false)));
+        welcome.take_if(|(message, file)| !matches!(link.try_send(message, Some(file)), Ok(false)));
         if welcome.is_some() {
             return;
         }
         let send = |message| {
-            service_record(message).is_none_or(|record| !matches!(link.try_send(&record), Ok(false)))
+            service_record(message).is_none_or(|record| !matches!(link.try_send(&record, None), Ok(false)))
         };
         question.take_if(|number| send(ServiceMessage::Question(*number)));
         flushed.take_if(|flush| send(ServiceMessage::Flushed(*flush)));
@@ -119,18 +118,14 @@ impl NativeProducer {
     }
 }
 
-fn is_of_new_writer(message: &ProducerRecord) -> bool {
-    matches!(message, ProducerRecord::Request(Request::Register { .. }))
+fn is_of_new_writer(message: &ProducerMessage) -> bool {
+    matches!(message, ProducerMessage::Request(Request::Register { .. }))
 }
 
 /// Takes the messages of a connection apart, until something comes that is none.
-fn receive() -> impl FnMut(&Link) -> Option<Vec<ProducerRecord>> {
+fn receive() -> impl FnMut(&Link) -> Option<Vec<ProducerMessage>> {
     let mut message = [0; MAX_MESSAGE];
-    move |link| {
-        let len = link.receive(&mut message).ok().filter(|len| *len != 0)?;
-        let records: &[[u8; RECORD]] = records(message.get(..len)?)?;
-        records.iter().map(|record| ProducerRecord::from_bytes(*record)).collect()
-    }
+    move |link| records::receive(link, &mut message)?.iter().map(|record| producer_message(*record)).collect()
 }
 
 impl Transport for NativeProducer {

@@ -14,21 +14,6 @@ use crate::socket_file::SocketFile;
 use tracebuf_session::{Session, SessionError};
 
 /// Sets up a [`ProducerSocket`]. Made by [`ProducerSocket::builder`].
-///
-/// ```
-/// use std::sync::Arc;
-/// use tracebuf_ipc::{Connection, ProducerSocket};
-/// use tracebuf_session::Session;
-///
-/// # let path = std::env::temp_dir().join(format!("doc-socket-builder-{}", std::process::id()));
-/// let session = Arc::new(Session::builder().start()?);
-/// let socket = ProducerSocket::builder().shared_memory(256 << 10).producers(1).bind(&session, &path)?;
-/// let first = Connection::builder().open(&path)?;
-/// let refused = Connection::builder().open(&path).unwrap_err();
-/// println!("{refused}");
-/// assert_eq!(socket.producers_seen(), 1);
-/// # Ok::<(), tracebuf_session::SessionError>(())
-/// ```
 #[derive(Clone, Debug)]
 pub struct ProducerSocketBuilder {
     shared_memory: usize,
@@ -166,7 +151,7 @@ impl Admission for NativeAdmission {
     const HELD: Duration = Duration::ZERO;
 
     fn refuse(&self, link: &Link, why: &str) {
-        let _ = link.try_send(&Welcome::refusal(why));
+        let _ = link.try_send(&Welcome::refusal(why), None);
     }
 
     fn admit(&self, newcomer: NewProducer) -> io::Result<NativeProducer> {

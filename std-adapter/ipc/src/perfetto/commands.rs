@@ -29,20 +29,12 @@ pub(crate) fn setup_tracing(page_kib: u32) -> ProtoBuilder {
     ProtoBuilder::new().message(get_async_command_response::SETUP_TRACING, &page)
 }
 
-/// Prepares a data source.
-pub(crate) fn setup(instance: u64, config: &ProtoBuilder) -> ProtoBuilder {
-    of_instance(get_async_command_response::SETUP_DATA_SOURCE, instance, config)
-}
-
-/// Starts a data source.
-pub(crate) fn start(instance: u64, config: &ProtoBuilder) -> ProtoBuilder {
-    of_instance(get_async_command_response::START_DATA_SOURCE, instance, config)
-}
-
-/// Both messages have the same fields.
-fn of_instance(command: u32, instance: u64, config: &ProtoBuilder) -> ProtoBuilder {
+/// Prepares a data source, and starts it: both messages have the same fields.
+pub(crate) fn setup_and_start(instance: u64, config: &ProtoBuilder) -> [ProtoBuilder; 2] {
+    use get_async_command_response::{SETUP_DATA_SOURCE, START_DATA_SOURCE};
     let within = ProtoBuilder::new().number(start_data_source::NEW_INSTANCE_ID, instance);
-    ProtoBuilder::new().message(command, &within.message(start_data_source::CONFIG, config))
+    let within = within.message(start_data_source::CONFIG, config);
+    [SETUP_DATA_SOURCE, START_DATA_SOURCE].map(|command| ProtoBuilder::new().message(command, &within))
 }
 
 /// Asks these data sources to send what they have.

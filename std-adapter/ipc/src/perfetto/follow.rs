@@ -7,10 +7,9 @@ use std::time::Instant;
 use super::calls;
 use super::data_sources::TRACK_EVENT;
 use super::frames::MAX_IPC_FRAME;
-use super::handshake::{IdleConnection, OfferedSource};
+use super::handshake::IdleConnection;
 use crate::connection::{Connection, ConnectionBuilder};
-use crate::follower::{Follower, ServiceFinder};
-use crate::proto_builder::ProtoBuilder;
+use crate::follower::Follower;
 use tracebuf_session::SessionError;
 
 /// Most bytes of the messages around an offered data source.
@@ -103,50 +102,30 @@ impl ConnectionBuilder {
             let error = io::Error::new(io::ErrorKind::InvalidInput, "they are too long");
             return Err(SessionError::io("names of the data source and its categories", error));
         }
-        let path = path.as_ref().to_owned();
-        Follower::start(PerfettoFinder { builder: self, path, data_source, waiting: None }, connected)
-    }
-}
-
-/// Perfetto's service, and the connection that waits there.
-struct PerfettoFinder {
-    builder: ConnectionBuilder,
-    path: PathBuf,
-    data_source: ProtoBuilder,
-    waiting: Option<IdleConnection>,
-}
-
-impl ServiceFinder for PerfettoFinder {
-    fn look(&mut self, until: Instant) -> Result<Option<Connection>, SessionError> {
-        let failed =
-            |error| SessionError::io(format!("Perfetto's service at {}", self.path.display()), error);
-        let (mut waiting, until) = match self.waiting.take() {
-            Some(waiting) => (waiting, until),
-            None => {
-                let producer = &self.builder.name_of_process();
-                let offer = OfferedSource { producer, data_source: &self.data_source };
-                // A session that is already there has begun by now; following does not wait for another.
-                (IdleConnection::begin(&self.path, &offer).map_err(failed)?, Instant::now())
+        let (path, mut idle) = (path.as_ref().to_owned(), None);
+        let look = move |until| {
+            let failed = |error| SessionError::io(format!("Perfetto's service at {}", path.display()), error);
+            let (mut waiting, until): (IdleConnection, _) = match idle.take() {
+                Some(waiting) => (waiting, until),
+                None => {
+                    let waiting = IdleConnection::begin(&path, &self.name_of_process(), &data_source);
+                    // A session that is already there has begun by now; following does not wait for another.
+                    (waiting.map_err(failed)?, Instant::now())
+                }
+            };
+            if waiting.goes_on(until).map_err(failed)? {
+                idle = Some(waiting);
+                return Ok(None);
             }
+            self.clone().start(waiting.agreed().map_err(failed)?).map(Some)
         };
-        if waiting.goes_on(until).map_err(failed)? {
-            self.waiting = Some(waiting);
-            return Ok(None);
-        }
-        let agreed = waiting.agreed().map_err(failed)?;
-        self.builder.clone().start(agreed).map(Some)
+        Follower::start(look, connected)
     }
 }
 
 /// The path of Perfetto's service, where its SDK looks for it: the environment variable `PERFETTO_PRODUCER_SOCK_NAME`;
 /// without it `/run/perfetto/traced-producer.sock` if that folder exists, otherwise `/tmp/perfetto-producer`; on
 /// Android `/dev/socket/traced_producer`.
-///
-/// ```
-/// // For `Connection::builder().follow_perfetto(...)`.
-/// let path = tracebuf_ipc::perfetto_socket();
-/// assert!(path.file_name().is_some());
-/// ```
 #[must_use]
 pub fn perfetto_socket() -> PathBuf {
     if let Some(path) = std::env::var_os("PERFETTO_PRODUCER_SOCK_NAME").filter(|path| !path.is_empty()) {

@@ -34,13 +34,6 @@ const MEMORY: u32 = 1 << 20;
 /// Bytes after which a writer repeats its state. Nothing says how large the service's buffer is.
 const STATE_EVERY: u32 = 1 << 20;
 
-/// What a program offers.
-pub(crate) struct OfferedSource<'o> {
-    pub(crate) producer: &'o str,
-    /// As it is [registered](calls::data_source).
-    pub(crate) data_source: &'o ProtoBuilder,
-}
-
 /// A connection on which nothing is recorded yet.
 pub(crate) struct IdleConnection {
     stream: Stream,
@@ -96,8 +89,8 @@ fn refused(why: &str) -> io::Error {
 }
 
 impl IdleConnection {
-    /// Connects, and offers what there is.
-    pub(crate) fn begin(path: &Path, offer: &OfferedSource<'_>) -> io::Result<Self> {
+    /// Connects, and offers a data source as it is [registered](calls::data_source).
+    pub(crate) fn begin(path: &Path, producer: &str, data_source: &ProtoBuilder) -> io::Result<Self> {
         let deadline = Instant::now() + PATIENCE;
         let link = Link::connected(path, SocketKind::Stream, deadline)?;
         let mut stream = Stream { link, frames: FrameReader::new(), file: None };
@@ -105,11 +98,11 @@ impl IdleConnection {
         let Heard::Bound(Some(port)) = stream.next(deadline)? else {
             return Err(refused("it has no port for producers, or one that lacks a method"));
         };
-        let (hello, nothing) = (calls::hello(offer.producer, MEMORY, PAGE), ProtoBuilder::new());
+        let (hello, nothing) = (calls::hello(producer, MEMORY, PAGE), ProtoBuilder::new());
         stream.send(&[
             port.call(Method::InitializeConnection, &hello, Some(HELLO)),
             port.call(Method::GetAsyncCommand, &nothing, Some(COMMANDS)),
-            port.call(Method::RegisterDataSource, offer.data_source, None),
+            port.call(Method::RegisterDataSource, data_source, None),
             port.call(Method::Sync, &nothing, Some(ALL_SAID)),
         ])?;
         let mut waiting = Self { stream, port, words: None, starts: None };

@@ -15,8 +15,7 @@ use super::outbox::FrameOutbox;
 use crate::acceptor::NewProducer;
 use crate::link::Link;
 use crate::proto_builder::ProtoBuilder;
-use crate::remote_producer::DrainTurn;
-use crate::remote_producer::RemoteProducer;
+use crate::remote_producer::{DrainTurn, RemoteProducer};
 use crate::shared_memory::SharedWords;
 use tracebuf_session::limits::PAGE;
 use tracebuf_session::{CentralBuffer, Transport};
@@ -115,8 +114,9 @@ impl SdkProducer {
             if let Some(file) = file.take() {
                 outbox.push_with(&frames::reply(*call, &commands::setup_tracing(PAGE >> 10), true), file);
             }
-            outbox.push(&frames::reply(*call, &commands::setup(id, config), true));
-            outbox.push(&frames::reply(*call, &commands::start(id, config), true));
+            for command in commands::setup_and_start(id, config) {
+                outbox.push(&frames::reply(*call, &command, true));
+            }
         }
     }
 

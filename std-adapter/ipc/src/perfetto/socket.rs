@@ -18,20 +18,6 @@ use tracebuf_session::limits::PAGE;
 use tracebuf_session::{Session, SessionError};
 
 /// Sets up a [`PerfettoSocket`]. Made by [`PerfettoSocket::builder`].
-///
-/// ```
-/// use std::sync::Arc;
-/// use tracebuf_ipc::PerfettoSocket;
-/// use tracebuf_session::Session;
-///
-/// # let path = std::env::temp_dir().join(format!("doc-perfetto-builder-{}", std::process::id()));
-/// let session = Arc::new(Session::builder().ring(16 << 20).start()?);
-/// let builder = PerfettoSocket::builder().shared_memory(256 << 10).producers(8);
-/// let builder = builder.categories(["render", "net.*"]).data_source("org.example.power", []);
-/// let socket = builder.bind(&session, &path)?;
-/// println!("{} programs have come", socket.producers_seen());
-/// # Ok::<(), tracebuf_session::SessionError>(())
-/// ```
 #[derive(Clone, Debug)]
 pub struct PerfettoSocketBuilder {
     shared_memory: usize,
@@ -50,7 +36,8 @@ pub struct PerfettoSocketBuilder {
 ///
 /// let path = std::env::temp_dir().join(format!("doc-perfetto-{}", std::process::id()));
 /// let session = Arc::new(Session::builder().ring(16 << 20).start()?);
-/// let socket = PerfettoSocket::builder().bind(&session, &path)?;
+/// let builder = PerfettoSocket::builder().categories(["render", "net.*"]).data_source("org.example.power", []);
+/// let socket = builder.bind(&session, &path)?;
 /// // Programs that are started with PERFETTO_PRODUCER_SOCK_NAME set to this path are in the trace from now on.
 /// assert_eq!(socket.producers_seen(), 0);
 /// # Ok::<(), tracebuf_session::SessionError>(())
@@ -133,13 +120,6 @@ impl PerfettoSocketBuilder {
 
     /// Runs the data source `track_event` with these categories and no others; a `*` at the end of one stands for
     /// whatever follows, except for categories with the tags `slow` and `debug`, which must be named in full.
-    ///
-    /// ```
-    /// use tracebuf_ipc::PerfettoSocket;
-    ///
-    /// let builder = PerfettoSocket::builder().categories(["net", "render.*"]);
-    /// # let _ = builder;
-    /// ```
     #[must_use]
     pub fn categories<'c>(self, enabled: impl IntoIterator<Item = &'c str>) -> Self {
         self.data_source(TRACK_EVENT, categories::only(enabled).as_bytes())

@@ -13,7 +13,7 @@ use super::frames::{FrameReader, ServiceFrame};
 use super::outbox::FrameOutbox;
 use crate::link::Link;
 use crate::proto_builder::ProtoBuilder;
-use crate::service_link::{MessageReceiver, MessageSender, ServiceMessage};
+use crate::service_link::{MessageReceiver, MessageSender, ProducerMessage, ServiceMessage};
 use tracebuf_session::parts::Wait;
 
 /// The call to which commands are replies. The lower two bits of calls before a tracing session are not set.
@@ -72,7 +72,6 @@ pub(crate) fn sender_and_receiver(
         commit: ProtoBuilder::new(),
         committed: 0,
         flushes: FlushTracker::new(),
-        told: 0,
         outbox: FrameOutbox::default(),
         between: between.clone(),
     };
@@ -86,10 +85,8 @@ pub(crate) struct CallSender {
     /// The arguments of a call that is not complete, and how many chunks and patches they hold.
     commit: ProtoBuilder,
     committed: usize,
-    /// The service's flushes, and those of this program that are on their way; and the last that the service was told
-    /// of.
+    /// The service's flushes, and those of this program that are on their way.
     flushes: FlushTracker,
-    told: u64,
     outbox: FrameOutbox,
     between: Arc<PendingReplies>,
 }
@@ -121,29 +118,6 @@ impl CallSender {
         }
     }
 
-    /// Answers the service's flush, once everything that belongs to it is on its way.
-    fn answer_flush(&mut self) {
-        let answered = self.flushes.answered();
-        if answered > self.told {
-            self.told = answered;
-            self.add(|commit| calls::push_flush(commit, answered));
-            self.end_commit();
-        }
-    }
-
-    fn acknowledge(&mut self) {
-        let all = std::mem::take(&mut *self.between.acknowledge());
-        for (method, instance) in all {
-            self.call(method, &calls::instance(instance));
-        }
-    }
-}
-
-impl MessageSender for CallSender {
-    fn begin(&mut self) {
-        self.call(Method::NotifyDataSourceStarted, &calls::instance(self.instance.id));
-    }
-
     /// Within a call moves are carried out before patches, and patches before a flush's end; a writer's beginning and
     /// end are calls of their own.
     fn request(&mut self, request: Request) {
@@ -163,27 +137,48 @@ impl MessageSender for CallSender {
             }
             Request::Flush(flush) => {
                 self.commit(Some(u64::from(flush) << 2 | FLUSHED));
-                self.flushes.carried_out(flush);
-                self.answer_flush();
+                self.update_flushes(|flushes| flushes.carried_out(flush));
             }
         }
     }
 
-    /// The protocol has no words for it.
-    fn dropped(&mut self, _: u32, _: u64) {}
-
-    fn sent(&mut self, chunks: u64) {
-        self.commit(Some(chunks << 2 | TAKEN));
+    /// Answers the service's flush, once everything that belongs to it is on its way.
+    fn update_flushes(&mut self, update: impl FnOnce(&mut FlushTracker)) {
+        let before = self.flushes.answered();
+        update(&mut self.flushes);
+        let answered = self.flushes.answered();
+        if answered > before {
+            self.add(|commit| calls::push_flush(commit, answered));
+            self.end_commit();
+        }
     }
 
-    fn answer(&mut self, question: u64, flush: u32) {
-        self.flushes.ask(question);
-        self.flushes.answer(question, Some(flush));
-        self.answer_flush();
+    fn acknowledge(&mut self) {
+        let all = std::mem::take(&mut *self.between.acknowledge());
+        for (method, instance) in all {
+            self.call(method, &calls::instance(instance));
+        }
+    }
+}
+
+impl MessageSender for CallSender {
+    fn begin(&mut self) {
+        self.call(Method::NotifyDataSourceStarted, &calls::instance(self.instance.id));
     }
 
-    /// The service takes what is in such chunks by itself. When that is done, the flush is answered.
-    fn scrape(&mut self, _: u32) {}
+    fn push(&mut self, message: ProducerMessage) {
+        match message {
+            ProducerMessage::Request(request) => self.request(request),
+            ProducerMessage::Answer { question, flush } => self.update_flushes(|flushes| {
+                flushes.ask(question);
+                flushes.answer(question, Some(flush));
+            }),
+            ProducerMessage::Sent(chunks) => self.commit(Some(chunks << 2 | TAKEN)),
+            // The protocol has no words for it; the service takes what is in incomplete chunks by itself, and answers
+            // the flush when that is done.
+            ProducerMessage::Dropped { .. } | ProducerMessage::Scrape(_) => {}
+        }
+    }
 
     fn send(&mut self, link: &Link, wait: Wait) -> io::Result<bool> {
         self.acknowledge();
@@ -326,7 +321,7 @@ mod tests {
         let moved = |target| Request::Move(ChunkToMove { page: 1, chunk: 1, target });
         let answer = |flush: u64| ProducerCall::Answer { request: flush << 2 | FLUSHED, is_known: true };
         // The flush is asked for, but another thread is sending, and does it later.
-        sender.answer(70, 5);
+        sender.push(ProducerMessage::Answer { question: 70, flush: 5 });
         sender.request(Request::Flush(3));
         assert_eq!(sent(&mut sender), [answer(3)]);
         sender.request(moved(0));
@@ -335,10 +330,10 @@ mod tests {
         assert_eq!(sent(&mut sender), all);
         // The flush was on its way before.
         sender.request(Request::Flush(7));
-        sender.answer(71, 7);
+        sender.push(ProducerMessage::Answer { question: 71, flush: 7 });
         assert_eq!(sent(&mut sender), [answer(7), ProducerCall::Flushed(71)]);
         assert_eq!(sent(&mut sender), []);
-        sender.sent(9);
+        sender.push(ProducerMessage::Sent(9));
         assert_eq!(sent(&mut sender), [ProducerCall::Answer { request: 9 << 2 | TAKEN, is_known: true }]);
     }
 

@@ -1,17 +1,17 @@
 //! The thread that accepts producers at a socket: it numbers and attaches them, no more than there are places for.
 
 use std::collections::VecDeque;
-use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+use std::{fmt, io};
 
 use tracebuf::producer::track_event::Clock;
 use tracebuf::service::ProducerIdentity;
 
-use crate::link::{Link, Peer, SocketKind};
+use crate::link::{Link, Peer, SocketKind, spawn};
 use crate::socket_file::SocketFile;
 use tracebuf_session::limits::SHARED_MEMORY;
 use tracebuf_session::parts::{ProcessTree, join};
@@ -120,42 +120,16 @@ enum Admitted {
     SessionEnded,
 }
 
-/// Refused connections, each kept for its time while others are accepted.
-#[derive(Default)]
-struct RefusedLinks(VecDeque<(Instant, Arc<Link>)>);
-
-impl RefusedLinks {
-    fn push(&mut self, link: Arc<Link>, until: Instant) {
-        self.0.push_back((until, link));
-        if self.0.len() > MOST_HELD {
-            self.let_one_go();
-        }
-    }
-
-    /// When the next one is to go. All are kept for the same time.
-    fn next(&self) -> Option<Instant> {
-        self.0.front().map(|(until, _)| *until)
-    }
-
-    fn let_go(&mut self, now: Instant) {
-        while self.next().is_some_and(|until| until <= now) {
-            self.let_one_go();
-        }
-    }
-
-    fn let_one_go(&mut self) {
-        if let Some((_, link)) = self.0.pop_front() {
-            // A thread of the producer that could not be made from it may have it too.
-            link.shut();
-        }
-    }
+/// A refused connection, which ends when this is dropped.
+struct RefusedLink {
+    link: Arc<Link>,
+    until: Instant,
 }
 
-impl Drop for RefusedLinks {
+impl Drop for RefusedLink {
     fn drop(&mut self) {
-        while !self.0.is_empty() {
-            self.let_one_go();
-        }
+        // A thread of the producer that could not be made from it may have it too.
+        self.link.shut();
     }
 }
 
@@ -176,8 +150,7 @@ impl<H: Admission> ListenThread<H> {
             seen: AtomicU64::new(0),
         });
         let of_thread = acceptor.clone();
-        let thread = thread::Builder::new().name("tracebuf-listen".into()).spawn(move || of_thread.serve());
-        let thread = thread.map_err(|error| SessionError::io("starting a thread", error))?;
+        let thread = spawn("tracebuf-listen", move || of_thread.serve())?;
         Ok(Self { acceptor, thread: Some(thread) })
     }
 }
@@ -191,19 +164,28 @@ impl<H> ListenThread<H> {
 
 impl<H: Admission> Acceptor<H> {
     fn serve(&self) {
-        let mut held = RefusedLinks::default();
+        // All are kept for the same time.
+        let mut held = VecDeque::<RefusedLink>::new();
         while !self.listener.is_closed() {
-            held.let_go(Instant::now());
+            let now = Instant::now();
+            while held.front().is_some_and(|refused| refused.until <= now) {
+                held.pop_front();
+            }
             if H::WAITS && self.taken() >= self.producers {
                 thread::sleep(RETRY_INTERVAL);
                 continue;
             }
-            match self.listener.socket.link.accept(held.next()) {
+            match self.listener.socket.link.accept(held.front().map(|refused| refused.until)) {
                 Ok(link) => {
                     let Some(session) = self.session.upgrade() else { break };
                     match self.attach(&session, link) {
                         Admitted::Attached => {}
-                        Admitted::Refused(link) => held.push(link, Instant::now() + H::HELD),
+                        Admitted::Refused(link) => {
+                            held.push_back(RefusedLink { link, until: Instant::now() + H::HELD });
+                            if held.len() > MOST_HELD {
+                                held.pop_front();
+                            }
+                        }
                         Admitted::SessionEnded => break,
                     }
                 }
@@ -260,6 +242,12 @@ impl<H: Admission> Acceptor<H> {
             Ok(()) | Err(SessionError::Timeout) => Admitted::Attached,
             Err(_) => Admitted::SessionEnded,
         }
+    }
+}
+
+impl<H> fmt::Debug for ListenThread<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ListenThread").field("producers_seen", &self.seen()).finish_non_exhaustive()
     }
 }
 

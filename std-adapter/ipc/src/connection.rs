@@ -3,12 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tracebuf::producer::{Exhaustion, MemoryError};
 
-use crate::link::Link;
+use crate::link::{Link, spawn};
 use crate::service_link::{MessageReceiver, MessageSender, ServiceLink};
 use crate::shared_memory::SharedWords;
 use tracebuf_session::parts::{FOR_EVER, PATIENCE, ProducerCell, RecorderContext, RecordingGate, made_by};
@@ -139,7 +139,7 @@ impl ConnectionBuilder {
         let (made, of_thread) = sync_channel::<Result<Arc<ServiceLink>, MemoryError>>(0);
         let (in_thread, its_waker) = (switch.clone(), waker.clone());
         let waits = self.exhaustion != Exhaustion::Drop;
-        let sender = thread::Builder::new().name("tracebuf-send".into()).spawn(move || {
+        let sender = spawn("tracebuf-send", move || {
             // Made here, because it first lies on the stack, and the caller's thread may have little of that.
             let producer =
                 ProducerCell::in_memory(Box::new(words), in_thread.clone(), its_waker.clone(), name);
@@ -152,18 +152,13 @@ impl ConnectionBuilder {
             if made.send(service).is_ok() {
                 own.into_iter().for_each(|service| service.pass_on(clock));
             }
-        });
-        let sender = sender.map_err(|error| SessionError::io("starting a thread", error))?;
+        })?;
         waker.set(sender.thread().clone());
         let service = made_by(&of_thread, patience)?.map_err(|_| SessionError::SharedMemory { bytes })?;
         let in_thread = service.clone();
-        let hears =
-            thread::Builder::new().name("tracebuf-hear".into()).spawn(move || in_thread.receive(receiver));
-        let hears = hears.map_err(|error| {
-            // Nothing else would tell the other thread to end.
-            service.ask_end();
-            SessionError::io("starting a thread", error)
-        })?;
+        let hears = spawn("tracebuf-hear", move || in_thread.receive(receiver));
+        // Without it, nothing else would tell the other thread to end.
+        let hears = hears.inspect_err(|_| service.ask_end())?;
         let of_recorders = service.clone();
         let context = RecorderContext {
             gate: switch,

@@ -7,6 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::connection::Connection;
+use crate::link::spawn;
 use tracebuf_session::SessionError;
 use tracebuf_session::parts::join;
 use tracebuf_std::fork;
@@ -47,10 +48,8 @@ impl Follower {
         let (going_on, goes_on) = channel();
         let (looked, first_look) = sync_channel(1);
         let in_thread = state.clone();
-        let thread = thread::Builder::new()
-            .name("tracebuf-follow".into())
-            .spawn(move || in_thread.follow(look, connected, &looked, &goes_on))
-            .map_err(|error| SessionError::io("starting a thread", error))?;
+        let follow = move || in_thread.follow(look, connected, &looked, &goes_on);
+        let thread = spawn("tracebuf-follow", follow)?;
         let _ = first_look.recv_timeout(FIRST);
         Ok(Follower { state, going_on: Some(going_on), thread: Some(thread), forks: fork::forks() })
     }

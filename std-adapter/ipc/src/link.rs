@@ -5,6 +5,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::io::{Errno, retry_on_intr};
@@ -15,6 +16,7 @@ use rustix::net::{
     connect, listen, recv, recvmsg, send, sendmsg, shutdown, socket_with,
 };
 
+use tracebuf_session::SessionError;
 use tracebuf_std::fork::ClosedInChildren;
 
 /// A Unix socket, which is closed in children after a fork.
@@ -203,6 +205,25 @@ impl Link {
             let _ = shutdown(socket, Shutdown::Both);
         }
     }
+}
+
+/// Starts a thread of this name.
+pub(crate) fn spawn(
+    name: &str,
+    work: impl FnOnce() + Send + 'static,
+) -> Result<JoinHandle<()>, SessionError> {
+    let thread = thread::Builder::new().name(name.into()).spawn(work);
+    thread.map_err(|error| SessionError::io("starting a thread", error))
+}
+
+/// Why a service that is there is none for this program.
+pub(crate) fn refused(why: impl Into<String>) -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionRefused, why.into())
+}
+
+/// Names or configurations that do not fit into a message.
+pub(crate) fn too_long(what: &str) -> SessionError {
+    SessionError::io(what, io::Error::new(io::ErrorKind::InvalidInput, "they are too long"))
 }
 
 /// A process, as the system knows it.

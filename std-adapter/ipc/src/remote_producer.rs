@@ -2,7 +2,7 @@
 //! thread carries them out.
 
 use std::path::Path;
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use std::{io, thread};
@@ -108,12 +108,16 @@ impl<M: Send + 'static> MessageQueue<M> {
     pub(crate) fn start(
         link: &Arc<Link>,
         waker: Waker,
-        next: impl FnMut(&Link) -> Option<M> + Send + 'static,
+        mut next: impl FnMut(&Link) -> Option<M> + Send + 'static,
     ) -> io::Result<Self> {
         let (sender, messages) = sync_channel(WAITING);
         let (of_thread, its_waker) = (link.clone(), waker.clone());
         thread::Builder::new().name("tracebuf-take".into()).spawn(move || {
-            receive(&of_thread, &sender, &its_waker, next);
+            while let Some(message) = next(&of_thread)
+                && sender.send(message).is_ok()
+            {
+                its_waker.wake();
+            }
             // Nothing that is sent to the producer from here on would reach it.
             of_thread.shut();
             drop(sender);
@@ -144,14 +148,5 @@ impl<M: Send + 'static> MessageQueue<M> {
     /// False once the connection has ended and everything that had come was taken.
     pub(crate) const fn is_open(&self) -> bool {
         self.is_open
-    }
-}
-
-fn receive<M>(link: &Link, sender: &SyncSender<M>, waker: &Waker, mut next: impl FnMut(&Link) -> Option<M>) {
-    while let Some(message) = next(link) {
-        if sender.send(message).is_err() {
-            return;
-        }
-        waker.wake();
     }
 }

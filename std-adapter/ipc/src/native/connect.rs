@@ -8,7 +8,7 @@ use super::records::{RecordReceiver, RecordSender};
 use super::welcome::{MAX_WELCOME, Welcome};
 use crate::connection::{Agreement, Connection, ConnectionBuilder};
 use crate::follower::Follower;
-use crate::link::{Link, SocketKind};
+use crate::link::{Link, SocketKind, refused};
 use crate::shared_memory::SharedWords;
 use tracebuf_session::SessionError;
 use tracebuf_session::limits::SHARED_MEMORY;
@@ -59,17 +59,16 @@ impl ConnectionBuilder {
 
 /// What the service says first, and the memory that comes with it.
 fn receive(link: &Link, deadline: Instant) -> io::Result<(Welcome, SharedWords)> {
-    let refused = |why: String| io::Error::new(io::ErrorKind::ConnectionRefused, why);
     let mut message = vec![0; MAX_WELCOME];
     let (len, file) = link.receive_with(&mut message, deadline)?;
     if len == 0 {
-        return Err(refused("it has ended the connection".to_owned()));
+        return Err(refused("it has ended the connection"));
     }
     message.truncate(len);
     // Whatever listens there says why not.
     let welcome = Welcome::from_bytes(&message).map_err(|why| refused(Escaped(why).to_string()))?;
     let has_memory = file.filter(|_| SHARED_MEMORY.contains(&welcome.shared_memory));
-    let file = has_memory.ok_or_else(|| refused("it has sent no shared memory".to_owned()))?;
+    let file = has_memory.ok_or_else(|| refused("it has sent no shared memory"))?;
     let words = SharedWords::of(&file, welcome.shared_memory)?;
     Ok((welcome, words))
 }

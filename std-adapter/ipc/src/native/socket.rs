@@ -1,12 +1,12 @@
 //! The socket for producers with this crate: [`ProducerSocket`].
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use std::{fmt, io};
 
 use crate::acceptor::{self, Admission, ListenThread, NewProducer};
-use crate::link::{Link, SocketKind};
+use crate::link::{Link, SocketKind, too_long};
 use crate::native::producer::NativeProducer;
 use crate::native::welcome::Welcome;
 use crate::shared_memory::SharedWords;
@@ -58,6 +58,7 @@ pub struct ProducerSocketBuilder {
 /// Cost: a thread, and for each producer a thread, 25 KB and the shared memory.
 ///
 /// [`Connection`]: crate::Connection
+#[derive(Debug)]
 pub struct ProducerSocket(ListenThread<NativeAdmission>);
 
 /// The programs that come are [`Connection`](crate::Connection)s.
@@ -65,14 +66,6 @@ struct NativeAdmission {
     shared_memory: usize,
     /// What each producer is told.
     welcome: Arc<[u8]>,
-}
-
-impl fmt::Debug for ProducerSocket {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ProducerSocket")
-            .field("producers_seen", &self.producers_seen())
-            .finish_non_exhaustive()
-    }
 }
 
 impl ProducerSocket {
@@ -135,10 +128,7 @@ impl ProducerSocketBuilder {
             state_every: session.state_every().to_vec(),
             sources: session.data_sources().to_vec(),
         };
-        let welcome = welcome.to_bytes().ok_or_else(|| {
-            let error = io::Error::new(io::ErrorKind::InvalidInput, "they are too long");
-            SessionError::io("names of data sources", error)
-        })?;
+        let welcome = welcome.to_bytes().ok_or_else(|| too_long("names of data sources"))?;
         let admission = NativeAdmission { shared_memory: self.shared_memory, welcome: welcome.into() };
         ListenThread::start(admission, session, socket, self.producers).map(ProducerSocket)
     }

@@ -1,6 +1,5 @@
 //! Connections to Perfetto's service: [`ConnectionBuilder::follow_perfetto`], and where that service listens.
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -10,6 +9,7 @@ use super::frames::MAX_IPC_FRAME;
 use super::handshake::IdleConnection;
 use crate::connection::{Connection, ConnectionBuilder};
 use crate::follower::Follower;
+use crate::link::too_long;
 use tracebuf_session::SessionError;
 
 /// Most bytes of the messages around an offered data source.
@@ -99,8 +99,7 @@ impl ConnectionBuilder {
         let name = self.data_source.as_deref().unwrap_or(TRACK_EVENT);
         let data_source = calls::data_source(name, &self.categories);
         if data_source.as_bytes().len() + AROUND > MAX_IPC_FRAME {
-            let error = io::Error::new(io::ErrorKind::InvalidInput, "they are too long");
-            return Err(SessionError::io("names of the data source and its categories", error));
+            return Err(too_long("names of the data source and its categories"));
         }
         let (path, mut idle) = (path.as_ref().to_owned(), None);
         let look = move |until| {

@@ -16,7 +16,7 @@ use super::commands::ServiceCommand;
 use super::frames::{FrameReader, ServiceFrame, bind, push_frame};
 use super::tracing_session::{COMMANDS, RecordedSource, sender_and_receiver};
 use crate::connection::Agreement;
-use crate::link::{Link, SocketKind};
+use crate::link::{Link, SocketKind, refused};
 use crate::proto_builder::ProtoBuilder;
 use crate::shared_memory::SharedWords;
 use tracebuf_session::limits::{PAGE, SHARED_MEMORY};
@@ -82,10 +82,6 @@ impl Heard {
             ServiceFrame::Other => Self::Other,
         })
     }
-}
-
-fn refused(why: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::ConnectionRefused, why)
 }
 
 impl IdleConnection {
@@ -203,11 +199,11 @@ impl Stream {
     fn memory(&mut self, page_kib: u64) -> io::Result<SharedWords> {
         let file = self.file.take().ok_or_else(|| refused("it has sent no shared memory"))?;
         if page_kib != u64::from(PAGE >> 10) {
-            return Err(refused(&format!("its shared memory has pages of {page_kib} KiB, not of 4")));
+            return Err(refused(format!("its shared memory has pages of {page_kib} KiB, not of 4")));
         }
         let bytes = usize::try_from(fstat(&file)?.st_size).unwrap_or(0);
         if !SHARED_MEMORY.contains(&bytes) {
-            return Err(refused(&format!("it has sent {} of shared memory", Count(bytes as u64, "byte"))));
+            return Err(refused(format!("it has sent {} of shared memory", Count(bytes as u64, "byte"))));
         }
         SharedWords::of(&file, bytes)
     }

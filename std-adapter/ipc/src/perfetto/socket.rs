@@ -1,6 +1,5 @@
 //! The socket for programs with Perfetto's SDK: [`PerfettoSocket`].
 
-use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +10,7 @@ use super::data_sources::{TRACK_EVENT, WantedSource};
 use super::frames::MAX_IPC_FRAME;
 use super::sdk_producer::SdkProducer;
 use crate::acceptor::{self, Admission, ListenThread, NewProducer};
-use crate::link::{Link, SocketKind};
+use crate::link::{Link, SocketKind, too_long};
 use crate::shared_memory::SharedWords;
 use crate::socket_file::SocketFile;
 use tracebuf_session::limits::PAGE;
@@ -60,20 +59,13 @@ pub struct PerfettoSocketBuilder {
 ///
 /// Cost: a thread, and for each program a thread, 25 KB and the shared memory. Checked against Perfetto's SDK in the
 /// version of the crate `perfetto-sdk` 1.2.
+#[derive(Debug)]
 pub struct PerfettoSocket(ListenThread<PerfettoAdmission>);
 
 /// The programs that come have Perfetto's SDK.
 struct PerfettoAdmission {
     shared_memory: usize,
     wanted: Arc<[WantedSource]>,
-}
-
-impl fmt::Debug for PerfettoSocket {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PerfettoSocket")
-            .field("producers_seen", &self.producers_seen())
-            .finish_non_exhaustive()
-    }
 }
 
 impl PerfettoSocket {
@@ -158,8 +150,7 @@ impl PerfettoSocketBuilder {
         });
         let wanted: Arc<[WantedSource]> = wanted.collect();
         if wanted.iter().map(WantedSource::told).sum::<usize>() > MAX_IPC_FRAME {
-            let error = io::Error::new(io::ErrorKind::InvalidInput, "they are too long");
-            return Err(SessionError::io("configurations of data sources", error));
+            return Err(too_long("configurations of data sources"));
         }
         let admission = PerfettoAdmission { shared_memory: self.shared_memory, wanted };
         ListenThread::start(admission, session, socket, self.producers).map(PerfettoSocket)

@@ -25,8 +25,8 @@ pub struct ConnectionBuilder {
     pub(crate) categories: Vec<String>,
 }
 
-/// A connection to a service with a [`ProducerSocket`](super::ProducerSocket): this program's threads record into that
-/// service's session.
+/// A connection to a service with a [`ProducerSocket`](super::ProducerSocket), whose session this program's threads
+/// record into.
 ///
 /// ```no_run
 /// use tracebuf_ipc::Connection;
@@ -37,15 +37,14 @@ pub struct ConnectionBuilder {
 /// # Ok::<(), tracebuf_session::SessionError>(())
 /// ```
 ///
-/// Recorders, the layer for `tracing` and packet writers work as with a session of your own, at the same cost plus a
-/// system call with a thread's first event. Events go into memory that both processes share.
+/// Recorders cost what those of a session of your own do, plus a system call with a thread's first event.
 ///
 /// - **This process ends**, or is killed: the service has all events, except packets of over some 4 KB (three chunks)
 ///   that had just ended. Their loss is reported.
 /// - **The service stops**, or is killed: recorders are off from then on. To go on with the next service, or to start
 ///   before there is one, [follow](ConnectionBuilder::follow) them.
-/// - **A fork**: recorders are off in the child, which may have a connection of its own. A thread that forks within an
-///   event's details or a packet's closure must not return from them in the child: that would end its parent's packet.
+/// - **A fork**: recorders are off in the child, which may have a connection of its own. In the child, a thread that
+///   forked within an event's or packet's closure must not return from it: that would end its parent's packet.
 /// - **Dropping it** sends what there is, for which the service has 5 s. If it is a `static`, call
 ///   [`flush`](Self::flush) at the program's end.
 ///
@@ -76,11 +75,9 @@ pub(crate) struct Agreement {
 pub(crate) type Wants = Box<dyn Fn(&str) -> bool + Send + Sync>;
 
 impl ConnectionBuilder {
-    /// Sets what a thread does when shared memory is full: it drops, unless set otherwise. See
-    /// [`SessionBuilder::exhaustion`](tracebuf_session::SessionBuilder::exhaustion); the drain thread is the service's.
-    ///
-    /// Threads that wait drop once the service is gone, and if more of them record than [its shared
-    /// memory](super::ProducerSocketBuilder::shared_memory) has chunks for: 512 unless set otherwise.
+    /// Sets what a thread does when shared memory is full; otherwise it drops. Threads that wait drop once the service
+    /// is gone, and if more of them record than [its shared memory](super::ProducerSocketBuilder::shared_memory) has
+    /// chunks for, 512 unless set otherwise.
     #[must_use]
     pub fn exhaustion(mut self, exhaustion: Exhaustion) -> Self {
         self.exhaustion = exhaustion;
@@ -94,8 +91,8 @@ impl ConnectionBuilder {
         self
     }
 
-    /// Takes the time of an event from the processor's counter, as
-    /// [`SessionBuilder::fast_clock`](tracebuf_session::SessionBuilder::fast_clock) does.
+    /// Takes an event's time from the processor's counter: see
+    /// [`SessionBuilder::fast_clock`](tracebuf_session::SessionBuilder::fast_clock).
     #[must_use]
     pub fn fast_clock(mut self) -> Self {
         self.fast_clock = true;
@@ -190,8 +187,7 @@ impl Connection {
         self.service.begin();
     }
 
-    /// A recorder into the first buffer of the service's session; with Perfetto's service, into the buffer that a
-    /// tracing session's configuration names.
+    /// A recorder into the first buffer of the service's session, or the one that Perfetto's configuration names.
     pub fn recorder(&self) -> Recorder {
         Recorder::new(self.context.clone(), 0)
     }
@@ -201,20 +197,14 @@ impl Connection {
         Recorder::of_source(&self.context, &self.sources, data_source)
     }
 
-    /// Whether the service wants events of this category. A program with a [`Relay`](tracebuf_session::Relay) for each
-    /// category leaves out the others: see [`follow_perfetto`](ConnectionBuilder::follow_perfetto). What is recorded
-    /// anyway is in the trace.
+    /// Whether the service wants events of this category: see
+    /// [`follow_perfetto`](ConnectionBuilder::follow_perfetto). What is recorded anyway is in the trace.
     ///
-    /// The lists in the data source's `track_event_config` decide. The first of these that finds it there holds:
-    ///
-    /// 1. the category's name, in `enabled_categories`;
-    /// 2. its name, in `disabled_categories`;
-    /// 3. a pattern for it, in `enabled_categories`;
-    /// 4. a pattern for it, in `disabled_categories`.
-    ///
-    /// In a pattern each `*` stands for any text, or none. What none of them finds is wanted: a configuration that
-    /// wants few disables `*`. Lists of tags are ignored. Without lists, or with malformed ones, all are wanted, as
-    /// they are by services of this crate.
+    /// The lists in the data source's `track_event_config` decide, in this order: the category's name in
+    /// `enabled_categories`, its name in `disabled_categories`, a pattern for it in `enabled_categories`, a pattern for
+    /// it in `disabled_categories`. In a pattern each `*` stands for any text, or none. What no list has is wanted.
+    /// Lists of tags are ignored. Without lists, or with malformed ones, all are wanted, as they are by services of
+    /// this crate.
     ///
     /// Cost: it reads the lists up to four times; meant to be called once with each connection.
     #[must_use]

@@ -23,10 +23,9 @@ const FIRST: Duration = Duration::from_secs(1);
 /// Made by [`ConnectionBuilder::follow`](crate::ConnectionBuilder::follow), and for Perfetto's service by
 /// [`follow_perfetto`](crate::ConnectionBuilder::follow_perfetto).
 ///
-/// A thread looks four times a second whether a service listens, for the first time before
-/// [`follow`](crate::ConnectionBuilder::follow) returns. Nothing is recorded between services; one that stands still
-/// counts as there. Dropping it ends the connection as dropping a [`Connection`] does, and waits for an attempt under
-/// way (some 5 s if a service does not answer) and for the function that it calls. If it is a `static`, call
+/// A thread looks four times a second whether a service listens. Nothing is recorded between services; one that stands
+/// still counts as there. Dropping it ends the connection as dropping a [`Connection`] does, and waits for an attempt
+/// under way (some 5 s if a service does not answer) and for the function that it calls. If it is a `static`, call
 /// [`flush`](Self::flush) at the program's end. In a child after a fork it does nothing.
 pub struct Follower {
     state: Arc<FollowerState>,

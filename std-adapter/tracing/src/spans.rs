@@ -67,20 +67,6 @@ pub(super) struct SpanData {
 }
 
 impl SpanData {
-    fn new(frontend: &Frontend, metadata: &'static Metadata<'static>, fields: KeptFields) -> Self {
-        let number = if frontend.flows || frontend.lifetimes { ids::unique() } else { 0 };
-        Self {
-            metadata,
-            fields,
-            changes: AtomicU64::new(0),
-            changed: Mutex::default(),
-            number,
-            has_flow: frontend.flows,
-            life: None,
-            followed: Mutex::default(),
-        }
-    }
-
     /// The data of a new span. Its life, if recorded, begins here, within its parent's if that is in the same session.
     pub(super) fn begin(
         frontend: &Frontend,
@@ -88,16 +74,19 @@ impl SpanData {
         fields: KeptFields,
         parent: impl FnOnce() -> Option<Arc<Life>>,
     ) -> Self {
-        let mut span = Self::new(frontend, metadata, fields);
+        let number = if frontend.flows || frontend.lifetimes { ids::unique() } else { 0 };
+        let (changes, changed, followed) = Default::default();
+        let has_flow = frontend.flows;
+        let mut span = Self { metadata, fields, changes, changed, number, has_flow, life: None, followed };
         if frontend.lifetimes {
             let parent = parent().filter(|parent| parent.is_in(frontend.recorder.buffer_id()));
             let life =
                 Life::within(parent.unwrap_or_else(|| frontend.process()), metadata.name(), span.number);
             let buffer = frontend.recorder.begun(|tracer| {
                 let track = tracer.on(life.track());
-                let guard = track
-                    .enter_with(metadata.name(), |event| span.annotate(frontend.describe(metadata, event)));
-                guard.detach()
+                track
+                    .enter_with(metadata.name(), |event| span.annotate(frontend.describe(metadata, event)))
+                    .detach()
             });
             span.life = life.begun(buffer);
         }

@@ -5,13 +5,13 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use tracebuf::producer::Request;
-use tracebuf::service::{EndpointStats, FlushTracker, ProducerIdentity};
+use tracebuf::service::FlushTracker;
 use tracebuf::wrapping::is_reached;
 
 use crate::acceptor::NewProducer;
 use crate::link::Link;
 use crate::native::records::{self, MAX_MESSAGE, producer_message, service_record};
-use crate::remote_producer::{DrainTurn, RemoteProducer};
+use crate::remote_producer::{DrainTurn, RemoteProducer, remote_transport};
 use crate::service_link::{ProducerMessage, ServiceMessage};
 use crate::shared_memory::SharedWords;
 use tracebuf_session::limits::BUFFERS_MAX;
@@ -131,7 +131,7 @@ fn receive() -> impl FnMut(&Link) -> Option<Vec<ProducerMessage>> {
 impl Transport for NativeProducer {
     fn drain(&mut self, buffers: &mut [CentralBuffer], flushes: &mut FlushTracker) {
         let mut turn = DrainTurn::begin();
-        while let Some(message) = self.remote.incoming.take(&mut turn) {
+        while let Some(message) = self.remote.take(&mut turn) {
             self.is_seen = true;
             message.into_iter().for_each(|message| self.carry_out(message, buffers, flushes));
         }
@@ -157,27 +157,9 @@ impl Transport for NativeProducer {
         self.remote.endpoint.with(|endpoint| endpoint.scrape(buffers));
     }
 
-    fn stats(&self) -> EndpointStats {
-        self.remote.endpoint.get().stats()
-    }
-
-    fn identity(&self) -> Option<ProducerIdentity> {
-        Some(self.remote.endpoint.get().identity())
-    }
-
     fn packets_dropped(&self, buffer: usize) -> u64 {
         self.dropped.get(buffer).copied().unwrap_or(0)
     }
 
-    fn disconnect(&mut self, buffers: &mut [CentralBuffer]) {
-        self.remote.endpoint.with(|endpoint| endpoint.disconnect(buffers));
-    }
-
-    fn is_connected(&self) -> bool {
-        self.remote.incoming.is_open()
-    }
-
-    fn end(&mut self) {
-        self.remote.end();
-    }
+    remote_transport!();
 }

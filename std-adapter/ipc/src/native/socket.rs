@@ -35,8 +35,7 @@ pub struct ProducerSocketBuilder {
 ///
 /// // In each of the others, usually another process:
 /// let service = Connection::builder().open(&path)?;
-/// let recorder = service.recorder();
-/// recorder.instant("hello from elsewhere");
+/// service.recorder().instant("hello from elsewhere");
 /// service.flush(Duration::from_secs(5))?;
 ///
 /// let summary = session.summary()?;
@@ -45,10 +44,10 @@ pub struct ProducerSocketBuilder {
 /// ```
 ///
 /// # Trust
-/// Anyone who may write to the socket's file, which is created by the process's umask, may record: into all buffers,
-/// with any times, names and tracks. Packets are attributed to the process and user that the system reports. Whatever
-/// producers send or write to shared memory cannot harm the session. Only a [flush](Session::flush), a snapshot and the
-/// session's stop wait for one that does not answer, for a limited time.
+/// Anyone who may write to the socket's file, which has the process's umask, may record: into all buffers, with any
+/// times, names and tracks. Packets are attributed to the process and user that the system reports. Nothing that
+/// producers do harms the session; only a [flush](Session::flush), a snapshot and the session's stop wait for one that
+/// does not answer, for a limited time.
 ///
 /// # End
 /// Dropping the socket removes its file; producers that have come go on recording until the session stops. Like a
@@ -121,7 +120,7 @@ impl ProducerSocketBuilder {
     /// Accepts producers at a socket from now on.
     ///
     /// # Errors
-    /// No thread, or a session that has ended.
+    /// No thread, or names of data sources that are too long.
     pub fn serve(self, session: &Arc<Session>, socket: SocketFile) -> Result<ProducerSocket, SessionError> {
         let welcome = Welcome {
             shared_memory: self.shared_memory,

@@ -35,9 +35,8 @@ impl ConnectionBuilder {
     /// # Ok::<(), tracebuf_session::SessionError>(())
     /// ```
     ///
-    /// It calls `connected` for each tracing session, from a thread of its own, as [`follow`](Self::follow) does; the
-    /// connection ends with the session. The data source is `track_event`, unless [named
-    /// otherwise](Self::data_source); the program has [this process's](Self::process_name) name.
+    /// It calls `connected` for each tracing session, as [`follow`](Self::follow) does; the connection ends with the
+    /// session. The data source is `track_event`, unless [named otherwise](Self::data_source).
     ///
     /// - **Several sessions at a time**: the program is in the one that began first, and within a quarter of a second
     ///   of its end in another.
@@ -48,8 +47,7 @@ impl ConnectionBuilder {
     /// - **Names, clocks and tracks** are repeated with every MiB, and when the service asks for it
     ///   (`incremental_state_config`), as it should with a smaller ring.
     ///
-    /// Cost: a thread, which wakes four times a second while nothing is recorded, and that of a [`Connection`]
-    /// otherwise. Dropping the [`Follower`] may wait for that thread, a quarter of a second.
+    /// Cost: a thread, which wakes four times a second while nothing is recorded, and that of a [`Connection`].
     ///
     /// Not supported: recording before there is a service, triggers, pages of other than 4 KiB, memory that is sent in
     /// messages (virtual machines), addresses that are not paths. Checked against Perfetto's service in the version of
@@ -63,11 +61,9 @@ impl ConnectionBuilder {
     /// use tracebuf_ipc::{Connection, perfetto_socket};
     /// use tracebuf_session::Relay;
     ///
-    /// const CATEGORIES: [&str; 2] = ["net", "render"];
-    ///
-    /// let relays = CATEGORIES.map(|category| (category, Relay::new()));
+    /// let relays = ["net", "render"].map(|category| (category, Relay::new()));
     /// let [net, render] = relays.each_ref().map(|(_, relay)| relay.recorder());
-    /// let builder = Connection::builder().categories(CATEGORIES); // told to anyone who asks the service what there is
+    /// let builder = Connection::builder().categories(["net", "render"]);
     /// let _follower = builder.follow_perfetto(perfetto_socket(), move |service| {
     ///     for (category, relay) in &relays {
     ///         if service.wants(category) {
@@ -77,16 +73,13 @@ impl ConnectionBuilder {
     ///     Ok(())
     /// })?;
     ///
-    /// // With `track_event_config { disabled_categories: "*" enabled_categories: "net" }` in the configuration this is
-    /// // recorded,
+    /// // Of these, `track_event_config { disabled_categories: "*" enabled_categories: "net" }` wants the first.
     /// net.instant_with("request", |event| event.category("net"));
-    /// // and this is not.
-    /// let _frame = render.enter_with("frame", |event| event.category("render"));
+    /// render.instant_with("frame", |event| event.category("render"));
     /// # Ok::<(), tracebuf_session::SessionError>(())
     /// ```
     ///
-    /// An event through a relay that is not connected costs three loads. A thread's events are on one track, whichever
-    /// relays they go through.
+    /// An event through a relay that is not connected costs three loads.
     ///
     /// # Errors
     /// No thread; names of the data source and its [categories](Self::categories) of more than some 130,000 bytes. A

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use tracebuf::producer::Request;
-use tracebuf::service::{EndpointStats, FlushTracker, ProducerIdentity};
+use tracebuf::service::FlushTracker;
 
 use super::calls::{Hello, METHODS, ProducerCall};
 use super::commands;
@@ -15,7 +15,7 @@ use super::outbox::FrameOutbox;
 use crate::acceptor::NewProducer;
 use crate::link::Link;
 use crate::proto_builder::ProtoBuilder;
-use crate::remote_producer::{DrainTurn, RemoteProducer};
+use crate::remote_producer::{DrainTurn, RemoteProducer, remote_transport};
 use crate::shared_memory::SharedWords;
 use tracebuf_session::limits::PAGE;
 use tracebuf_session::{CentralBuffer, Transport};
@@ -170,7 +170,7 @@ fn receive() -> impl FnMut(&Link) -> Option<Vec<ProducerCall>> {
 impl Transport for SdkProducer {
     fn drain(&mut self, buffers: &mut [CentralBuffer], flushes: &mut FlushTracker) {
         let mut turn = DrainTurn::begin();
-        while let Some(message) = self.remote.incoming.take(&mut turn) {
+        while let Some(message) = self.remote.take(&mut turn) {
             message.into_iter().for_each(|message| self.carry_out(message, buffers, flushes));
         }
         self.say();
@@ -193,23 +193,5 @@ impl Transport for SdkProducer {
         }
     }
 
-    fn stats(&self) -> EndpointStats {
-        self.remote.endpoint.get().stats()
-    }
-
-    fn identity(&self) -> Option<ProducerIdentity> {
-        Some(self.remote.endpoint.get().identity())
-    }
-
-    fn disconnect(&mut self, buffers: &mut [CentralBuffer]) {
-        self.remote.endpoint.with(|endpoint| endpoint.disconnect(buffers));
-    }
-
-    fn is_connected(&self) -> bool {
-        self.remote.incoming.is_open()
-    }
-
-    fn end(&mut self) {
-        self.remote.end();
-    }
+    remote_transport!();
 }

@@ -47,7 +47,7 @@ pub struct PerfettoSocketBuilder {
 /// program that has it, from when the program comes until the session stops.
 ///
 /// - **Trust and end** are as with a [`ProducerSocket`](crate::ProducerSocket).
-/// - **Unfinished chunks** are scraped, except for their last packet, unless a program forbids it
+/// - **Unfinished chunks** are taken too, except for their last packet, unless a program forbids it
 ///   (`SMB_SCRAPING_DISABLED`).
 /// - **Shared memory**: each thread fills chunks of 4 KiB, so 1 MiB is enough for 256 threads at a time. When it is
 ///   full, the SDK drops whole packets of track events, and the thread's next one says so; other data sources may wait
@@ -117,12 +117,11 @@ impl PerfettoSocketBuilder {
         self.data_source(TRACK_EVENT, categories::only(enabled).as_bytes())
     }
 
-    /// Creates the socket at this path, of at most 108 bytes, and accepts programs from now on. What a service that
-    /// ended without removing it has left there is replaced.
+    /// Creates the socket at this path and accepts programs from now on, as
+    /// [`ProducerSocketBuilder::bind`](crate::ProducerSocketBuilder::bind) does.
     ///
     /// # Errors
-    /// An impossible size of shared memory; an error of the system, such as that somebody listens there; no thread;
-    /// [`SessionError::Forked`] in a child after a fork.
+    /// The same, but for configurations of data sources of more than some 130,000 bytes instead of names.
     pub fn bind(
         self,
         session: &Arc<Session>,
@@ -135,7 +134,7 @@ impl PerfettoSocketBuilder {
     /// Accepts programs at a socket from now on.
     ///
     /// # Errors
-    /// No thread, or a session that has ended.
+    /// No thread, or configurations of data sources that are too long.
     pub fn serve(
         mut self,
         session: &Arc<Session>,

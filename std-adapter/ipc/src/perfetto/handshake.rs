@@ -7,10 +7,12 @@ use std::time::Instant;
 
 use rustix::fs::fstat;
 
-use tracebuf::proto::fields::ipc::{PRODUCER_PORT, initialize_connection_response, protocol_abi_version};
+use tracebuf::proto::fields::ipc::{
+    PRODUCER_PORT, initialize_connection_response, method, protocol_abi_version,
+};
 use tracebuf::proto::reader::numbers;
 
-use super::calls::{self, Method, Port};
+use super::calls::{self, Port};
 use super::categories::WantedCategories;
 use super::commands::ServiceCommand;
 use super::frames::{FrameReader, ServiceFrame, bind, push_frame};
@@ -96,10 +98,10 @@ impl IdleConnection {
         };
         let (hello, nothing) = (calls::hello(producer, MEMORY, PAGE), ProtoBuilder::new());
         stream.send(&[
-            port.call(Method::InitializeConnection, &hello, Some(HELLO)),
-            port.call(Method::GetAsyncCommand, &nothing, Some(COMMANDS)),
-            port.call(Method::RegisterDataSource, data_source, None),
-            port.call(Method::Sync, &nothing, Some(ALL_SAID)),
+            port.call(method::INITIALIZE_CONNECTION, &hello, Some(HELLO)),
+            port.call(method::GET_ASYNC_COMMAND, &nothing, Some(COMMANDS)),
+            port.call(method::REGISTER_DATA_SOURCE, data_source, None),
+            port.call(method::SYNC, &nothing, Some(ALL_SAID)),
         ])?;
         let mut waiting = Self { stream, port, words: None, starts: None };
         while waiting.starts.is_none() && waiting.hear(deadline)? != ALL_SAID {}
@@ -156,11 +158,11 @@ impl IdleConnection {
             // What has not started has nothing to flush.
             ServiceCommand::Flush { request } => {
                 let nothing = calls::push_flush(ProtoBuilder::new(), request);
-                self.stream.send(&[self.port.call(Method::CommitData, &nothing, None)])?;
+                self.stream.send(&[self.port.call(method::COMMIT_DATA, &nothing, None)])?;
             }
             ServiceCommand::Stop { instance } => {
                 let instance = calls::instance(instance);
-                self.stream.send(&[self.port.call(Method::NotifyDataSourceStopped, &instance, None)])?;
+                self.stream.send(&[self.port.call(method::NOTIFY_DATA_SOURCE_STOPPED, &instance, None)])?;
             }
             ServiceCommand::ClearState | ServiceCommand::Other => {}
         }

@@ -71,7 +71,7 @@ impl SdkProducer {
     ) {
         match message {
             ProducerCall::Bind { request, is_known: true } => {
-                self.outbox.push(&frames::bound(request, METHODS.map(|(_, name)| name)));
+                self.outbox.push(&frames::bound(request, METHODS));
             }
             ProducerCall::Bind { request, is_known: false } => self.outbox.push(&frames::not_bound(request)),
             ProducerCall::Initialize { request, hello } => self.initialize(request, hello),

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tracebuf::producer::Request;
+use tracebuf::proto::fields::ipc::method;
 use tracebuf::service::FlushTracker;
 
-use super::calls::{self, Method, Port};
+use super::calls::{self, Port};
 use super::commands::ServiceCommand;
 use super::frames::{FrameReader, ServiceFrame};
 use super::outbox::FrameOutbox;
@@ -42,18 +43,18 @@ pub(crate) struct RecordedSource {
 #[derive(Default)]
 struct PendingReplies {
     /// Starts and stops to acknowledge, of data sources of which this program knows nothing.
-    acknowledge: Mutex<Vec<(Method, u64)>>,
+    acknowledge: Mutex<Vec<(&'static str, u64)>>,
     /// Whether the recorded one is to stop.
     stops: AtomicBool,
 }
 
 impl PendingReplies {
-    fn acknowledge(&self) -> MutexGuard<'_, Vec<(Method, u64)>> {
+    fn acknowledge(&self) -> MutexGuard<'_, Vec<(&'static str, u64)>> {
         self.acknowledge.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// `None` if there is too much to say already.
-    fn push(&self, method: Method, instance: u64) -> Option<()> {
+    fn push(&self, method: &'static str, instance: u64) -> Option<()> {
         let mut all = self.acknowledge();
         (all.len() < MOST_UNSAID).then(|| all.push((method, instance)))
     }
@@ -92,7 +93,7 @@ pub(crate) struct CallSender {
 }
 
 impl CallSender {
-    fn call(&mut self, method: Method, arguments: &ProtoBuilder) {
+    fn call(&mut self, method: &str, arguments: &ProtoBuilder) {
         self.outbox.push(&self.port.call(method, arguments, None));
     }
 
@@ -100,7 +101,7 @@ impl CallSender {
     fn commit(&mut self, reply: Option<u64>) {
         let arguments = std::mem::take(&mut self.commit);
         self.committed = 0;
-        self.outbox.push(&self.port.call(Method::CommitData, &arguments, reply));
+        self.outbox.push(&self.port.call(method::COMMIT_DATA, &arguments, reply));
     }
 
     /// Ends such a call if it has begun.
@@ -125,11 +126,11 @@ impl CallSender {
         match request {
             Request::Register { writer_id, .. } => {
                 self.end_commit();
-                self.call(Method::RegisterTraceWriter, &calls::writer(writer_id, buffer));
+                self.call(method::REGISTER_TRACE_WRITER, &calls::writer(writer_id, buffer));
             }
             Request::Unregister { writer_id } => {
                 self.end_commit();
-                self.call(Method::UnregisterTraceWriter, &calls::writer_that_ends(writer_id));
+                self.call(method::UNREGISTER_TRACE_WRITER, &calls::writer_that_ends(writer_id));
             }
             Request::Move(chunk) => self.add(|commit| calls::push_move(commit, chunk, buffer)),
             Request::Patch { writer_id, patch, has_more, .. } => {
@@ -163,7 +164,7 @@ impl CallSender {
 
 impl MessageSender for CallSender {
     fn begin(&mut self) {
-        self.call(Method::NotifyDataSourceStarted, &calls::instance(self.instance.id));
+        self.call(method::NOTIFY_DATA_SOURCE_STARTED, &calls::instance(self.instance.id));
     }
 
     fn push(&mut self, message: ProducerMessage) {
@@ -191,7 +192,7 @@ impl MessageSender for CallSender {
     fn end(&mut self, link: &Link) {
         fence(Ordering::Acquire);
         if self.between.stops.load(Ordering::Relaxed) {
-            self.call(Method::NotifyDataSourceStopped, &calls::instance(self.instance.id));
+            self.call(method::NOTIFY_DATA_SOURCE_STOPPED, &calls::instance(self.instance.id));
         }
         let _ = self.send(link, Wait::UntilDone);
         link.finish();
@@ -244,11 +245,11 @@ impl CallReceiver {
             }
             // One of another session, which gets nothing as long as this one is there.
             ServiceCommand::Start { instance, .. } => {
-                self.between.push(Method::NotifyDataSourceStarted, instance)?;
+                self.between.push(method::NOTIFY_DATA_SOURCE_STARTED, instance)?;
                 act(ServiceMessage::ToAnswer);
             }
             ServiceCommand::Stop { instance } => {
-                self.between.push(Method::NotifyDataSourceStopped, instance)?;
+                self.between.push(method::NOTIFY_DATA_SOURCE_STOPPED, instance)?;
                 act(ServiceMessage::ToAnswer);
             }
             ServiceCommand::UseMemory { .. } | ServiceCommand::Other => {}
@@ -267,7 +268,7 @@ mod tests {
     use crate::perfetto::frames::{MAX_IPC_FRAME, bound};
 
     fn both() -> (CallSender, CallReceiver) {
-        let bound = bound(1, METHODS.map(|(_, name)| name));
+        let bound = bound(1, METHODS);
         let Some(ServiceFrame::Bound(bound)) = ServiceFrame::of(bound.as_bytes()) else {
             panic!("it is bound")
         };

@@ -61,20 +61,16 @@ fn spans(sheet: &mut Sheet) {
     let (session, recorder) = quick();
     session.stop().expect("a stop");
     print("our subscriber, session over", with(TraceSubscriber::new(recorder), span));
-    let (_session, recorder) = quick();
-    let filtered = TraceSubscriber::new(recorder).max_level(tracing::Level::INFO);
-    print(
-        "our subscriber, filtered out",
-        with(filtered, || drop(black_box(tracing::debug_span!("x").entered()))),
-    );
-    let (_session, recorder) = quick();
+    let ours = |name: &str, set: fn(TraceSubscriber) -> TraceSubscriber, work: fn()| {
+        let (_session, recorder) = quick();
+        print(&format!("our subscriber, {name}"), with(set(TraceSubscriber::new(recorder)), work));
+    };
+    let debug = || drop(black_box(tracing::debug_span!("x").entered()));
+    ours("filtered out", |subscriber| subscriber.max_level(tracing::Level::INFO), debug);
     let fields = || drop(black_box(tracing::info_span!("work", size = 7, name = "x").entered()));
-    print("our subscriber, two fields", with(TraceSubscriber::new(recorder), fields));
-    let (_session, recorder) = quick();
-    print("our subscriber, flows", with(TraceSubscriber::new(recorder).flows(true), span));
-
-    let (_session, recorder) = quick();
-    print("our subscriber, origins", with(TraceSubscriber::new(recorder).origins(true), span));
+    ours("two fields", |subscriber| subscriber, fields);
+    ours("flows", |subscriber| subscriber.flows(true), span);
+    ours("origins", |subscriber| subscriber.origins(true), span);
     lifetimes(&print);
 
     // Last, because it stays: for a whole program's subscriber, no handle is counted with each span.

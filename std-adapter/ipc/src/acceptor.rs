@@ -28,7 +28,6 @@ pub(crate) trait Admission: Send + Sync + 'static {
     /// How long the connection of a refused producer is kept.
     const HELD: Duration;
 
-    /// Tells a producer why it is refused.
     fn refuse(&self, link: &Link, why: &str);
 
     /// Makes the transport of a producer, or says why the service cannot. It sends nothing before it is attached:
@@ -40,7 +39,6 @@ pub(crate) trait Admission: Send + Sync + 'static {
 pub(crate) struct NewProducer {
     pub(crate) link: Arc<Link>,
     pub(crate) identity: ProducerIdentity,
-    /// How many buffers the session has.
     pub(crate) buffers: u16,
     pub(crate) waker: Waker,
     /// It records nothing before this boot time.
@@ -49,7 +47,6 @@ pub(crate) struct NewProducer {
     pub(crate) process_tree: ProcessTree,
     /// Its place, held for as long as it is there.
     pub(crate) place: Arc<()>,
-    /// Where it was accepted.
     pub(crate) listener: Weak<Listener>,
 }
 
@@ -69,7 +66,6 @@ pub(crate) fn bind(
     SocketFile::bind(path, kind)
 }
 
-/// A socket that accepts producers until it is closed.
 pub(crate) struct Listener {
     socket: SocketFile,
     is_closed: AtomicBool,
@@ -94,13 +90,11 @@ pub(crate) struct ListenThread<H> {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What that thread works with.
 struct Acceptor<H> {
     admission: H,
     listener: Arc<Listener>,
     session: Weak<Session>,
     buffers: u16,
-    /// How many may be there at a time.
     producers: usize,
     /// Each producer holds a clone.
     places: Arc<()>,
@@ -113,7 +107,6 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 /// Most refused connections that are kept at a time: each takes an open file.
 const MOST_HELD: usize = 64;
 
-/// What became of a producer.
 enum Admitted {
     Attached,
     Refused(Arc<Link>),

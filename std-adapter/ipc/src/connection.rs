@@ -115,7 +115,6 @@ impl ConnectionBuilder {
         self
     }
 
-    /// The name of this process's track.
     pub(crate) fn name_of_process(&self) -> String {
         named(self.process_name.as_deref())
     }

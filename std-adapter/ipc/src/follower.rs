@@ -14,7 +14,6 @@ use tracebuf_std::fork;
 
 /// How often to look whether a service has come or gone.
 const EVERY: Duration = Duration::from_millis(250);
-/// Why there is no connection to a service that is there.
 const NOTHING_WANTED: &str = "the tracing service is there, and does not want anything recorded";
 /// How long to wait for the first look: with a service that answers, one takes some milliseconds.
 const FIRST: Duration = Duration::from_secs(1);
@@ -29,7 +28,6 @@ const FIRST: Duration = Duration::from_secs(1);
 /// [`flush`](Self::flush) at the program's end. In a child after a fork it does nothing.
 pub struct Follower {
     state: Arc<FollowerState>,
-    /// Dropped to end the thread.
     going_on: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
     forks: u32,
@@ -109,7 +107,6 @@ impl fmt::Debug for Follower {
     }
 }
 
-/// The connection, or why there is none.
 struct FollowerState(Mutex<Result<Arc<Connection>, String>>);
 
 impl FollowerState {
@@ -154,7 +151,6 @@ impl FollowerState {
     }
 }
 
-/// Says why there will be no connection any more.
 struct PanicNote<'a>(&'a FollowerState);
 
 impl Drop for PanicNote<'_> {

@@ -54,7 +54,6 @@ impl Link {
         }
     }
 
-    /// Listens for others at this path.
     pub(crate) fn listening(path: &Path, kind: SocketKind) -> io::Result<Self> {
         let link = Self::new(kind)?;
         bind(link.0.get()?, &SocketAddrUnix::new(path)?)?;
@@ -105,12 +104,10 @@ impl Link {
         Ok(Self(ClosedInChildren::new(socket)))
     }
 
-    /// Whether this process is the one that owns it.
     pub(crate) fn is_here(&self) -> bool {
         self.0.is_here()
     }
 
-    /// The peer at the other end, as the system reports it.
     pub(crate) fn peer(&self) -> Peer {
         self.0.get().and_then(Peer::of).unwrap_or(Peer::UNKNOWN)
     }
@@ -207,7 +204,6 @@ impl Link {
     }
 }
 
-/// Starts a thread of this name.
 pub(crate) fn spawn(
     name: &str,
     work: impl FnOnce() + Send + 'static,
@@ -226,7 +222,6 @@ pub(crate) fn too_long(what: &str) -> SessionError {
     SessionError::io(what, io::Error::new(io::ErrorKind::InvalidInput, "they are too long"))
 }
 
-/// A process, as the system knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Peer {
     pub(crate) uid: u32,

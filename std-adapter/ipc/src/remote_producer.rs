@@ -114,7 +114,6 @@ impl<T> RemoteProducer<T> {
         }
     }
 
-    /// The session has ended.
     pub(crate) fn end(&self) {
         if let Some(listener) = self.listener.upgrade() {
             listener.close();

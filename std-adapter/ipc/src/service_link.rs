@@ -17,12 +17,10 @@ use tracebuf_session::{SessionClock, SessionError, Waker};
 /// How long to wait for the sending thread: it takes far less to send, unless it waits for the service.
 const SENDER_PATIENCE: Duration = Duration::from_millis(5);
 
-/// The way to a service in another process.
 pub(crate) struct ServiceLink {
     link: Link,
     producer: Arc<ProducerCell>,
     switch: Arc<RecordingGate>,
-    /// Wakes the thread that sends.
     waker: Waker,
     /// Whether threads wait for chunks, and so want to know what the service has taken.
     waits: bool,
@@ -41,11 +39,8 @@ pub(crate) struct ServiceLink {
 /// What is on its way to the service, in order, and what the service was told before.
 struct Outgoing {
     sender: Box<dyn MessageSender>,
-    /// The queue's other vector.
     requests: Vec<Request>,
-    /// Packets dropped, by buffer.
     dropped: [u64; BUFFERS_MAX],
-    /// Chunks sent.
     chunks: u64,
 }
 
@@ -176,7 +171,6 @@ impl ServiceLink {
         }
     }
 
-    /// Collects what there is to send.
     fn collect(&self, outgoing: &mut Outgoing) {
         if self.begins.swap(false, Ordering::Relaxed) {
             outgoing.sender.begin();
@@ -290,7 +284,6 @@ pub(crate) trait MessageReceiver: Send {
     fn receive(&mut self, link: &Link, act: &mut dyn FnMut(ServiceMessage)) -> Option<()>;
 }
 
-/// A producer's message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProducerMessage {
     Request(Request),
@@ -313,7 +306,6 @@ pub(crate) enum ProducerMessage {
     Scrape(u32),
 }
 
-/// A service's message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServiceMessage {
     /// Wants everything that is complete, and this to be answered. Not 0.
@@ -322,9 +314,7 @@ pub(crate) enum ServiceMessage {
     Flushed(u32),
     /// Has got what was wanted with this flush into its buffers.
     Scraped(u32),
-    /// Has taken this many chunks.
     Taken(u64),
-    /// Wants writers to repeat their state.
     ClearState,
     /// Wants nothing more. What there is must still be sent.
     Stop,

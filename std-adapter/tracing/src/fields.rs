@@ -8,7 +8,6 @@ use std::ops::Range;
 use tracebuf::producer::track_event::{Event, Value};
 use tracing_core::field::{Field, Visit};
 
-/// A value kept until a slice begins.
 #[derive(Clone, Debug)]
 enum FieldValue {
     Plain(Value<'static>),
@@ -24,7 +23,6 @@ struct KeptField {
     change: u64,
 }
 
-/// The fields of a span, for its slices to come.
 #[derive(Clone, Debug, Default)]
 pub(super) struct KeptFields {
     list: Vec<KeptField>,
@@ -55,7 +53,6 @@ impl KeptFields {
         new
     }
 
-    /// Leaves its memory to later spans.
     pub(super) fn leave(mut self) {
         self.clear(SPARE_TEXT);
         // What there is no place for, or no thread any more, is dropped while nothing is borrowed: an allocator may
@@ -66,7 +63,6 @@ impl KeptFields {
         });
     }
 
-    /// Bytes of memory that its texts have, where it has no fields.
     #[cfg(test)]
     pub(super) fn spare_text(&self) -> Option<usize> {
         self.list.is_empty().then_some(self.text.capacity())
@@ -97,7 +93,6 @@ impl KeptFields {
         }
     }
 
-    /// Appends to the texts, and returns where.
     fn write(&mut self, write: impl FnOnce(&mut String)) -> FieldValue {
         let start = self.text.len();
         write(&mut self.text);

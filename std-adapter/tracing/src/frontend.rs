@@ -21,7 +21,6 @@ pub(super) struct Frontend {
     pub(super) lifetimes: bool,
     pub(super) origins: bool,
     pub(super) logs: bool,
-    /// The process's track, which contains lives.
     process: OnceLock<Arc<Life>>,
 }
 

@@ -91,7 +91,6 @@ struct SpanExtension {
 }
 
 impl SpanExtension {
-    /// What layers of the same recorder have kept.
     fn of(&self, frontend: &Frontend) -> impl Iterator<Item = &Arc<SpanData>> {
         let identity = frontend.recorder.identity();
         let all = std::iter::once(&self.first).chain(&self.others);

@@ -6,7 +6,6 @@ use std::sync::{Mutex, PoisonError};
 
 use tracebuf_std::fork::while_nobody_forks;
 
-/// The bit of a front end's number that marks a layer.
 const LAYER: u64 = 1 << 63;
 /// The bits from this one on say which it is, of those with one recorder.
 pub(super) const WHICH: u32 = 48;

@@ -42,7 +42,6 @@ pub(super) struct Life {
     nested: Nested,
     /// How many lives there are up to the outermost, including itself; 0 for the process's track.
     depth: u8,
-    /// Where its slice has begun.
     begun: BufferId,
     /// The same, until it has ended.
     open: AtomicU64,
@@ -54,7 +53,6 @@ impl Life {
         Self::on(Nested::new(None, |_| this_process()), 0)
     }
 
-    /// A life that has not begun.
     pub(super) fn within(parent: Arc<Self>, name: &'static str, number: u64) -> Self {
         let parent = match parent.nested.borrow_owner() {
             Some(above) if parent.depth > DEEPEST => above.clone(),

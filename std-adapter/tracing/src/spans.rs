@@ -17,7 +17,6 @@ use super::lifetime::Life;
 use tracebuf_session::Recorder;
 use tracebuf_session::parts::NO_BUFFER;
 
-/// The most flows of other spans that one slice takes.
 const MAX_FOLLOWED: usize = 64;
 
 thread_local! {
@@ -51,16 +50,13 @@ fn locked<T>(lock: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
 /// No lock is held while an event is written: that may wait for the drain thread, which may enter the same span.
 pub(super) struct SpanData {
     pub(super) metadata: &'static Metadata<'static>,
-    /// What it was made with.
     fields: KeptFields,
-    /// How often fields were recorded since.
     changes: AtomicU64,
     /// All fields, once some were recorded. Shared with a thread that is just writing them.
     changed: Mutex<Option<Arc<KeptFields>>>,
     /// A number that no other span has, which is also the flow of its slices.
     pub(super) number: u64,
     has_flow: bool,
-    /// Its life, if that is recorded.
     pub(super) life: Option<Arc<Life>>,
     /// Flows of other spans that go to its next slice.
     followed: Mutex<VecDeque<u64>>,

@@ -57,7 +57,6 @@ impl ConnectionBuilder {
     }
 }
 
-/// What the service says first, and the memory that comes with it.
 fn receive(link: &Link, deadline: Instant) -> io::Result<(Welcome, SharedWords)> {
     let mut message = vec![0; MAX_WELCOME];
     let (len, file) = link.receive_with(&mut message, deadline)?;

@@ -32,7 +32,6 @@ struct UnsentReplies {
     clear_state: Option<()>,
 }
 
-/// The drain thread's end.
 pub(crate) struct NativeProducer {
     remote: RemoteProducer<ProducerMessage>,
     /// The flush after which to scrape, once that was carried out.
@@ -44,7 +43,6 @@ pub(crate) struct NativeProducer {
 }
 
 impl NativeProducer {
-    /// Starts a thread that takes what comes.
     pub(crate) fn start(
         newcomer: NewProducer,
         words: SharedWords,
@@ -122,7 +120,6 @@ fn is_of_new_writer(message: &ProducerMessage) -> bool {
     matches!(message, ProducerMessage::Request(Request::Register { .. }))
 }
 
-/// Takes the messages of a connection apart, until something comes that is none.
 fn receive() -> impl FnMut(&Link) -> Option<Vec<ProducerMessage>> {
     let mut message = [0; MAX_MESSAGE];
     move |link| records::receive(link, &mut message)?.iter().map(|record| producer_message(*record)).collect()

@@ -8,7 +8,6 @@ use crate::link::Link;
 use crate::service_link::{MessageReceiver, MessageSender, ProducerMessage, ServiceMessage};
 use tracebuf_session::parts::Wait;
 
-/// Bytes of a record.
 pub(crate) const RECORD: usize = Request::BYTES;
 /// Bytes of the longest message: 256 records.
 pub(crate) const MAX_MESSAGE: usize = 256 * RECORD;
@@ -102,7 +101,6 @@ fn records(message: &[u8]) -> Option<&[[u8; RECORD]]> {
     rest.is_empty().then_some(records)
 }
 
-/// Records that were not sent yet.
 #[derive(Default)]
 pub(crate) struct RecordSender(Vec<u8>);
 
@@ -133,7 +131,6 @@ impl MessageSender for RecordSender {
     }
 }
 
-/// Takes records out of messages.
 pub(crate) struct RecordReceiver([u8; MAX_MESSAGE]);
 
 impl RecordReceiver {

@@ -63,7 +63,6 @@ pub struct ProducerSocket(ListenThread<NativeAdmission>);
 /// The programs that come are [`Connection`](crate::Connection)s.
 struct NativeAdmission {
     shared_memory: usize,
-    /// What each producer is told.
     welcome: Arc<[u8]>,
 }
 

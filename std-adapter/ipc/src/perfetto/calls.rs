@@ -41,24 +41,31 @@ const SPARE: [&str; 3] =
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ProducerCall {
     /// Wants to be bound to this service, or to another.
-    Bind { request: u64, is_known: bool },
+    Bind {
+        request: u64,
+        is_known: bool,
+    },
     /// Says who it is, first of all.
-    Initialize { request: u64, hello: Hello },
+    Initialize {
+        request: u64,
+        hello: Hello,
+    },
     /// Wants to hear commands in reply to this call.
-    Listen { request: u64 },
-    /// Offers a data source.
+    Listen {
+        request: u64,
+    },
     Register(SourceDescriptor),
-    /// No longer has that data source.
     Unregister(String),
-    /// A request about its shared memory.
     Request(Request),
     /// Everything that was complete when this flush was asked for has come.
     Flushed(u64),
     /// Wants to hear that everything before was carried out, or that there is no such call.
-    Answer { request: u64, is_known: bool },
+    Answer {
+        request: u64,
+        is_known: bool,
+    },
 }
 
-/// What a program says about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hello {
     /// Kinds of shared memory that it can have, one bit each; 0 for programs from before there was more than one kind.
@@ -157,7 +164,6 @@ fn push_commit(message: &[u8], calls: &mut Vec<ProducerCall>) -> Option<()> {
     fields.is_at_end().then_some(())
 }
 
-/// Patches of one chunk.
 fn push_patches(chunk: &[u8], calls: &mut Vec<ProducerCall>) -> Option<()> {
     use chunk_to_patch::{CHUNK_ID, HAS_MORE_PATCHES, PATCHES, TARGET_BUFFER, WRITER_ID};
     let of = [TARGET_BUFFER, WRITER_ID, CHUNK_ID, HAS_MORE_PATCHES];
@@ -210,7 +216,6 @@ impl Port {
         (is_bound != 0).then_some(Self { service, methods })
     }
 
-    /// A call; one that wants no reply has no number.
     pub(crate) fn call(&self, method: &str, arguments: &ProtoBuilder, reply: Option<u64>) -> ProtoBuilder {
         let at = METHODS.iter().position(|known| *known == method);
         let number = at.and_then(|at| self.methods.get(at)).copied().unwrap_or(0);
@@ -218,7 +223,6 @@ impl Port {
     }
 }
 
-/// Says who a program is, and what shared memory it would like to have.
 pub(crate) fn hello(name: &str, shared_memory: u32, page: u32) -> ProtoBuilder {
     use initialize_connection_request as fields;
     let hello = ProtoBuilder::new().number(fields::SHARED_MEMORY_PAGE_SIZE_HINT_BYTES, page);
@@ -252,25 +256,21 @@ pub(crate) fn instance(instance: u64) -> ProtoBuilder {
     ProtoBuilder::new().number(notify_data_source_started_request::DATA_SOURCE_ID, instance)
 }
 
-/// About a writer that is there from now on, and writes to this buffer.
 pub(crate) fn writer(writer_id: u16, buffer: u32) -> ProtoBuilder {
     use register_trace_writer_request as fields;
     ProtoBuilder::new().number(fields::TRACE_WRITER_ID, writer_id).number(fields::TARGET_BUFFER, buffer)
 }
 
-/// About a writer that has ended.
 pub(crate) fn writer_that_ends(writer_id: u16) -> ProtoBuilder {
     ProtoBuilder::new().number(unregister_trace_writer_request::TRACE_WRITER_ID, writer_id)
 }
 
-/// A chunk to be moved to a buffer, in what is committed.
 pub(crate) fn push_move(commit: ProtoBuilder, chunk: ChunkToMove, buffer: u32) -> ProtoBuilder {
     use chunks_to_move as fields;
     let moved = ProtoBuilder::new().number(fields::PAGE, chunk.page).number(fields::CHUNK, chunk.chunk);
     commit.message(commit_data_request::CHUNKS_TO_MOVE, &moved.number(fields::TARGET_BUFFER, buffer))
 }
 
-/// A patch for a chunk, in what is committed.
 pub(crate) fn push_patch(
     commit: ProtoBuilder,
     writer_id: u16,

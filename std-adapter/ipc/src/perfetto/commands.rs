@@ -37,7 +37,6 @@ pub(crate) fn setup_and_start(instance: u64, config: &ProtoBuilder) -> [ProtoBui
     [SETUP_DATA_SOURCE, START_DATA_SOURCE].map(|command| ProtoBuilder::new().message(command, &within))
 }
 
-/// Asks these data sources to send what they have.
 pub(crate) fn flush(request: u64, instances: impl IntoIterator<Item = u64>) -> ProtoBuilder {
     let flush = ProtoBuilder::new()
         .each(instances, |flush, id| flush.number(flush_command::DATA_SOURCE_IDS, id))
@@ -45,27 +44,32 @@ pub(crate) fn flush(request: u64, instances: impl IntoIterator<Item = u64>) -> P
     ProtoBuilder::new().message(get_async_command_response::FLUSH, &flush)
 }
 
-/// Asks these data sources to repeat their names and clocks.
 pub(crate) fn clear_state(instances: impl IntoIterator<Item = u64>) -> ProtoBuilder {
     let clear = ProtoBuilder::new()
         .each(instances, |clear, id| clear.number(clear_incremental_state::DATA_SOURCE_IDS, id));
     ProtoBuilder::new().message(get_async_command_response::CLEAR_INCREMENTAL_STATE, &clear)
 }
 
-/// What a service wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ServiceCommand {
     /// To use the shared memory that has come with this, with pages of this many KiB.
-    UseMemory { page_kib: u64 },
+    UseMemory {
+        page_kib: u64,
+    },
     /// To record these categories, into one of its buffers.
-    Start { instance: u64, buffer: u64, categories: WantedCategories },
-    /// To stop that.
-    Stop { instance: u64 },
+    Start {
+        instance: u64,
+        buffer: u64,
+        categories: WantedCategories,
+    },
+    Stop {
+        instance: u64,
+    },
     /// Everything that there is, and then this number.
-    Flush { request: u64 },
-    /// To repeat names and clocks.
+    Flush {
+        request: u64,
+    },
     ClearState,
-    /// Something that has no meaning here.
     Other,
 }
 

@@ -32,7 +32,6 @@ impl WantedSource {
         self.config().as_bytes().len() + AROUND
     }
 
-    /// What a program is told about it.
     fn config(&self) -> ProtoBuilder {
         use data_source_config::{NAME, TARGET_BUFFER, TRACING_SESSION_ID};
         let config = ProtoBuilder::new().bytes(NAME, self.name.as_bytes());
@@ -69,7 +68,6 @@ struct SourceInstance {
     has_started: bool,
 }
 
-/// The data sources of one program.
 #[derive(Default)]
 pub(crate) struct SourceInstances {
     all: Vec<SourceInstance>,
@@ -88,7 +86,6 @@ impl SourceInstances {
         }
     }
 
-    /// A program no longer has any of this name.
     pub(crate) fn withdraw(&mut self, name: &str) {
         self.all.retain(|instance| instance.descriptor.name != name);
     }
@@ -101,7 +98,6 @@ impl SourceInstances {
         })
     }
 
-    /// Data sources that have something to flush.
     pub(crate) fn to_flush(&self) -> impl Iterator<Item = u64> {
         self.started().filter(|instance| instance.descriptor.is_flushed).map(|instance| instance.id)
     }

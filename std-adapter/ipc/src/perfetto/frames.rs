@@ -20,7 +20,6 @@ const LENGTH: usize = 4;
 /// The number of the one service here, for those who are bound to it.
 const SERVICE: u64 = 1;
 
-/// Frames as they come over a stream.
 pub(crate) struct FrameReader {
     bytes: Vec<u8>,
     /// The range of the bytes that have come and were not taken.
@@ -69,14 +68,15 @@ impl FrameReader {
     }
 }
 
-/// A frame from a program.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ClientFrame<'f> {
     /// Wants to be bound to the service of this name.
     Bind(&'f [u8]),
-    /// Calls a method, by its number.
-    Invoke { method: u64, arguments: &'f [u8], wants_reply: bool },
-    /// Something else, which needs no answer.
+    Invoke {
+        method: u64,
+        arguments: &'f [u8],
+        wants_reply: bool,
+    },
     Other,
 }
 
@@ -106,14 +106,12 @@ impl<'f> ClientFrame<'f> {
     }
 }
 
-/// A frame from a service.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ServiceFrame<'f> {
     /// Its answer to a program that wants to be bound.
     Bound(&'f [u8]),
     /// A reply to the call with this number, and its message; `None` if the call has failed.
     Reply(u64, Option<&'f [u8]>),
-    /// Nothing that was asked for.
     Other,
 }
 
@@ -135,7 +133,6 @@ impl<'f> ServiceFrame<'f> {
     }
 }
 
-/// Asks for the numbers of a service and of its methods.
 pub(crate) fn bind(request: u64, service: &str) -> ProtoBuilder {
     let bind = ProtoBuilder::new().bytes(bind_service::SERVICE_NAME, service.as_bytes());
     ProtoBuilder::new().number(ipc_frame::REQUEST_ID, request).message(ipc_frame::MSG_BIND_SERVICE, &bind)
@@ -153,7 +150,6 @@ pub(crate) fn bound<'n>(request: u64, methods: impl IntoIterator<Item = &'n str>
     bind_reply(request, &bound)
 }
 
-/// Tells a program that there is no such service.
 pub(crate) fn not_bound(request: u64) -> ProtoBuilder {
     bind_reply(request, &ProtoBuilder::new().number(bind_service_reply::SUCCESS, false))
 }
@@ -163,7 +159,6 @@ fn bind_reply(request: u64, reply: &ProtoBuilder) -> ProtoBuilder {
     frame.message(ipc_frame::MSG_BIND_SERVICE_REPLY, reply)
 }
 
-/// A call; one that wants no reply has no number.
 pub(crate) fn invoke(
     service: u64,
     method: u64,
@@ -185,7 +180,6 @@ pub(crate) fn reply(request: u64, message: &ProtoBuilder, has_more: bool) -> Pro
     invoke_reply(request, &reply.message(invoke_method_reply::REPLY_PROTO, message))
 }
 
-/// The reply to a call that is not carried out.
 pub(crate) fn failure(request: u64) -> ProtoBuilder {
     invoke_reply(request, &ProtoBuilder::new().number(invoke_method_reply::SUCCESS, false))
 }
@@ -195,7 +189,6 @@ fn invoke_reply(request: u64, reply: &ProtoBuilder) -> ProtoBuilder {
     frame.message(ipc_frame::MSG_INVOKE_METHOD_REPLY, reply)
 }
 
-/// A frame as it goes over the stream.
 pub(crate) fn push_frame(stream: &mut Vec<u8>, frame: &ProtoBuilder) {
     // No frame of a service is longer than what a program sends, and that is at most `MAX_IPC_FRAME`.
     stream.extend((frame.as_bytes().len() as u32).to_le_bytes());

@@ -45,7 +45,6 @@ pub(crate) struct IdleConnection {
     starts: Option<(RecordedSource, WantedCategories)>,
 }
 
-/// The stream to the service and back.
 struct Stream {
     link: Link,
     frames: FrameReader,
@@ -119,7 +118,6 @@ impl IdleConnection {
         Ok(false)
     }
 
-    /// What was agreed, once a session has begun.
     pub(crate) fn agreed(self) -> io::Result<Agreement> {
         let (Some(words), Some((instance, categories))) = (self.words, self.starts) else {
             return Err(refused("it wants something recorded without shared memory"));

@@ -12,7 +12,6 @@ use tracebuf_session::parts::Wait;
 /// unasked does not come near it.
 const MAX_UNSENT: usize = 256 << 10;
 
-/// Frames that were not sent yet.
 #[derive(Default)]
 pub(crate) struct FrameOutbox {
     pub(crate) bytes: Vec<u8>,

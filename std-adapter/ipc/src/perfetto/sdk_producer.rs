@@ -23,7 +23,6 @@ use tracebuf_session::{CentralBuffer, Transport};
 /// Most things said that are carried out at a time: no more than one of tracebuf's own messages says.
 const AT_A_TIME: usize = 256;
 
-/// The drain thread's end.
 pub(crate) struct SdkProducer {
     remote: RemoteProducer<ProducerCall>,
     outbox: FrameOutbox,
@@ -42,7 +41,6 @@ pub(crate) struct SdkProducer {
 }
 
 impl SdkProducer {
-    /// Starts a thread that takes what comes.
     pub(crate) fn start(
         newcomer: NewProducer,
         words: SharedWords,

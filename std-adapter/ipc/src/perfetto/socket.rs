@@ -21,7 +21,6 @@ use tracebuf_session::{Session, SessionError};
 pub struct PerfettoSocketBuilder {
     shared_memory: usize,
     producers: usize,
-    /// Data sources, with the fields of their configuration.
     data_sources: Vec<(String, Vec<u8>)>,
 }
 

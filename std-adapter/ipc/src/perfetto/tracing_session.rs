@@ -44,7 +44,6 @@ pub(crate) struct RecordedSource {
 struct PendingReplies {
     /// Starts and stops to acknowledge, of data sources of which this program knows nothing.
     acknowledge: Mutex<Vec<(&'static str, u64)>>,
-    /// Whether the recorded one is to stop.
     stops: AtomicBool,
 }
 
@@ -79,7 +78,6 @@ pub(crate) fn sender_and_receiver(
     (sender, CallReceiver { frames, instance: instance.id, between })
 }
 
-/// Calls that were not sent.
 pub(crate) struct CallSender {
     port: Port,
     instance: RecordedSource,
@@ -104,7 +102,6 @@ impl CallSender {
         self.outbox.push(&self.port.call(method::COMMIT_DATA, &arguments, reply));
     }
 
-    /// Ends such a call if it has begun.
     fn end_commit(&mut self) {
         if self.committed != 0 {
             self.commit(None);
@@ -199,7 +196,6 @@ impl MessageSender for CallSender {
     }
 }
 
-/// Takes replies out of the stream.
 pub(crate) struct CallReceiver {
     frames: FrameReader,
     instance: u64,

@@ -172,13 +172,9 @@ impl ConnectionBuilder {
 impl Connection {
     /// A connection whose threads drop when shared memory is full, and read the system's clock, unless set otherwise.
     pub fn builder() -> ConnectionBuilder {
-        ConnectionBuilder {
-            exhaustion: Exhaustion::Drop,
-            process_name: None,
-            fast_clock: false,
-            data_source: None,
-            categories: Vec::new(),
-        }
+        let (process_name, data_source, categories) = Default::default();
+        let exhaustion = Exhaustion::Drop;
+        ConnectionBuilder { exhaustion, process_name, fast_clock: false, data_source, categories }
     }
 
     /// Tells the service that the program records from here on.

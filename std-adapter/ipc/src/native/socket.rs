@@ -20,28 +20,8 @@ pub struct ProducerSocketBuilder {
     producers: usize,
 }
 
-/// A socket through which other programs on this machine record into a session, each with a [`Connection`].
-///
-/// ```
-/// use std::sync::Arc;
-/// use std::time::Duration;
-/// use tracebuf_ipc::{Connection, ProducerSocket};
-/// use tracebuf_session::Session;
-///
-/// let path = std::env::temp_dir().join(format!("doc-socket-{}", std::process::id()));
-/// // In the service:
-/// let session = Arc::new(Session::builder().ring(16 << 20).start()?);
-/// let socket = ProducerSocket::builder().bind(&session, &path)?;
-///
-/// // In each of the others, usually another process:
-/// let service = Connection::builder().open(&path)?;
-/// service.recorder().instant("hello from elsewhere");
-/// service.flush(Duration::from_secs(5))?;
-///
-/// let summary = session.summary()?;
-/// assert_ne!(summary.sequences[0].producer_id, Session::OWN_PRODUCER_ID);
-/// # Ok::<(), tracebuf_session::SessionError>(())
-/// ```
+/// A socket through which other programs on this machine record into a session, each with a [`Connection`]. The
+/// [crate's example](crate) has both.
 ///
 /// # Trust
 /// Anyone who may write to the socket's file, which has the process's umask, may record: into all buffers, with any
@@ -81,9 +61,8 @@ impl ProducerSocket {
 impl ProducerSocketBuilder {
     /// Sets the bytes of shared memory with each producer, from 4 KiB to 64 MiB.
     ///
-    /// Each thread that records holds 2 KiB of it for each buffer. With 1 MiB, 512 threads can record at a time; others
-    /// drop their events, even if they are to [wait](crate::ConnectionBuilder::exhaustion). 2 MiB and a page are enough
-    /// for all 1,024 that can record.
+    /// Each thread that records holds 2 KiB of it for each buffer, so 1 MiB is enough for 512; others drop their events,
+    /// even if they are to [wait](crate::ConnectionBuilder::exhaustion). 2 MiB and a page are enough for all 1,024.
     #[must_use]
     pub fn shared_memory(mut self, bytes: usize) -> Self {
         self.shared_memory = bytes;
@@ -93,8 +72,8 @@ impl ProducerSocketBuilder {
     /// Limits how many producers may be there at a time; more are refused, and told so. All share the places for
     /// sequences in each buffer: see [`BufferConfig::sequences`](tracebuf_session::BufferConfig::sequences).
     ///
-    /// Children after a fork close the sockets of some 4,000 producers. Any others do not hear that the service was
-    /// killed as long as such a child lives.
+    /// Children after a fork close the sockets of some 4,000 producers. Any more do not hear that the service was killed
+    /// while such a child lives.
     #[must_use]
     pub fn producers(mut self, count: usize) -> Self {
         self.producers = count;

@@ -41,21 +41,19 @@ impl ConnectionBuilder {
     /// - **Several sessions at a time**: the program is in the one that began first, and within a quarter of a second
     ///   of its end in another.
     /// - **Shared memory** is as large as the configuration says for this program, otherwise 1 MiB, enough for 512
-    ///   threads. Complete chunks are sent when they fill half of it, when the service flushes, and at the end; the
-    ///   service then takes unfinished chunks too. What has no room is lost, unless threads [wait](Self::exhaustion),
-    ///   and the thread's next packet says so.
-    /// - **Names, clocks and tracks** are repeated with every MiB, and when the service asks for it
-    ///   (`incremental_state_config`), as it should with a smaller ring.
+    ///   threads. Complete chunks are sent when they fill half of it, at flushes, and at the end. What has no room is
+    ///   lost, unless threads [wait](Self::exhaustion), and the thread's next packet says so.
+    /// - **Names, clocks and tracks** are repeated with every MiB, and when the service asks for it, as it should with a
+    ///   smaller ring (`incremental_state_config`).
     ///
     /// Cost: a thread, which wakes four times a second while nothing is recorded, and that of a [`Connection`].
     ///
     /// Not supported: recording before there is a service, triggers, pages of other than 4 KiB, memory that is sent in
-    /// messages (virtual machines), addresses that are not paths. Checked against Perfetto's service in the version of
-    /// the crate `perfetto-sdk-sys` 1.4.
+    /// messages, addresses that are not paths. Checked against the service in the crate `perfetto-sdk-sys` 1.4.
     ///
     /// # Categories
-    /// Events are not filtered by category, which would cost every event. Instead a program has a relay for each
-    /// category that can be chosen, and connects those that a session [wants](Connection::wants):
+    /// Filtering by category would cost every event. Instead a program has a relay for each category that can be chosen,
+    /// and connects those that a session [wants](Connection::wants):
     ///
     /// ```no_run
     /// use tracebuf_ipc::{Connection, perfetto_socket};

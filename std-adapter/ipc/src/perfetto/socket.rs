@@ -24,8 +24,8 @@ pub struct PerfettoSocketBuilder {
     data_sources: Vec<(String, Vec<u8>)>,
 }
 
-/// A socket through which programs with Perfetto's own SDK, or something built on it, record into a session as they do
-/// into Perfetto's service, with the system backend. Nothing in them has to change.
+/// A socket through which programs with Perfetto's own SDK record into a session, with the system backend, as they do
+/// into Perfetto's service.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -48,13 +48,11 @@ pub struct PerfettoSocketBuilder {
 /// - **Trust and end** are as with a [`ProducerSocket`](crate::ProducerSocket).
 /// - **Unfinished chunks** are taken too, except for their last packet, unless a program forbids it
 ///   (`SMB_SCRAPING_DISABLED`).
-/// - **Shared memory**: each thread fills chunks of 4 KiB, so 1 MiB is enough for 256 threads at a time. When it is
-///   full, the SDK drops whole packets of track events, and the thread's next one says so; other data sources may wait
-///   for some seconds.
+/// - **Shared memory**: 1 MiB is enough for 256 threads at a time. When it is full, the SDK drops whole packets of track
+///   events, and the thread's next one says so; other data sources may wait for some seconds.
 ///
-/// Not supported: memory that a program brings (Chrome's startup tracing: it gets the service's, and loses what it
-/// recorded before), triggers, memory that is sent in messages (virtual machines), addresses that are not paths, and
-/// telling data sources to stop before the connection ends.
+/// Not supported: memory that a program brings (Chrome's startup tracing, which is lost), triggers, memory that is sent
+/// in messages (virtual machines), addresses that are not paths, and telling data sources to stop before the end.
 ///
 /// Cost: a thread, and for each program a thread, 25 KB and the shared memory. Checked against Perfetto's SDK in the
 /// version of the crate `perfetto-sdk` 1.2.

@@ -16,7 +16,7 @@ use tracebuf_session::{Recorder, SessionClock, SessionError, Waker};
 use tracebuf_std::process::named;
 
 /// Sets up a [`Connection`]. Made by [`Connection::builder`].
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct ConnectionBuilder {
     exhaustion: Exhaustion,
     process_name: Option<String>,
@@ -172,9 +172,7 @@ impl ConnectionBuilder {
 impl Connection {
     /// A connection whose threads drop when shared memory is full, and read the system's clock, unless set otherwise.
     pub fn builder() -> ConnectionBuilder {
-        let (process_name, data_source, categories) = Default::default();
-        let exhaustion = Exhaustion::Drop;
-        ConnectionBuilder { exhaustion, process_name, fast_clock: false, data_source, categories }
+        ConnectionBuilder::default()
     }
 
     /// Tells the service that the program records from here on.

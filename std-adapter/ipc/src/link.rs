@@ -108,8 +108,9 @@ impl Link {
         self.0.is_here()
     }
 
+    /// The peer at the other end, unless the system has none to report.
     pub(crate) fn peer(&self) -> Peer {
-        self.0.get().and_then(Peer::of).unwrap_or(Peer::UNKNOWN)
+        self.0.get().and_then(Peer::of).unwrap_or(Peer { uid: u32::MAX, pid: -1 })
     }
 
     /// Sends a message, and an open file with it, without waiting: false if the other end does not take it now.
@@ -230,8 +231,6 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    pub(crate) const UNKNOWN: Self = Self { uid: u32::MAX, pid: -1 };
-
     /// The peer that has connected, or listens. Not with `rustix`, whose process ids cannot be 0, which is what the
     /// system says where it has none.
     pub(crate) fn of(socket: &OwnedFd) -> io::Result<Self> {

@@ -106,7 +106,7 @@ macro_rules! options {
         pub fn lifetimes(mut self, lifetimes: bool) -> Self {
             self.frontend.lifetimes = lifetimes;
             if lifetimes {
-                $crate::lifetime::want_lives();
+                $crate::lifetime::ARE_WANTED.store(true, std::sync::atomic::Ordering::Relaxed);
             }
             self
         }

@@ -1,6 +1,7 @@
 //! The layer on top of a registry: [`TraceLayer`].
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use tracing_core::span::{Attributes, Id, Record};
 use tracing_core::{Event, Subscriber};
@@ -151,7 +152,7 @@ impl<S: Subscriber + for<'l> LookupSpan<'l>> Layer<S> for TraceLayer {
 
     fn on_close(&self, id: Id, context: Context<'_, S>) {
         // Also lives that another layer of this recorder has begun, even if that layer is gone.
-        if !lifetime::are_lives_wanted() || !self.frontend.recorder.goes_on() {
+        if !lifetime::ARE_WANTED.load(Ordering::Relaxed) || !self.frontend.recorder.goes_on() {
             return;
         }
         let Some(span) = context.span(&id) else { return };

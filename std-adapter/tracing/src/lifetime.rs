@@ -12,15 +12,7 @@ use tracebuf_session::parts::{BufferId, NO_BUFFER, is_one_session};
 use tracebuf_session::this_process;
 
 /// Whether there was ever a layer that records lives: until then nothing looks for one when a span ends.
-static ARE_WANTED: AtomicBool = AtomicBool::new(false);
-
-pub(super) fn want_lives() {
-    ARE_WANTED.store(true, Ordering::Relaxed);
-}
-
-pub(super) fn are_lives_wanted() -> bool {
-    ARE_WANTED.load(Ordering::Relaxed)
-}
+pub(super) static ARE_WANTED: AtomicBool = AtomicBool::new(false);
 
 /// How many nested lives may contain others: deeper ones lie within the last of these, beside their parent. A thread
 /// that switches between many tasks describes all tracks above one again, and a chunk that is to be readable by itself

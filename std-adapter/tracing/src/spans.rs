@@ -71,9 +71,16 @@ impl SpanData {
         parent: impl FnOnce() -> Option<Arc<Life>>,
     ) -> Self {
         let number = if frontend.flows || frontend.lifetimes { ids::unique() } else { 0 };
-        let (changes, changed, followed) = Default::default();
-        let has_flow = frontend.flows;
-        let mut span = Self { metadata, fields, changes, changed, number, has_flow, life: None, followed };
+        let mut span = Self {
+            metadata,
+            fields,
+            changes: AtomicU64::new(0),
+            changed: Mutex::default(),
+            number,
+            has_flow: frontend.flows,
+            life: None,
+            followed: Mutex::default(),
+        };
         if frontend.lifetimes {
             let parent = parent().filter(|parent| parent.is_in(frontend.recorder.buffer_id()));
             let life =

@@ -11,6 +11,9 @@ use crate::proto_builder::ProtoBuilder;
 /// The data source of track events, which the SDK has in every program that makes any.
 pub(crate) const TRACK_EVENT: &str = "track_event";
 
+/// Most bytes of the messages around what is said of a data source.
+pub(crate) const AROUND: usize = 64;
+
 /// Most data sources of one program; one that offers more is told nothing of the rest.
 const RUNNING: usize = 256;
 
@@ -27,8 +30,6 @@ pub(crate) struct WantedSource {
 impl WantedSource {
     /// About how many bytes a program is told about it at once.
     pub(crate) fn told(&self) -> usize {
-        /// Most bytes of the messages around a configuration.
-        const AROUND: usize = 64;
         self.config().as_bytes().len() + AROUND
     }
 

@@ -4,16 +4,13 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use super::calls;
-use super::data_sources::TRACK_EVENT;
+use super::data_sources::{AROUND, TRACK_EVENT};
 use super::frames::MAX_IPC_FRAME;
 use super::handshake::IdleConnection;
 use crate::connection::{Connection, ConnectionBuilder};
 use crate::follower::Follower;
 use crate::link::too_long;
 use tracebuf_session::SessionError;
-
-/// Most bytes of the messages around an offered data source.
-const AROUND: usize = 64;
 
 impl ConnectionBuilder {
     /// Connects to Perfetto's service (`traced`) whenever one listens at this path, and records whenever somebody makes

@@ -158,7 +158,7 @@ impl ConnectionBuilder {
         let of_recorders = service.clone();
         let context = RecorderContext {
             gate: switch,
-            producer: service.producer().clone(),
+            producer: service.producer.clone(),
             exhaustion: self.exhaustion,
             clock,
             state_every,

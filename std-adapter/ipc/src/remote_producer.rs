@@ -132,11 +132,11 @@ impl<T> Drop for RemoteProducer<T> {
 macro_rules! remote_transport {
     () => {
         fn stats(&self) -> tracebuf::service::EndpointStats {
-            self.remote.endpoint.get().stats()
+            self.remote.endpoint.borrow_dependent().stats()
         }
 
         fn identity(&self) -> Option<tracebuf::service::ProducerIdentity> {
-            Some(self.remote.endpoint.get().identity())
+            Some(self.remote.endpoint.borrow_dependent().identity())
         }
 
         fn disconnect(&mut self, buffers: &mut [CentralBuffer]) {

@@ -19,7 +19,7 @@ const SENDER_PATIENCE: Duration = Duration::from_millis(5);
 
 pub(crate) struct ServiceLink {
     link: Link,
-    producer: Arc<ProducerCell>,
+    pub(crate) producer: Arc<ProducerCell>,
     switch: Arc<RecordingGate>,
     waker: Waker,
     /// Whether threads wait for chunks, and so want to know what the service has taken.
@@ -77,10 +77,6 @@ impl ServiceLink {
             flushes: Mutex::default(),
             changed: Condvar::new(),
         }
-    }
-
-    pub(crate) fn producer(&self) -> &Arc<ProducerCell> {
-        &self.producer
     }
 
     /// The program knows of the connection, and records from here on.
@@ -373,7 +369,7 @@ mod tests {
             assert!(matches!(service.flush(Instant::now()), Err(SessionError::Stopped)));
         }
         let mut requests = Vec::new();
-        service.producer().queue().take(&mut requests);
+        service.producer.queue().take(&mut requests);
         assert!(requests.is_empty(), "{}", requests.len());
     }
 
@@ -387,7 +383,7 @@ mod tests {
             assert!(matches!(service.flush(Instant::now()), Err(SessionError::Timeout)));
         }
         let mut requests = Vec::new();
-        service.producer().queue().take(&mut requests);
+        service.producer.queue().take(&mut requests);
         let chunks = requests.iter().filter(|request| matches!(request, Request::Move(_))).count();
         assert!(chunks > 0 && requests.len() <= 4 * chunks, "{} for {chunks} chunks", requests.len());
     }

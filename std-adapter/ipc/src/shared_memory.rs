@@ -77,10 +77,6 @@ impl SharedEndpoint {
     pub(crate) fn with<R>(&mut self, act: impl FnOnce(&mut Endpoint<'_>) -> R) -> R {
         self.with_dependent_mut(|_, endpoint| act(endpoint))
     }
-
-    pub(crate) fn get(&self) -> &Endpoint<'_> {
-        self.borrow_dependent()
-    }
 }
 
 #[cfg(test)]

@@ -133,9 +133,13 @@ impl<'f> ServiceFrame<'f> {
     }
 }
 
+fn frame(request: u64, field: u32, message: &ProtoBuilder) -> ProtoBuilder {
+    ProtoBuilder::new().number(ipc_frame::REQUEST_ID, request).message(field, message)
+}
+
 pub(crate) fn bind(request: u64, service: &str) -> ProtoBuilder {
     let bind = ProtoBuilder::new().bytes(bind_service::SERVICE_NAME, service.as_bytes());
-    ProtoBuilder::new().number(ipc_frame::REQUEST_ID, request).message(ipc_frame::MSG_BIND_SERVICE, &bind)
+    frame(request, ipc_frame::MSG_BIND_SERVICE, &bind)
 }
 
 /// Tells a program that has asked that it is bound, with the numbers of methods: their order, from 1 on.
@@ -143,22 +147,18 @@ pub(crate) fn bound<'n>(request: u64, methods: impl IntoIterator<Item = &'n str>
     let bound = ProtoBuilder::new().number(bind_service_reply::SUCCESS, true);
     let bound = bound.number(bind_service_reply::SERVICE_ID, SERVICE);
     let bound = bound.each((1_u64..).zip(methods), |bound, (id, name)| {
-        let method =
-            ProtoBuilder::new().number(method_info::ID, id).bytes(method_info::NAME, name.as_bytes());
-        bound.message(bind_service_reply::METHODS, &method)
+        let method = ProtoBuilder::new().number(method_info::ID, id);
+        bound.message(bind_service_reply::METHODS, &method.bytes(method_info::NAME, name.as_bytes()))
     });
-    bind_reply(request, &bound)
+    frame(request, ipc_frame::MSG_BIND_SERVICE_REPLY, &bound)
 }
 
 pub(crate) fn not_bound(request: u64) -> ProtoBuilder {
-    bind_reply(request, &ProtoBuilder::new().number(bind_service_reply::SUCCESS, false))
+    let reply = ProtoBuilder::new().number(bind_service_reply::SUCCESS, false);
+    frame(request, ipc_frame::MSG_BIND_SERVICE_REPLY, &reply)
 }
 
-fn bind_reply(request: u64, reply: &ProtoBuilder) -> ProtoBuilder {
-    let frame = ProtoBuilder::new().number(ipc_frame::REQUEST_ID, request);
-    frame.message(ipc_frame::MSG_BIND_SERVICE_REPLY, reply)
-}
-
+/// A call; one that wants no reply has no number.
 pub(crate) fn invoke(
     service: u64,
     method: u64,
@@ -169,24 +169,20 @@ pub(crate) fn invoke(
     let invoke =
         invoke.number(invoke_method::METHOD_ID, method).message(invoke_method::ARGS_PROTO, arguments);
     let invoke = invoke.number(invoke_method::DROP_REPLY, request.is_none());
-    let frame = ProtoBuilder::new().number(ipc_frame::REQUEST_ID, request.unwrap_or(0));
-    frame.message(ipc_frame::MSG_INVOKE_METHOD, &invoke)
+    frame(request.unwrap_or(0), ipc_frame::MSG_INVOKE_METHOD, &invoke)
 }
 
 /// What a call returns; with more, another reply to the same call may follow.
 pub(crate) fn reply(request: u64, message: &ProtoBuilder, has_more: bool) -> ProtoBuilder {
     let reply = ProtoBuilder::new().number(invoke_method_reply::SUCCESS, true);
     let reply = reply.number(invoke_method_reply::HAS_MORE, has_more);
-    invoke_reply(request, &reply.message(invoke_method_reply::REPLY_PROTO, message))
+    let reply = reply.message(invoke_method_reply::REPLY_PROTO, message);
+    frame(request, ipc_frame::MSG_INVOKE_METHOD_REPLY, &reply)
 }
 
 pub(crate) fn failure(request: u64) -> ProtoBuilder {
-    invoke_reply(request, &ProtoBuilder::new().number(invoke_method_reply::SUCCESS, false))
-}
-
-fn invoke_reply(request: u64, reply: &ProtoBuilder) -> ProtoBuilder {
-    let frame = ProtoBuilder::new().number(ipc_frame::REQUEST_ID, request);
-    frame.message(ipc_frame::MSG_INVOKE_METHOD_REPLY, reply)
+    let reply = ProtoBuilder::new().number(invoke_method_reply::SUCCESS, false);
+    frame(request, ipc_frame::MSG_INVOKE_METHOD_REPLY, &reply)
 }
 
 pub(crate) fn push_frame(stream: &mut Vec<u8>, frame: &ProtoBuilder) {

@@ -282,19 +282,14 @@ pub(crate) trait MessageReceiver: Send {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProducerMessage {
+    /// In the order in which they are to be carried out.
     Request(Request),
     /// To a [question](ServiceMessage::Question): everything that was complete then has come once this flush was
     /// carried out.
-    Answer {
-        question: u64,
-        flush: u32,
-    },
+    Answer { question: u64, flush: u32 },
     /// This many packets for a buffer were given up since the last such message, and nothing in shared memory tells of
     /// them.
-    Dropped {
-        buffer: u32,
-        packets: u64,
-    },
+    Dropped { buffer: u32, packets: u64 },
     /// This many chunks were sent in all; the service is to repeat the number once they were taken.
     Sent(u64),
     /// Also wants what is in incomplete chunks, once this flush was carried out; the service is to say when that is

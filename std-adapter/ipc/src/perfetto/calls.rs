@@ -41,29 +41,21 @@ const SPARE: [&str; 3] =
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ProducerCall {
     /// Wants to be bound to this service, or to another.
-    Bind {
-        request: u64,
-        is_known: bool,
-    },
+    Bind { request: u64, is_known: bool },
     /// Says who it is, first of all.
-    Initialize {
-        request: u64,
-        hello: Hello,
-    },
+    Initialize { request: u64, hello: Hello },
     /// Wants to hear commands in reply to this call.
-    Listen {
-        request: u64,
-    },
+    Listen { request: u64 },
+    /// Offers a data source.
     Register(SourceDescriptor),
+    /// No longer has that data source.
     Unregister(String),
+    /// About its shared memory.
     Request(Request),
     /// Everything that was complete when this flush was asked for has come.
     Flushed(u64),
     /// Wants to hear that everything before was carried out, or that there is no such call.
-    Answer {
-        request: u64,
-        is_known: bool,
-    },
+    Answer { request: u64, is_known: bool },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -53,23 +53,16 @@ pub(crate) fn clear_state(instances: impl IntoIterator<Item = u64>) -> ProtoBuil
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ServiceCommand {
     /// To use the shared memory that has come with this, with pages of this many KiB.
-    UseMemory {
-        page_kib: u64,
-    },
+    UseMemory { page_kib: u64 },
     /// To record these categories, into one of its buffers.
-    Start {
-        instance: u64,
-        buffer: u64,
-        categories: WantedCategories,
-    },
-    Stop {
-        instance: u64,
-    },
+    Start { instance: u64, buffer: u64, categories: WantedCategories },
+    /// To stop that.
+    Stop { instance: u64 },
     /// Everything that there is, and then this number.
-    Flush {
-        request: u64,
-    },
+    Flush { request: u64 },
+    /// To repeat names and clocks.
     ClearState,
+    /// Anything else.
     Other,
 }
 

@@ -72,11 +72,9 @@ impl FrameReader {
 pub(crate) enum ClientFrame<'f> {
     /// Wants to be bound to the service of this name.
     Bind(&'f [u8]),
-    Invoke {
-        method: u64,
-        arguments: &'f [u8],
-        wants_reply: bool,
-    },
+    /// Calls a method, by its number.
+    Invoke { method: u64, arguments: &'f [u8], wants_reply: bool },
+    /// Anything else.
     Other,
 }
 

@@ -3,14 +3,12 @@
 //! `cargo run --release -p tracebuf-ipc --example on_demand -- /tmp/on_demand` finds prime numbers until it is
 //! interrupted, or for the number of seconds given after the socket. Meanwhile, as often as you like,
 //! `tracebuf record --listen /tmp/on_demand` writes a trace of the machine that includes what this program does.
-//! Programs that record into another one's session need Linux.
-#![cfg_attr(not(any(target_os = "linux", target_os = "android")), allow(unused))]
+//! For Linux.
 
 use std::path::Path;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-#[cfg(any(target_os = "linux", target_os = "android"))]
 use tracebuf_ipc::Connection;
 use tracebuf_session::{Recorder, Relay, Track, Unit, this_process};
 
@@ -30,7 +28,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 fn work(socket: &Path, length: Duration) -> Result<(), Box<dyn std::error::Error>> {
     let relay = Relay::new();
     let recorder = relay.recorder();
-    #[cfg(any(target_os = "linux", target_os = "android"))]
     let _follower = Connection::builder()
         .process_name("on demand")
         .follow(socket, move |service| relay.connect(&service.recorder()))?;

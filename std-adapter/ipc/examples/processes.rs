@@ -1,15 +1,13 @@
 //! Several programs, one trace: a service, and three worker processes that record into its session.
 //!
 //! `cargo run --release -p tracebuf-ipc --example processes` writes `processes.pftrace`, or the file given after `--`.
-//! The workers are this program again, as `processes work SOCKET NAME`; one is killed halfway. They need Linux.
-#![cfg_attr(not(any(target_os = "linux", target_os = "android")), allow(unused))]
+//! The workers are this program again, as `processes work SOCKET NAME`; one is killed halfway. For Linux.
 
 use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-#[cfg(any(target_os = "linux", target_os = "android"))]
 use tracebuf_ipc::{Connection, ProducerSocket};
 use tracebuf_session::{LogMessage, LogPriority, Session, Track, Unit, this_process};
 
@@ -18,12 +16,6 @@ static PROCESS: LazyLock<Track<'static>> = LazyLock::new(this_process);
 static PRIMES: LazyLock<Track<'static>> =
     LazyLock::new(|| Track::counter("primes", Unit::Count).within(&PROCESS));
 
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-fn main() {
-    eprintln!("programs record into another one's session on Linux alone");
-}
-
-#[cfg(any(target_os = "linux", target_os = "android"))]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
@@ -35,7 +27,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// A worker: finds prime numbers for a second, on two threads, and records it.
-#[cfg(any(target_os = "linux", target_os = "android"))]
 fn work(socket: &Path, name: &str) -> Result<(), Box<dyn std::error::Error>> {
     let service = Connection::builder().process_name(name).open(socket)?;
     let recorder = service.recorder();
@@ -61,7 +52,6 @@ fn work(socket: &Path, name: &str) -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// The service: a ring, a socket, and at the end a file.
-#[cfg(any(target_os = "linux", target_os = "android"))]
 fn serve(trace: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let path = std::env::temp_dir().join(format!("tracebuf-processes-{}", std::process::id()));
     let session = Arc::new(Session::builder().ring(16 << 20).process_name("service").start()?);

@@ -1,21 +1,20 @@
 //! The thread that accepts producers at a socket: it numbers and attaches them, no more than there are places for.
 
 use std::collections::VecDeque;
-use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+use std::{fmt, io};
 
 use tracebuf::producer::track_event::Clock;
 use tracebuf::service::ProducerIdentity;
 
-use crate::link::{Link, Peer, SocketKind};
+use crate::link::{Link, Peer, SocketKind, spawn};
 use crate::socket_file::SocketFile;
 use tracebuf_session::limits::SHARED_MEMORY;
-use tracebuf_session::parts::ProcessTree;
-use tracebuf_session::parts::join;
+use tracebuf_session::parts::{ProcessTree, join};
 use tracebuf_session::{BootClock, Session, SessionError, Transport, Waker};
 use tracebuf_std::display::Count;
 
@@ -29,7 +28,6 @@ pub(crate) trait Admission: Send + Sync + 'static {
     /// How long the connection of a refused producer is kept.
     const HELD: Duration;
 
-    /// Tells a producer why it is refused.
     fn refuse(&self, link: &Link, why: &str);
 
     /// Makes the transport of a producer, or says why the service cannot. It sends nothing before it is attached:
@@ -41,7 +39,6 @@ pub(crate) trait Admission: Send + Sync + 'static {
 pub(crate) struct NewProducer {
     pub(crate) link: Arc<Link>,
     pub(crate) identity: ProducerIdentity,
-    /// How many buffers the session has.
     pub(crate) buffers: u16,
     pub(crate) waker: Waker,
     /// It records nothing before this boot time.
@@ -50,7 +47,6 @@ pub(crate) struct NewProducer {
     pub(crate) process_tree: ProcessTree,
     /// Its place, held for as long as it is there.
     pub(crate) place: Arc<()>,
-    /// Where it was accepted.
     pub(crate) listener: Weak<Listener>,
 }
 
@@ -70,7 +66,6 @@ pub(crate) fn bind(
     SocketFile::bind(path, kind)
 }
 
-/// A socket that accepts producers until it is closed.
 pub(crate) struct Listener {
     socket: SocketFile,
     is_closed: AtomicBool,
@@ -95,13 +90,11 @@ pub(crate) struct ListenThread<H> {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What that thread works with.
 struct Acceptor<H> {
     admission: H,
     listener: Arc<Listener>,
     session: Weak<Session>,
     buffers: u16,
-    /// How many may be there at a time.
     producers: usize,
     /// Each producer holds a clone.
     places: Arc<()>,
@@ -114,49 +107,22 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 /// Most refused connections that are kept at a time: each takes an open file.
 const MOST_HELD: usize = 64;
 
-/// What became of a producer.
 enum Admitted {
     Attached,
     Refused(Arc<Link>),
     SessionEnded,
 }
 
-/// Refused connections, each kept for its time while others are accepted.
-#[derive(Default)]
-struct RefusedLinks(VecDeque<(Instant, Arc<Link>)>);
-
-impl RefusedLinks {
-    fn push(&mut self, link: Arc<Link>, until: Instant) {
-        self.0.push_back((until, link));
-        if self.0.len() > MOST_HELD {
-            self.let_one_go();
-        }
-    }
-
-    /// When the next one is to go. All are kept for the same time.
-    fn next(&self) -> Option<Instant> {
-        self.0.front().map(|(until, _)| *until)
-    }
-
-    fn let_go(&mut self, now: Instant) {
-        while self.next().is_some_and(|until| until <= now) {
-            self.let_one_go();
-        }
-    }
-
-    fn let_one_go(&mut self) {
-        if let Some((_, link)) = self.0.pop_front() {
-            // A thread of the producer that could not be made from it may have it too.
-            link.shut();
-        }
-    }
+/// A refused connection, which ends when this is dropped.
+struct RefusedLink {
+    link: Arc<Link>,
+    until: Instant,
 }
 
-impl Drop for RefusedLinks {
+impl Drop for RefusedLink {
     fn drop(&mut self) {
-        while !self.0.is_empty() {
-            self.let_one_go();
-        }
+        // A thread of the producer that could not be made from it may have it too.
+        self.link.shut();
     }
 }
 
@@ -177,8 +143,7 @@ impl<H: Admission> ListenThread<H> {
             seen: AtomicU64::new(0),
         });
         let of_thread = acceptor.clone();
-        let thread = thread::Builder::new().name("tracebuf-listen".into()).spawn(move || of_thread.serve());
-        let thread = thread.map_err(|error| SessionError::io("starting a thread", error))?;
+        let thread = spawn("tracebuf-listen", move || of_thread.serve())?;
         Ok(Self { acceptor, thread: Some(thread) })
     }
 }
@@ -192,20 +157,28 @@ impl<H> ListenThread<H> {
 
 impl<H: Admission> Acceptor<H> {
     fn serve(&self) {
-        let mut held = RefusedLinks::default();
+        // All are kept for the same time.
+        let mut held = VecDeque::<RefusedLink>::new();
         while !self.listener.is_closed() {
-            held.let_go(Instant::now());
+            let now = Instant::now();
+            while held.front().is_some_and(|refused| refused.until <= now) {
+                held.pop_front();
+            }
             if H::WAITS && self.taken() >= self.producers {
                 thread::sleep(RETRY_INTERVAL);
                 continue;
             }
-            let socket = &self.listener.socket.link;
-            match held.next().map_or_else(|| socket.accept(), |until| socket.accept_until(until)) {
+            match self.listener.socket.link.accept(held.front().map(|refused| refused.until)) {
                 Ok(link) => {
                     let Some(session) = self.session.upgrade() else { break };
                     match self.attach(&session, link) {
                         Admitted::Attached => {}
-                        Admitted::Refused(link) => held.push(link, Instant::now() + H::HELD),
+                        Admitted::Refused(link) => {
+                            held.push_back(RefusedLink { link, until: Instant::now() + H::HELD });
+                            if held.len() > MOST_HELD {
+                                held.pop_front();
+                            }
+                        }
                         Admitted::SessionEnded => break,
                     }
                 }
@@ -219,7 +192,7 @@ impl<H: Admission> Acceptor<H> {
         self.listener.close();
         // Those that have come and were not accepted hear that they never will be: otherwise they would wait as long as
         // the socket exists.
-        while self.listener.socket.link.accept().is_ok() {}
+        while self.listener.socket.link.accept(None).is_ok() {}
     }
 
     /// Places that are taken. Only the thread that asks takes more.
@@ -262,6 +235,12 @@ impl<H: Admission> Acceptor<H> {
             Ok(()) | Err(SessionError::Timeout) => Admitted::Attached,
             Err(_) => Admitted::SessionEnded,
         }
+    }
+}
+
+impl<H> fmt::Debug for ListenThread<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ListenThread").field("producers_seen", &self.seen()).finish_non_exhaustive()
     }
 }
 

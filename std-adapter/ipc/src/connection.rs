@@ -3,43 +3,20 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tracebuf::producer::{Exhaustion, MemoryError};
 
-use crate::link::Link;
+use crate::link::{Link, spawn};
 use crate::service_link::{MessageReceiver, MessageSender, ServiceLink};
 use crate::shared_memory::SharedWords;
-use tracebuf_session::SessionClock;
-use tracebuf_session::Waker;
-use tracebuf_session::parts::ProducerCell;
-use tracebuf_session::parts::RecorderContext;
-use tracebuf_session::parts::RecordingGate;
-use tracebuf_session::parts::{FOR_EVER, PATIENCE, made_by};
-use tracebuf_session::{Recorder, SessionError};
+use tracebuf_session::parts::{FOR_EVER, PATIENCE, ProducerCell, RecorderContext, RecordingGate, made_by};
+use tracebuf_session::{Recorder, SessionClock, SessionError, Waker};
 use tracebuf_std::process::named;
 
 /// Sets up a [`Connection`]. Made by [`Connection::builder`].
-///
-/// ```
-/// use tracebuf_ipc::Connection;
-/// use tracebuf_session::Exhaustion;
-///
-/// # let path = std::env::temp_dir().join(format!("doc-connection-builder-{}", std::process::id()));
-/// # let session = std::sync::Arc::new(tracebuf_session::Session::builder().start()?);
-/// # let _socket = tracebuf_ipc::ProducerSocket::builder().bind(&session, &path)?;
-/// let builder = Connection::builder().process_name("camera 2").exhaustion(Exhaustion::Stall).fast_clock();
-/// let service = builder.open(&path)?;
-/// service.recorder().instant("hello");
-/// service.flush(std::time::Duration::from_secs(5))?;
-/// // In the service, the process's track has that name.
-/// # let mut trace = Vec::new();
-/// session.snapshot()?.write(&mut trace)?;
-/// assert!(trace.windows(8).any(|bytes| bytes == b"camera 2"));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct ConnectionBuilder {
     exhaustion: Exhaustion,
     process_name: Option<String>,
@@ -48,8 +25,8 @@ pub struct ConnectionBuilder {
     pub(crate) categories: Vec<String>,
 }
 
-/// A connection to a service with a [`ProducerSocket`](super::ProducerSocket): this program's threads record into that
-/// service's session.
+/// A connection to a service with a [`ProducerSocket`](super::ProducerSocket), whose session this program's threads
+/// record into.
 ///
 /// ```no_run
 /// use tracebuf_ipc::Connection;
@@ -60,15 +37,14 @@ pub struct ConnectionBuilder {
 /// # Ok::<(), tracebuf_session::SessionError>(())
 /// ```
 ///
-/// Recorders, the layer for `tracing` and packet writers work as with a session of your own, at the same cost plus a
-/// system call with a thread's first event. Events go into memory that both processes share.
+/// Recorders cost what those of a session of your own do, plus a system call with a thread's first event.
 ///
 /// - **This process ends**, or is killed: the service has all events, except packets of over some 4 KB (three chunks)
 ///   that had just ended. Their loss is reported.
 /// - **The service stops**, or is killed: recorders are off from then on. To go on with the next service, or to start
 ///   before there is one, [follow](ConnectionBuilder::follow) them.
-/// - **A fork**: recorders are off in the child, which may have a connection of its own. A thread that forks within an
-///   event's details or a packet's closure must not return from them in the child: that would end its parent's packet.
+/// - **A fork**: recorders are off in the child, which may have a connection of its own. In the child, a thread that
+///   forked within an event's or packet's closure must not return from it: that would end its parent's packet.
 /// - **Dropping it** sends what there is, for which the service has 5 s. If it is a `static`, call
 ///   [`flush`](Self::flush) at the program's end.
 ///
@@ -99,11 +75,9 @@ pub(crate) struct Agreement {
 pub(crate) type Wants = Box<dyn Fn(&str) -> bool + Send + Sync>;
 
 impl ConnectionBuilder {
-    /// Sets what a thread does when shared memory is full: it drops, unless set otherwise. See
-    /// [`SessionBuilder::exhaustion`](tracebuf_session::SessionBuilder::exhaustion); the drain thread is the service's.
-    ///
-    /// Threads that wait drop once the service is gone, and if more of them record than [its shared
-    /// memory](super::ProducerSocketBuilder::shared_memory) has chunks for: 512 unless set otherwise.
+    /// Sets what a thread does when shared memory is full; otherwise it drops. Threads that wait drop once the service
+    /// is gone, and if more of them record than [its shared memory](super::ProducerSocketBuilder::shared_memory) has
+    /// chunks for, 512 unless set otherwise.
     #[must_use]
     pub fn exhaustion(mut self, exhaustion: Exhaustion) -> Self {
         self.exhaustion = exhaustion;
@@ -117,8 +91,8 @@ impl ConnectionBuilder {
         self
     }
 
-    /// Takes the time of an event from the processor's counter, as
-    /// [`SessionBuilder::fast_clock`](tracebuf_session::SessionBuilder::fast_clock) does.
+    /// Takes an event's time from the processor's counter: see
+    /// [`SessionBuilder::fast_clock`](tracebuf_session::SessionBuilder::fast_clock).
     #[must_use]
     pub fn fast_clock(mut self) -> Self {
         self.fast_clock = true;
@@ -141,7 +115,6 @@ impl ConnectionBuilder {
         self
     }
 
-    /// The name of this process's track.
     pub(crate) fn name_of_process(&self) -> String {
         named(self.process_name.as_deref())
     }
@@ -162,7 +135,7 @@ impl ConnectionBuilder {
         let (made, of_thread) = sync_channel::<Result<Arc<ServiceLink>, MemoryError>>(0);
         let (in_thread, its_waker) = (switch.clone(), waker.clone());
         let waits = self.exhaustion != Exhaustion::Drop;
-        let sender = thread::Builder::new().name("tracebuf-send".into()).spawn(move || {
+        let sender = spawn("tracebuf-send", move || {
             // Made here, because it first lies on the stack, and the caller's thread may have little of that.
             let producer =
                 ProducerCell::in_memory(Box::new(words), in_thread.clone(), its_waker.clone(), name);
@@ -175,22 +148,17 @@ impl ConnectionBuilder {
             if made.send(service).is_ok() {
                 own.into_iter().for_each(|service| service.pass_on(clock));
             }
-        });
-        let sender = sender.map_err(|error| SessionError::io("starting a thread", error))?;
+        })?;
         waker.set(sender.thread().clone());
         let service = made_by(&of_thread, patience)?.map_err(|_| SessionError::SharedMemory { bytes })?;
         let in_thread = service.clone();
-        let hears =
-            thread::Builder::new().name("tracebuf-hear".into()).spawn(move || in_thread.receive(receiver));
-        let hears = hears.map_err(|error| {
-            // Nothing else would tell the other thread to end.
-            service.ask_end();
-            SessionError::io("starting a thread", error)
-        })?;
+        let hears = spawn("tracebuf-hear", move || in_thread.receive(receiver));
+        // Without it, nothing else would tell the other thread to end.
+        let hears = hears.inspect_err(|_| service.ask_end())?;
         let of_recorders = service.clone();
         let context = RecorderContext {
             gate: switch,
-            producer: service.producer().clone(),
+            producer: service.producer.clone(),
             exhaustion: self.exhaustion,
             clock,
             state_every,
@@ -204,13 +172,7 @@ impl ConnectionBuilder {
 impl Connection {
     /// A connection whose threads drop when shared memory is full, and read the system's clock, unless set otherwise.
     pub fn builder() -> ConnectionBuilder {
-        ConnectionBuilder {
-            exhaustion: Exhaustion::Drop,
-            process_name: None,
-            fast_clock: false,
-            data_source: None,
-            categories: Vec::new(),
-        }
+        ConnectionBuilder::default()
     }
 
     /// Tells the service that the program records from here on.
@@ -218,8 +180,7 @@ impl Connection {
         self.service.begin();
     }
 
-    /// A recorder into the first buffer of the service's session; with Perfetto's service, into the buffer that a
-    /// tracing session's configuration names.
+    /// A recorder into the first buffer of the service's session, or the one that Perfetto's configuration names.
     pub fn recorder(&self) -> Recorder {
         Recorder::new(self.context.clone(), 0)
     }
@@ -229,20 +190,14 @@ impl Connection {
         Recorder::of_source(&self.context, &self.sources, data_source)
     }
 
-    /// Whether the service wants events of this category. A program with a [`Relay`](tracebuf_session::Relay) for each
-    /// category leaves out the others: see [`follow_perfetto`](ConnectionBuilder::follow_perfetto). What is recorded
-    /// anyway is in the trace.
+    /// Whether the service wants events of this category: see
+    /// [`follow_perfetto`](ConnectionBuilder::follow_perfetto). What is recorded anyway is in the trace.
     ///
-    /// The lists in the data source's `track_event_config` decide. The first of these that finds it there holds:
-    ///
-    /// 1. the category's name, in `enabled_categories`;
-    /// 2. its name, in `disabled_categories`;
-    /// 3. a pattern for it, in `enabled_categories`;
-    /// 4. a pattern for it, in `disabled_categories`.
-    ///
-    /// In a pattern each `*` stands for any text, or none. What none of them finds is wanted: a configuration that
-    /// wants few disables `*`. Lists of tags are ignored. Without lists, or with malformed ones, all are wanted, as
-    /// they are by services of this crate.
+    /// The lists in the data source's `track_event_config` decide, in this order: the category's name in
+    /// `enabled_categories`, its name in `disabled_categories`, a pattern for it in `enabled_categories`, a pattern for
+    /// it in `disabled_categories`. In a pattern each `*` stands for any text, or none. What no list has is wanted.
+    /// Lists of tags are ignored. Without lists, or with malformed ones, all are wanted, as they are by services of
+    /// this crate.
     ///
     /// Cost: it reads the lists up to four times; meant to be called once with each connection.
     #[must_use]
@@ -306,7 +261,7 @@ mod tests {
         // A thread may begin at once and be accepted even so; then the next one is to be late.
         let service = loop {
             let link = Link::connected(&path, SocketKind::Messages, deadline).expect("it listens");
-            let service = listening.accept().expect("it has come");
+            let service = listening.accept(None).expect("it has come");
             let (words, _) = SharedWords::new(8192).expect("memory");
             let started = Connection::builder().start_within(
                 Duration::ZERO,

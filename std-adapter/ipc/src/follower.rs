@@ -7,13 +7,13 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::connection::Connection;
+use crate::link::spawn;
 use tracebuf_session::SessionError;
 use tracebuf_session::parts::join;
 use tracebuf_std::fork;
 
 /// How often to look whether a service has come or gone.
 const EVERY: Duration = Duration::from_millis(250);
-/// Why there is no connection to a service that is there.
 const NOTHING_WANTED: &str = "the tracing service is there, and does not want anything recorded";
 /// How long to wait for the first look: with a service that answers, one takes some milliseconds.
 const FIRST: Duration = Duration::from_secs(1);
@@ -22,44 +22,22 @@ const FIRST: Duration = Duration::from_secs(1);
 /// Made by [`ConnectionBuilder::follow`](crate::ConnectionBuilder::follow), and for Perfetto's service by
 /// [`follow_perfetto`](crate::ConnectionBuilder::follow_perfetto).
 ///
-/// ```no_run
-/// use tracebuf_ipc::Connection;
-/// use tracebuf_session::Relay;
-///
-/// let relay = Relay::new();
-/// let recorder = relay.recorder(); // for any thread, from now on
-/// let _follower = Connection::builder()
-///     .process_name("camera")
-///     .follow("/run/camera/trace", move |service| relay.connect(&service.recorder()))?;
-///
-/// // In a trace whenever `tracebuf record --listen /run/camera/trace` runs.
-/// let _slice = recorder.enter("frame");
-/// # Ok::<(), tracebuf_session::SessionError>(())
-/// ```
-///
-/// A thread looks four times a second whether a service listens, for the first time before
-/// [`follow`](crate::ConnectionBuilder::follow) returns. Nothing is recorded between services; one that stands still
-/// counts as there. Dropping it ends the connection as dropping a [`Connection`] does, and waits for an attempt under
-/// way (some 5 s if a service does not answer) and for the function that it calls. If it is a `static`, call
+/// A thread looks four times a second whether a service listens. Nothing is recorded between services; one that stands
+/// still counts as there. Dropping it ends the connection as dropping a [`Connection`] does, and waits for an attempt
+/// under way (some 5 s if a service does not answer) and for the function that it calls. If it is a `static`, call
 /// [`flush`](Self::flush) at the program's end. In a child after a fork it does nothing.
 pub struct Follower {
     state: Arc<FollowerState>,
-    /// Dropped to end the thread.
     going_on: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
     forks: u32,
 }
 
-/// A kind of service, and where to look for it.
-pub(crate) trait ServiceFinder: Send + 'static {
-    /// A connection; `None` for a service that is there but does not want anything recorded now, which this waits for
-    /// until then.
-    fn look(&mut self, until: Instant) -> Result<Option<Connection>, SessionError>;
-}
-
 impl Follower {
+    /// `look` returns a connection, or `None` for a service that is there but does not want anything recorded now, for
+    /// which it waits until then.
     pub(crate) fn start(
-        look: impl ServiceFinder,
+        look: impl FnMut(Instant) -> Result<Option<Connection>, SessionError> + Send + 'static,
         connected: impl FnMut(&Connection) -> Result<(), SessionError> + Send + 'static,
     ) -> Result<Self, SessionError> {
         fork::watch();
@@ -67,10 +45,8 @@ impl Follower {
         let (going_on, goes_on) = channel();
         let (looked, first_look) = sync_channel(1);
         let in_thread = state.clone();
-        let thread = thread::Builder::new()
-            .name("tracebuf-follow".into())
-            .spawn(move || in_thread.follow(look, connected, &looked, &goes_on))
-            .map_err(|error| SessionError::io("starting a thread", error))?;
+        let follow = move || in_thread.follow(look, connected, &looked, &goes_on);
+        let thread = spawn("tracebuf-follow", follow)?;
         let _ = first_look.recv_timeout(FIRST);
         Ok(Follower { state, going_on: Some(going_on), thread: Some(thread), forks: fork::forks() })
     }
@@ -131,7 +107,6 @@ impl fmt::Debug for Follower {
     }
 }
 
-/// The connection, or why there is none.
 struct FollowerState(Mutex<Result<Arc<Connection>, String>>);
 
 impl FollowerState {
@@ -147,7 +122,7 @@ impl FollowerState {
 
     fn follow(
         &self,
-        mut look: impl ServiceFinder,
+        mut look: impl FnMut(Instant) -> Result<Option<Connection>, SessionError>,
         mut connected: impl FnMut(&Connection) -> Result<(), SessionError>,
         looked: &SyncSender<()>,
         goes_on: &Receiver<()>,
@@ -157,7 +132,7 @@ impl FollowerState {
             let until = Instant::now() + EVERY;
             let is_connected = self.lock().as_ref().is_ok_and(|connection| connection.is_connected());
             if !is_connected {
-                let connection = look.look(until).and_then(|connection| {
+                let connection = look(until).and_then(|connection| {
                     let Some(connection) = connection else { return Ok(Err(NOTHING_WANTED.to_owned())) };
                     connected(&connection)?;
                     connection.begin();
@@ -176,7 +151,6 @@ impl FollowerState {
     }
 }
 
-/// Says why there will be no connection any more.
 struct PanicNote<'a>(&'a FollowerState);
 
 impl Drop for PanicNote<'_> {

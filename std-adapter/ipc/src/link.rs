@@ -5,6 +5,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::io::{Errno, retry_on_intr};
@@ -15,6 +16,7 @@ use rustix::net::{
     connect, listen, recv, recvmsg, send, sendmsg, shutdown, socket_with,
 };
 
+use tracebuf_session::SessionError;
 use tracebuf_std::fork::ClosedInChildren;
 
 /// A Unix socket, which is closed in children after a fork.
@@ -52,7 +54,6 @@ impl Link {
         }
     }
 
-    /// Listens for others at this path.
     pub(crate) fn listening(path: &Path, kind: SocketKind) -> io::Result<Self> {
         let link = Self::new(kind)?;
         bind(link.0.get()?, &SocketAddrUnix::new(path)?)?;
@@ -90,51 +91,32 @@ impl Link {
         Ok(result?)
     }
 
-    /// The next connection. An error once this was [shut](Self::shut).
-    pub(crate) fn accept(&self) -> io::Result<Self> {
-        let socket = self.0.get()?;
-        let socket = retry_on_intr(|| accept_with(socket, SocketFlags::CLOEXEC))?;
+    /// The next connection, until the deadline if there is one. An error once this was [shut](Self::shut).
+    pub(crate) fn accept(&self, deadline: Option<Instant>) -> io::Result<Self> {
+        let accept = |socket: &OwnedFd| accept_with(socket, SocketFlags::CLOEXEC);
+        let socket = match deadline {
+            None => {
+                let socket = self.0.get()?;
+                retry_on_intr(|| accept(socket))?
+            }
+            Some(deadline) => self.until(Timeout::Recv, deadline, accept)?,
+        };
         Ok(Self(ClosedInChildren::new(socket)))
     }
 
-    /// The same until the deadline, and then an error too.
-    pub(crate) fn accept_until(&self, deadline: Instant) -> io::Result<Self> {
-        let socket =
-            self.until(Timeout::Recv, deadline, |socket| accept_with(socket, SocketFlags::CLOEXEC))?;
-        Ok(Self(ClosedInChildren::new(socket)))
-    }
-
-    /// Whether this process is the one that owns it.
     pub(crate) fn is_here(&self) -> bool {
         self.0.is_here()
     }
 
-    /// The peer at the other end, as the system reports it.
+    /// The peer at the other end, unless the system has none to report.
     pub(crate) fn peer(&self) -> Peer {
-        self.0.get().and_then(Peer::of).unwrap_or(Peer::UNKNOWN)
+        self.0.get().and_then(Peer::of).unwrap_or(Peer { uid: u32::MAX, pid: -1 })
     }
 
-    /// Sends a message, and waits while the other end takes none.
-    pub(crate) fn send(&self, message: &[u8]) -> io::Result<()> {
-        let socket = self.0.get()?;
-        retry_on_intr(|| send(socket, message, SendFlags::NOSIGNAL))?;
-        Ok(())
-    }
-
-    /// The same without waiting: false if the other end does not take it now.
-    pub(crate) fn try_send(&self, message: &[u8]) -> io::Result<bool> {
-        let socket = self.0.get()?;
-        match retry_on_intr(|| send(socket, message, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)) {
-            Ok(_) => Ok(true),
-            Err(Errno::AGAIN | Errno::NOBUFS) => Ok(false),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// The same with an open file.
-    pub(crate) fn try_send_with(&self, message: &[u8], file: &OwnedFd) -> io::Result<bool> {
+    /// Sends a message, and an open file with it, without waiting: false if the other end does not take it now.
+    pub(crate) fn try_send(&self, message: &[u8], file: Option<&OwnedFd>) -> io::Result<bool> {
         // If the message has no room, nothing of it is sent.
-        Ok(self.try_send_some(message, Some(file))? != 0)
+        Ok(self.try_send_some(message, file)? != 0)
     }
 
     /// Waits for a message, and returns its length: 0 once the other end is gone.
@@ -178,7 +160,7 @@ impl Link {
         Ok((received.bytes, file))
     }
 
-    /// Sends bytes of a stream, and waits while the other end takes none; returns how many it took.
+    /// Sends bytes of a stream, or a message, and waits while the other end takes none; returns how many it took.
     pub(crate) fn send_some(&self, bytes: &[u8]) -> io::Result<usize> {
         let socket = self.0.get()?;
         Ok(retry_on_intr(|| send(socket, bytes, SendFlags::NOSIGNAL))?)
@@ -223,7 +205,24 @@ impl Link {
     }
 }
 
-/// A process, as the system knows it.
+pub(crate) fn spawn(
+    name: &str,
+    work: impl FnOnce() + Send + 'static,
+) -> Result<JoinHandle<()>, SessionError> {
+    let thread = thread::Builder::new().name(name.into()).spawn(work);
+    thread.map_err(|error| SessionError::io("starting a thread", error))
+}
+
+/// Why a service that is there is none for this program.
+pub(crate) fn refused(why: impl Into<String>) -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionRefused, why.into())
+}
+
+/// Names or configurations that do not fit into a message.
+pub(crate) fn too_long(what: &str) -> SessionError {
+    SessionError::io(what, io::Error::new(io::ErrorKind::InvalidInput, "they are too long"))
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Peer {
     pub(crate) uid: u32,
@@ -232,8 +231,6 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    pub(crate) const UNKNOWN: Self = Self { uid: u32::MAX, pid: -1 };
-
     /// The peer that has connected, or listens. Not with `rustix`, whose process ids cannot be 0, which is what the
     /// system says where it has none.
     pub(crate) fn of(socket: &OwnedFd) -> io::Result<Self> {
@@ -265,11 +262,11 @@ mod tests {
             let listening = Link::listening(&path, SocketKind::Messages).expect("a socket");
             let deadline = Instant::now() + Duration::from_secs(5);
             let one = Link::connected(&path, SocketKind::Messages, deadline).expect("it listens");
-            let other = listening.accept().expect("it has come");
+            let other = listening.accept(None).expect("it has come");
             let file = std::fs::File::open("/dev/null").expect("it is there").into();
             let limits = Rlimit { current: Some(0), ..getrlimit(Resource::Nofile) };
             setrlimit(Resource::Nofile, limits).expect("a limit");
-            other.try_send_with(b"text", &file).expect("room");
+            other.try_send(b"text", Some(&file)).expect("room");
             let error = one.receive_with(&mut [0; 8], deadline).expect_err("no room");
             error.raw_os_error() == Some(Errno::MFILE.raw_os_error())
         });

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use tracebuf_session::parts::{Presence, ProcessTree, TreeProcess, TreeThread};
 
-/// Where the system reports processes.
 pub(crate) const PROC: &str = "/proc";
 
 /// Most bytes of a command line: the other process makes it, of megabytes if it likes.
@@ -28,9 +27,7 @@ pub(crate) struct NamespacedProcess {
     tree: ProcessTree,
     presence: Presence,
     since: Instant,
-    /// Time that looking took so far.
     taken: Duration,
-    /// Whether writers have come since it was looked at.
     is_due: bool,
 }
 
@@ -99,7 +96,6 @@ impl NamespacedProcess {
     }
 }
 
-/// What `status` says about a process or a thread.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Status {
     name: String,
@@ -111,7 +107,6 @@ struct Status {
 }
 
 impl Status {
-    /// The status in this folder of a process or thread.
     fn read(folder: &Path) -> Option<Self> {
         // With everything that a kernel may say it has some 1,500 bytes.
         read(&folder.join("status"), 64 << 10).ok().map(|text| Self::parse(&text))

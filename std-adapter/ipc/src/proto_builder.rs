@@ -4,7 +4,6 @@ use std::convert::Infallible;
 
 use tracebuf::proto::Sink;
 
-/// A message to which fields are added.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ProtoBuilder(Vec<u8>);
 
@@ -13,7 +12,6 @@ impl ProtoBuilder {
         Self(Vec::new())
     }
 
-    /// A number, or a boolean.
     pub(crate) fn number(mut self, field: u32, value: impl Into<u64>) -> Self {
         let Ok::<_, Infallible>(()) = self.0.varint(field, value.into());
         self
@@ -28,12 +26,10 @@ impl ProtoBuilder {
         self.bytes(field, &message.0)
     }
 
-    /// Adds fields for each of several values.
     pub(crate) fn each<T>(self, values: impl IntoIterator<Item = T>, add: impl Fn(Self, T) -> Self) -> Self {
         values.into_iter().fold(self, add)
     }
 
-    /// Adds fields that are already encoded.
     pub(crate) fn fields(mut self, encoded: &[u8]) -> Self {
         self.0.extend_from_slice(encoded);
         self

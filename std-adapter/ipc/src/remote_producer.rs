@@ -2,7 +2,7 @@
 //! thread carries them out.
 
 use std::path::Path;
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use std::{io, thread};
@@ -13,76 +13,23 @@ use crate::pid_namespace::{NamespacedProcess, PROC};
 use crate::shared_memory::{SharedEndpoint, SharedWords};
 use tracebuf_session::Waker;
 
-/// What a producer sends, and the endpoint that carries it out. The connection ends when this is dropped.
-pub(crate) struct RemoteProducer<T> {
-    pub(crate) link: Arc<Link>,
-    pub(crate) incoming: MessageQueue<Vec<T>>,
-    pub(crate) endpoint: SharedEndpoint,
-    listener: Weak<Listener>,
-    /// Its place at the service, held as long as this exists.
-    _place: Arc<()>,
-}
-
-impl<T: Send + 'static> RemoteProducer<T> {
-    /// Starts a thread that receives, as [`MessageQueue::start`] does, and reports the process if it is in a container.
-    /// The first message is empty: it says that the process was looked up.
-    pub(crate) fn start(
-        newcomer: NewProducer,
-        words: SharedWords,
-        mut next: impl FnMut(&Link) -> Option<Vec<T>> + Send + 'static,
-        is_of_new_writer: fn(&T) -> bool,
-    ) -> io::Result<Self> {
-        let NewProducer { link, identity, buffers, waker, time, process_tree, place, listener } = newcomer;
-        let endpoint = SharedEndpoint::over(words, identity, buffers)?;
-        let mut looked_at = None;
-        let next = move |link: &Link| {
-            let Some(contained) = &mut looked_at else {
-                looked_at = Some(NamespacedProcess::of(Path::new(PROC), identity.pid, time, &process_tree));
-                return Some(Vec::new());
-            };
-            let message = next(link)?;
-            // Before what the thread has recorded can be in a trace.
-            if let Some(contained) = contained {
-                if message.iter().any(is_of_new_writer) {
-                    contained.has_new_writer();
-                }
-                contained.look_if_due();
-            }
-            Some(message)
-        };
-        let incoming = MessageQueue::start(&link, waker, next)?;
-        Ok(Self { link, incoming, endpoint, listener, _place: place })
-    }
-}
-
-impl<T> RemoteProducer<T> {
-    /// The session has ended.
-    pub(crate) fn end(&self) {
-        if let Some(listener) = self.listener.upgrade() {
-            listener.close();
-        }
-        self.link.shut();
-    }
-}
-
-impl<T> Drop for RemoteProducer<T> {
-    fn drop(&mut self) {
-        self.link.shut();
-    }
-}
-
-/// Most messages in a queue. The producer then waits: what it sends takes no more memory than that.
+/// Most messages that wait for the drain thread. The producer then waits too: what it sends takes no more memory.
 const WAITING: usize = 16;
 
 /// How long the messages of one producer are carried out at a time; at least one message is.
 const TURN: Duration = Duration::from_millis(1);
 
-/// Messages that a thread has received for the drain thread.
-pub(crate) struct MessageQueue<M> {
-    messages: Receiver<M>,
+/// What a producer sends, and the endpoint that carries it out. The connection ends when this is dropped.
+pub(crate) struct RemoteProducer<T> {
+    pub(crate) link: Arc<Link>,
+    pub(crate) endpoint: SharedEndpoint,
+    messages: Receiver<Vec<T>>,
     waker: Waker,
-    /// Whether more may come.
-    is_open: bool,
+    /// False once the connection has ended and everything that had come was taken.
+    pub(crate) is_open: bool,
+    listener: Weak<Listener>,
+    /// Its place at the service, held as long as this exists.
+    _place: Arc<()>,
 }
 
 /// A limit on what the drain thread takes from one producer at a time: messages, because one that sends without end
@@ -102,28 +49,54 @@ impl DrainTurn {
     }
 }
 
-impl<M: Send + 'static> MessageQueue<M> {
+impl<T: Send + 'static> RemoteProducer<T> {
     /// Starts a thread that calls `next` for each message: `None` once the connection has ended, or something has come
-    /// that is no message. Then the thread ends the connection.
+    /// that is no message. Then the thread ends the connection. It also reports the process if it is in a container.
+    /// The first message is empty: it says that the process was looked up.
     pub(crate) fn start(
-        link: &Arc<Link>,
-        waker: Waker,
-        next: impl FnMut(&Link) -> Option<M> + Send + 'static,
+        newcomer: NewProducer,
+        words: SharedWords,
+        mut next: impl FnMut(&Link) -> Option<Vec<T>> + Send + 'static,
+        is_of_new_writer: fn(&T) -> bool,
     ) -> io::Result<Self> {
+        let NewProducer { link, identity, buffers, waker, time, process_tree, place, listener } = newcomer;
+        let endpoint = SharedEndpoint::over(words, identity, buffers)?;
+        let mut looked_at = None;
+        let mut next = move |link: &Link| {
+            let Some(contained) = &mut looked_at else {
+                looked_at = Some(NamespacedProcess::of(Path::new(PROC), identity.pid, time, &process_tree));
+                return Some(Vec::new());
+            };
+            let message = next(link)?;
+            // Before what the thread has recorded can be in a trace.
+            if let Some(contained) = contained {
+                if message.iter().any(is_of_new_writer) {
+                    contained.has_new_writer();
+                }
+                contained.look_if_due();
+            }
+            Some(message)
+        };
         let (sender, messages) = sync_channel(WAITING);
         let (of_thread, its_waker) = (link.clone(), waker.clone());
         thread::Builder::new().name("tracebuf-take".into()).spawn(move || {
-            receive(&of_thread, &sender, &its_waker, next);
+            while let Some(message) = next(&of_thread)
+                && sender.send(message).is_ok()
+            {
+                its_waker.wake();
+            }
             // Nothing that is sent to the producer from here on would reach it.
             of_thread.shut();
             drop(sender);
             its_waker.wake();
         })?;
-        Ok(Self { messages, waker, is_open: true })
+        Ok(Self { link, endpoint, messages, waker, is_open: true, listener, _place: place })
     }
+}
 
+impl<T> RemoteProducer<T> {
     /// The next message, if there is one and the turn is not over.
-    pub(crate) fn take(&mut self, turn: &mut DrainTurn) -> Option<M> {
+    pub(crate) fn take(&mut self, turn: &mut DrainTurn) -> Option<Vec<T>> {
         if turn.is_over() {
             // Soon again: nothing else may wake this thread for what is left, or for the end after it.
             self.waker.wake();
@@ -141,17 +114,42 @@ impl<M: Send + 'static> MessageQueue<M> {
         }
     }
 
-    /// False once the connection has ended and everything that had come was taken.
-    pub(crate) const fn is_open(&self) -> bool {
-        self.is_open
+    pub(crate) fn end(&self) {
+        if let Some(listener) = self.listener.upgrade() {
+            listener.close();
+        }
+        self.link.shut();
     }
 }
 
-fn receive<M>(link: &Link, sender: &SyncSender<M>, waker: &Waker, mut next: impl FnMut(&Link) -> Option<M>) {
-    while let Some(message) = next(link) {
-        if sender.send(message).is_err() {
-            return;
-        }
-        waker.wake();
+impl<T> Drop for RemoteProducer<T> {
+    fn drop(&mut self) {
+        self.link.shut();
     }
 }
+
+/// The methods of a [`Transport`](tracebuf_session::Transport) that are the same in both protocols.
+macro_rules! remote_transport {
+    () => {
+        fn stats(&self) -> tracebuf::service::EndpointStats {
+            self.remote.endpoint.borrow_dependent().stats()
+        }
+
+        fn identity(&self) -> Option<tracebuf::service::ProducerIdentity> {
+            Some(self.remote.endpoint.borrow_dependent().identity())
+        }
+
+        fn disconnect(&mut self, buffers: &mut [CentralBuffer]) {
+            self.remote.endpoint.with(|endpoint| endpoint.disconnect(buffers));
+        }
+
+        fn is_connected(&self) -> bool {
+            self.remote.is_open
+        }
+
+        fn end(&mut self) {
+            self.remote.end();
+        }
+    };
+}
+pub(crate) use remote_transport;

@@ -10,22 +10,17 @@ use tracebuf::producer::Request;
 use tracebuf::wrapping::is_reached;
 
 use crate::link::Link;
-use tracebuf_session::Waker;
 use tracebuf_session::limits::BUFFERS_MAX;
-use tracebuf_session::parts::ProducerCell;
-use tracebuf_session::parts::RecordingGate;
-use tracebuf_session::parts::{MAX_SLEEP, Wait};
-use tracebuf_session::{SessionClock, SessionError};
+use tracebuf_session::parts::{MAX_SLEEP, ProducerCell, RecordingGate, Wait};
+use tracebuf_session::{SessionClock, SessionError, Waker};
 
 /// How long to wait for the sending thread: it takes far less to send, unless it waits for the service.
 const SENDER_PATIENCE: Duration = Duration::from_millis(5);
 
-/// The way to a service in another process.
 pub(crate) struct ServiceLink {
     link: Link,
-    producer: Arc<ProducerCell>,
+    pub(crate) producer: Arc<ProducerCell>,
     switch: Arc<RecordingGate>,
-    /// Wakes the thread that sends.
     waker: Waker,
     /// Whether threads wait for chunks, and so want to know what the service has taken.
     waits: bool,
@@ -44,11 +39,8 @@ pub(crate) struct ServiceLink {
 /// What is on its way to the service, in order, and what the service was told before.
 struct Outgoing {
     sender: Box<dyn MessageSender>,
-    /// The queue's other vector.
     requests: Vec<Request>,
-    /// Packets dropped, by buffer.
     dropped: [u64; BUFFERS_MAX],
-    /// Chunks sent.
     chunks: u64,
 }
 
@@ -85,10 +77,6 @@ impl ServiceLink {
             flushes: Mutex::default(),
             changed: Condvar::new(),
         }
-    }
-
-    pub(crate) fn producer(&self) -> &Arc<ProducerCell> {
-        &self.producer
     }
 
     /// The program knows of the connection, and records from here on.
@@ -179,7 +167,6 @@ impl ServiceLink {
         }
     }
 
-    /// Collects what there is to send.
     fn collect(&self, outgoing: &mut Outgoing) {
         if self.begins.swap(false, Ordering::Relaxed) {
             outgoing.sender.begin();
@@ -191,25 +178,26 @@ impl ServiceLink {
         let queue = self.producer.queue();
         let mut requests = std::mem::take(&mut outgoing.requests);
         let chunks = queue.take(&mut requests);
-        requests.drain(..).for_each(|request| outgoing.sender.request(request));
+        requests.drain(..).for_each(|request| outgoing.sender.push(ProducerMessage::Request(request)));
         outgoing.requests = requests;
         for buffer in 0..BUFFERS_MAX {
             let (dropped, told) = (queue.dropped(buffer), outgoing.dropped[buffer]);
             if dropped != told {
                 outgoing.dropped[buffer] = dropped;
-                outgoing.sender.dropped(buffer as u32, dropped - told);
+                let (buffer, packets) = (buffer as u32, dropped - told);
+                outgoing.sender.push(ProducerMessage::Dropped { buffer, packets });
             }
         }
         if self.waits && chunks != outgoing.chunks {
             outgoing.chunks = chunks;
-            outgoing.sender.sent(chunks);
+            outgoing.sender.push(ProducerMessage::Sent(chunks));
         }
         if let Some(flush) = flush {
-            outgoing.sender.answer(question, flush);
+            outgoing.sender.push(ProducerMessage::Answer { question, flush });
         }
         let to_scrape = self.to_scrape.swap(0, Ordering::Relaxed);
         if to_scrape != 0 {
-            outgoing.sender.scrape(to_scrape);
+            outgoing.sender.push(ProducerMessage::Scrape(to_scrape));
         }
     }
 
@@ -275,21 +263,8 @@ pub(crate) trait MessageSender: Send {
     /// The program knows of the connection, and records from here on.
     fn begin(&mut self) {}
 
-    /// A request about shared memory, in the order in which they are to be carried out.
-    fn request(&mut self, request: Request);
-
-    /// This many packets for a buffer were given up since the last call, and nothing in shared memory tells of them.
-    fn dropped(&mut self, buffer: u32, packets: u64);
-
-    /// This many chunks were sent in all, and threads want to know when they were taken.
-    fn sent(&mut self, chunks: u64);
-
-    /// Answers a [question](ServiceMessage::Question): everything that was complete then has come once this flush was
-    /// carried out.
-    fn answer(&mut self, question: u64, flush: u32);
-
-    /// Also asks for what is in incomplete chunks, once this flush was carried out.
-    fn scrape(&mut self, flush: u32);
+    /// Messages about shared memory are carried out in the order in which they come.
+    fn push(&mut self, message: ProducerMessage);
 
     /// Sends what is kept; false if the other end does not take all of it now, and this is not to wait.
     fn send(&mut self, link: &Link, wait: Wait) -> io::Result<bool>;
@@ -305,7 +280,23 @@ pub(crate) trait MessageReceiver: Send {
     fn receive(&mut self, link: &Link, act: &mut dyn FnMut(ServiceMessage)) -> Option<()>;
 }
 
-/// A service's message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProducerMessage {
+    /// In the order in which they are to be carried out.
+    Request(Request),
+    /// To a [question](ServiceMessage::Question): everything that was complete then has come once this flush was
+    /// carried out.
+    Answer { question: u64, flush: u32 },
+    /// This many packets for a buffer were given up since the last such message, and nothing in shared memory tells of
+    /// them.
+    Dropped { buffer: u32, packets: u64 },
+    /// This many chunks were sent in all; the service is to repeat the number once they were taken.
+    Sent(u64),
+    /// Also wants what is in incomplete chunks, once this flush was carried out; the service is to say when that is
+    /// done.
+    Scrape(u32),
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServiceMessage {
     /// Wants everything that is complete, and this to be answered. Not 0.
@@ -314,9 +305,7 @@ pub(crate) enum ServiceMessage {
     Flushed(u32),
     /// Has got what was wanted with this flush into its buffers.
     Scraped(u32),
-    /// Has taken this many chunks.
     Taken(u64),
-    /// Wants writers to repeat their state.
     ClearState,
     /// Wants nothing more. What there is must still be sent.
     Stop,
@@ -375,7 +364,7 @@ mod tests {
             assert!(matches!(service.flush(Instant::now()), Err(SessionError::Stopped)));
         }
         let mut requests = Vec::new();
-        service.producer().queue().take(&mut requests);
+        service.producer.queue().take(&mut requests);
         assert!(requests.is_empty(), "{}", requests.len());
     }
 
@@ -389,7 +378,7 @@ mod tests {
             assert!(matches!(service.flush(Instant::now()), Err(SessionError::Timeout)));
         }
         let mut requests = Vec::new();
-        service.producer().queue().take(&mut requests);
+        service.producer.queue().take(&mut requests);
         let chunks = requests.iter().filter(|request| matches!(request, Request::Move(_))).count();
         assert!(chunks > 0 && requests.len() <= 4 * chunks, "{} for {chunks} chunks", requests.len());
     }

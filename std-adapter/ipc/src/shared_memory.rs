@@ -57,31 +57,25 @@ impl AsRef<[AtomicU32]> for SharedWords {
 }
 
 self_cell!(
-    struct WordsAndEndpoint {
+    /// An endpoint with its shared memory.
+    pub(crate) struct SharedEndpoint {
         owner: SharedWords,
         #[covariant]
         dependent: Endpoint,
     }
 );
 
-/// An endpoint with its shared memory.
-pub(crate) struct SharedEndpoint(WordsAndEndpoint);
-
 impl SharedEndpoint {
     /// An endpoint for a producer that may write to this many buffers.
     pub(crate) fn over(words: SharedWords, identity: ProducerIdentity, buffers: u16) -> io::Result<Self> {
-        let both = WordsAndEndpoint::try_new(words, |words| {
+        let both = Self::try_new(words, |words| {
             Ok::<_, MemoryError>(endpoint(shared_memory(words.as_ref())?, identity, buffers))
         });
-        both.map(Self).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))
+        both.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))
     }
 
     pub(crate) fn with<R>(&mut self, act: impl FnOnce(&mut Endpoint<'_>) -> R) -> R {
-        self.0.with_dependent_mut(|_, endpoint| act(endpoint))
-    }
-
-    pub(crate) fn get(&self) -> &Endpoint<'_> {
-        self.0.borrow_dependent()
+        self.with_dependent_mut(|_, endpoint| act(endpoint))
     }
 }
 

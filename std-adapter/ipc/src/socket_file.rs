@@ -30,16 +30,13 @@ impl SocketFile {
     /// # Errors
     /// Something listens there, or what the system says.
     pub fn bind(path: &Path, kind: SocketKind) -> Result<Self, SessionError> {
-        Self::at(path, kind)
-            .map_err(|error| SessionError::io(format!("the socket {}", path.display()), error))
-    }
-
-    fn at(path: &Path, kind: SocketKind) -> io::Result<Self> {
-        let link = listen(path, kind)?;
-        let file = id_in(&path.symlink_metadata()?);
-        // Programs that go into the background leave the folder that they were started in.
-        let path = std::path::absolute(path)?;
-        Ok(Self { link, path, file })
+        let bind = || {
+            let link = listen(path, kind)?;
+            let file = id_in(&path.symlink_metadata()?);
+            // Programs that go into the background leave the folder that they were started in.
+            Ok(Self { link, path: std::path::absolute(path)?, file })
+        };
+        bind().map_err(|error| SessionError::io(format!("the socket {}", path.display()), error))
     }
 }
 

@@ -1,5 +1,5 @@
-//! `cargo bench -p tracebuf-tracing --bench spans`: what a span takes, begin and end, in each way there is: ours, with
-//! `--features compare` others', and what they all build on. `-- --slack F` multiplies the limits by F.
+//! `cargo bench -p tracebuf-tracing --bench spans`: what a span takes, begin and end, by our subscriber and layer.
+//! `-- --slack F` multiplies the limits by F.
 
 use std::hint::black_box;
 use std::process::ExitCode;
@@ -61,24 +61,17 @@ fn spans(sheet: &mut Sheet) {
     let (session, recorder) = quick();
     session.stop().expect("a stop");
     print("our subscriber, session over", with(TraceSubscriber::new(recorder), span));
-    let (_session, recorder) = quick();
-    let filtered = TraceSubscriber::new(recorder).max_level(tracing::Level::INFO);
-    print(
-        "our subscriber, filtered out",
-        with(filtered, || drop(black_box(tracing::debug_span!("x").entered()))),
-    );
-    let (_session, recorder) = quick();
+    let ours = |name: &str, set: fn(TraceSubscriber) -> TraceSubscriber, work: fn()| {
+        let (_session, recorder) = quick();
+        print(&format!("our subscriber, {name}"), with(set(TraceSubscriber::new(recorder)), work));
+    };
+    let debug = || drop(black_box(tracing::debug_span!("x").entered()));
+    ours("filtered out", |subscriber| subscriber.max_level(tracing::Level::INFO), debug);
     let fields = || drop(black_box(tracing::info_span!("work", size = 7, name = "x").entered()));
-    print("our subscriber, two fields", with(TraceSubscriber::new(recorder), fields));
-    let (_session, recorder) = quick();
-    print("our subscriber, flows", with(TraceSubscriber::new(recorder).flows(true), span));
-
-    let (_session, recorder) = quick();
-    print("our subscriber, origins", with(TraceSubscriber::new(recorder).origins(true), span));
+    ours("two fields", |subscriber| subscriber, fields);
+    ours("flows", |subscriber| subscriber.flows(true), span);
+    ours("origins", |subscriber| subscriber.origins(true), span);
     lifetimes(&print);
-
-    #[cfg(feature = "compare")]
-    others();
 
     // Last, because it stays: for a whole program's subscriber, no handle is counted with each span.
     let (_session, recorder) = quick();
@@ -119,24 +112,4 @@ fn lifetimes(print: &dyn Fn(&str, f64)) {
         let subscriber = tracing_subscriber::registry().with(layer);
         print(&format!("our layer, {what}"), in_turn(subscriber.into(), tasks, around));
     }
-}
-
-/// What others take, on this machine, now.
-#[cfg(feature = "compare")]
-fn others() {
-    use perfetto_recorder::scope;
-
-    let recorded = std::thread::spawn(|| {
-        perfetto_recorder::start().expect("a recording");
-        nanoseconds(|| {
-            scope!("work");
-            black_box(());
-        })
-    });
-    println!("span, perfetto-recorder, to be converted later: {:.1} ns", recorded.join().expect("a thread"));
-    let layer = tracing_perfetto::PerfettoLayer::new(std::io::sink);
-    println!(
-        "span, tracing-perfetto, into nothing: {:.1} ns",
-        with(tracing_subscriber::registry().with(layer), span)
-    );
 }

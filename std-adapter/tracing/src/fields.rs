@@ -8,13 +8,9 @@ use std::ops::Range;
 use tracebuf::producer::track_event::{Event, Value};
 use tracing_core::field::{Field, Visit};
 
-/// A value kept until a slice begins.
 #[derive(Clone, Debug)]
 enum FieldValue {
-    Bool(bool),
-    Uint(u64),
-    Int(i64),
-    Double(f64),
+    Plain(Value<'static>),
     /// Its range in the text of all fields.
     Text(Range<usize>),
 }
@@ -27,7 +23,6 @@ struct KeptField {
     change: u64,
 }
 
-/// The fields of a span, for its slices to come.
 #[derive(Clone, Debug, Default)]
 pub(super) struct KeptFields {
     list: Vec<KeptField>,
@@ -51,20 +46,23 @@ thread_local! {
 impl KeptFields {
     /// With room for so many, in memory of a span that is gone if there is any.
     pub(super) fn with_room(fields: usize) -> Self {
-        let mut new = SPARES.try_with(|spares| take_spare(&mut *spares.borrow_mut())).unwrap_or_default();
+        let take = |spares: &mut [Self; SPARE]| spares.iter_mut().find(|it| it.has_memory()).map(mem::take);
+        let new = SPARES.try_with(|spares| take(&mut spares.borrow_mut())).ok().flatten();
+        let mut new = new.unwrap_or_default();
         new.list.reserve(fields);
         new
     }
 
-    /// Leaves its memory to later spans.
     pub(super) fn leave(mut self) {
         self.clear(SPARE_TEXT);
         // What there is no place for, or no thread any more, is dropped while nothing is borrowed: an allocator may
         // enter spans.
-        let _ = SPARES.try_with(|spares| leave_spare(&mut *spares.borrow_mut(), &mut self));
+        let _ = SPARES.try_with(|spares| {
+            let mut spares = spares.borrow_mut();
+            spares.iter_mut().find(|it| !it.has_memory()).map(|place| mem::swap(place, &mut self))
+        });
     }
 
-    /// Bytes of memory that its texts have, where it has no fields.
     #[cfg(test)]
     pub(super) fn spare_text(&self) -> Option<usize> {
         self.list.is_empty().then_some(self.text.capacity())
@@ -84,6 +82,10 @@ impl KeptFields {
         self.put(KeptField { name: field.name(), value, change: 0 });
     }
 
+    fn keep_plain(&mut self, field: &Field, value: impl Into<Value<'static>>) {
+        self.keep(field, FieldValue::Plain(value.into()));
+    }
+
     fn put(&mut self, field: KeptField) {
         match self.list.iter_mut().find(|known| known.name == field.name) {
             Some(known) => *known = field,
@@ -91,15 +93,30 @@ impl KeptFields {
         }
     }
 
-    /// Appends to the texts, and returns where.
     fn write(&mut self, write: impl FnOnce(&mut String)) -> FieldValue {
         let start = self.text.len();
         write(&mut self.text);
         FieldValue::Text(start..self.text.len())
     }
 
-    fn text_at(&self, place: &Range<usize>) -> &str {
+    pub(super) fn text_at(&self, place: &Range<usize>) -> &str {
         self.text.get(place.clone()).unwrap_or_default()
+    }
+
+    /// Takes a field that is a text off the list; its place is empty if there is none.
+    pub(super) fn take_text(&mut self, name: &str) -> Range<usize> {
+        let is_it = |field: &KeptField| field.name == name && matches!(field.value, FieldValue::Text(_));
+        match self.list.iter().position(is_it).map(|at| self.list.remove(at).value) {
+            Some(FieldValue::Text(place)) => place,
+            _ => 0..0,
+        }
+    }
+
+    fn value<'f>(&'f self, field: &'f KeptField) -> Value<'f> {
+        match &field.value {
+            FieldValue::Plain(value) => *value,
+            FieldValue::Text(place) => Value::Str(self.text_at(place)),
+        }
     }
 
     /// The value of another's field, with its text copied to these.
@@ -139,28 +156,21 @@ impl KeptFields {
 
     /// Annotates with those that came with this change or a later one.
     pub(super) fn annotate_since(&self, change: u64, event: &mut Event<'_, '_, '_>) {
-        for KeptField { name, value, .. } in self.list.iter().filter(|field| field.change >= change) {
-            let value = match value {
-                FieldValue::Bool(value) => Value::Bool(*value),
-                FieldValue::Uint(value) => Value::Uint(*value),
-                FieldValue::Int(value) => Value::Int(*value),
-                FieldValue::Double(value) => Value::Double(*value),
-                FieldValue::Text(place) => Value::Str(self.text_at(place)),
-            };
-            event.arg(name, value);
+        for field in self.list.iter().filter(|field| field.change >= change) {
+            event.arg(field.name, self.value(field));
         }
     }
 
     /// Writes all as `name=value`, the first after `between`.
     pub(super) fn write_pairs(&self, mut between: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for KeptField { name, value, .. } in &self.list {
-            write!(f, "{between}{name}=")?;
-            match value {
-                FieldValue::Bool(value) => write!(f, "{value}"),
-                FieldValue::Uint(value) => write!(f, "{value}"),
-                FieldValue::Int(value) => write!(f, "{value}"),
-                FieldValue::Double(value) => write!(f, "{value}"),
-                FieldValue::Text(place) => f.write_str(self.text_at(place)),
+        for field in &self.list {
+            write!(f, "{between}{}=", field.name)?;
+            match self.value(field) {
+                Value::Bool(value) => write!(f, "{value}"),
+                Value::Uint(value) | Value::Pointer(value) => write!(f, "{value}"),
+                Value::Int(value) => write!(f, "{value}"),
+                Value::Double(value) => write!(f, "{value}"),
+                Value::Str(value) => f.write_str(value),
             }?;
             between = " ";
         }
@@ -168,31 +178,21 @@ impl KeptFields {
     }
 }
 
-fn take_spare(spares: &mut [KeptFields]) -> KeptFields {
-    spares.iter_mut().find(|spare| spare.has_memory()).map(mem::take).unwrap_or_default()
-}
-
-fn leave_spare(spares: &mut [KeptFields], gone: &mut KeptFields) {
-    if let Some(place) = spares.iter_mut().find(|spare| !spare.has_memory()) {
-        mem::swap(place, gone);
-    }
-}
-
 impl Visit for KeptFields {
     fn record_bool(&mut self, field: &Field, value: bool) {
-        self.keep(field, FieldValue::Bool(value));
+        self.keep_plain(field, value);
     }
 
     fn record_u64(&mut self, field: &Field, value: u64) {
-        self.keep(field, FieldValue::Uint(value));
+        self.keep_plain(field, value);
     }
 
     fn record_i64(&mut self, field: &Field, value: i64) {
-        self.keep(field, FieldValue::Int(value));
+        self.keep_plain(field, value);
     }
 
     fn record_f64(&mut self, field: &Field, value: f64) {
-        self.keep(field, FieldValue::Double(value));
+        self.keep_plain(field, value);
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
@@ -201,14 +201,12 @@ impl Visit for KeptFields {
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        let text = self.write(|text| format(value, text));
+        // A text that fails to format ends where it failed.
+        let text = self.write(|text| {
+            let _ = write!(text, "{value:?}");
+        });
         self.keep(field, text);
     }
-}
-
-/// A text that fails to format ends where it failed.
-pub(super) fn format(value: &dyn Debug, text: &mut String) {
-    let _ = write!(text, "{value:?}");
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use tracebuf::producer::track_event::Event;
-use tracing_core::{Level, Metadata};
+use tracing_core::Metadata;
 
 use super::layers::{self, MOST, WHICH};
 use super::lifetime::Life;
@@ -17,15 +17,10 @@ pub(super) struct Frontend {
     /// The recorder's identity and, in the upper 16 bits, which of its layers or subscribers this is. In one number,
     /// because it is checked whenever a span is entered or exited.
     pub(super) number: u64,
-    /// Whether a span's slices are joined by flows.
     pub(super) flows: bool,
-    /// Whether a span's whole life is a slice too.
     pub(super) lifetimes: bool,
-    /// Whether slices and instants say where in the program they come from.
     pub(super) origins: bool,
-    /// Whether events are lines of a log too.
     pub(super) logs: bool,
-    /// The process's track, which contains lives.
     process: OnceLock<Arc<Life>>,
 }
 
@@ -65,7 +60,7 @@ impl Frontend {
         metadata: &'static Metadata<'static>,
         event: &'x mut Event<'e, 'w, 'a>,
     ) -> &'x mut Event<'e, 'w, 'a> {
-        event.category(category(metadata.level()));
+        event.category(metadata.level().as_str());
         if self.origins {
             event.category(metadata.target());
             if let Some(file) = metadata.file() {
@@ -81,7 +76,61 @@ impl Frontend {
     }
 }
 
-/// A level's name, as a category.
-pub(super) fn category(level: &Level) -> &'static str {
-    level.as_str()
+/// The options of whatever has a front end.
+macro_rules! options {
+    () => {
+        /// Joins the slices of a span, and those of one that follows from it, by arrows: flows. Their ids are 64 bits
+        /// that look random, so they practically never equal your own or those of other processes.
+        ///
+        /// Cost: some 200 ns a span.
+        #[must_use]
+        pub fn flows(mut self, flows: bool) -> Self {
+            self.frontend.flows = flows;
+            self
+        }
+
+        /// Makes the whole life of each span a slice too, from its making to the end of its last handle, on a track of
+        /// its own: how long an async request takes, waiting included, and which requests overlap.
+        ///
+        /// The track lies within that of the span's parent, if the parent's life is recorded in the same session, even
+        /// when it has ended; otherwise within the process, beside its threads. ui.perfetto.dev groups tracks with the
+        /// same name. Tracks are nested eight deep at most; deeper ones lie beside their parent. A span made while
+        /// nothing is recorded has no life, and one whose end is lost stays open. If events go to another session when
+        /// the span ends, only a thread that has recorded in the span's own session ends it.
+        ///
+        /// With [flows](Self::flows), arrows lead from it to the span's slices, each 10 bytes longer.
+        ///
+        /// Cost: some 450 ns and 80 bytes a span; where a thread switches between many such tasks, also some 100 ns
+        /// and 40 bytes for each life that the next one lies within.
+        #[must_use]
+        pub fn lifetimes(mut self, lifetimes: bool) -> Self {
+            self.frontend.lifetimes = lifetimes;
+            if lifetimes {
+                $crate::lifetime::ARE_WANTED.store(true, std::sync::atomic::Ordering::Relaxed);
+            }
+            self
+        }
+
+        /// Adds to each slice and instant its file and line as the source location, which ui.perfetto.dev shows among
+        /// the details, and its target as another category, for searching and querying.
+        ///
+        /// Cost: some 60 ns a span or event, and 5 bytes while its place and target find room among the thread's 127
+        /// names.
+        #[must_use]
+        pub fn origins(mut self, origins: bool) -> Self {
+            self.frontend.origins = origins;
+            self
+        }
+
+        /// Makes each event a log line too: its message followed by its fields, in ui.perfetto.dev's list of logs,
+        /// which can be filtered by level and text.
+        ///
+        /// Cost: that of another event, plus some 20 bytes and the line.
+        #[must_use]
+        pub fn logs(mut self, logs: bool) -> Self {
+            self.frontend.logs = logs;
+            self
+        }
+    };
 }
+pub(super) use options;

@@ -16,7 +16,6 @@ const SLOTS: usize = 8192;
 
 static TABLE: [OnceLock<&'static Metadata<'static>>; SLOTS] = [const { OnceLock::new() }; SLOTS];
 
-/// Places tried for one callsite.
 const PROBES: usize = 16;
 
 /// The number of a callsite, from 1, if it is found at once, as nearly always after the first time.
@@ -48,7 +47,6 @@ pub(super) fn callsite(metadata: &'static Metadata<'static>) -> Option<NonZeroU6
     })
 }
 
-/// The callsite with a number.
 #[inline]
 pub(super) fn metadata(number: u64) -> Option<&'static Metadata<'static>> {
     TABLE.get(usize::try_from(number.checked_sub(1)?).ok()?)?.get().copied()
@@ -84,7 +82,6 @@ fn seed() -> u64 {
     }
 }
 
-/// This process's id. Asking for it is a system call.
 fn process() -> u32 {
     static KNOWN: UntilFork = UntilFork::new();
     KNOWN.get(std::process::id)

@@ -1,6 +1,7 @@
 //! The layer on top of a registry: [`TraceLayer`].
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use tracing_core::span::{Attributes, Id, Record};
 use tracing_core::{Event, Subscriber};
@@ -10,7 +11,7 @@ use tracing_subscriber::registry::{LookupSpan, SpanRef};
 
 use super::events::instant;
 use super::fields::KeptFields;
-use super::frontend::Frontend;
+use super::frontend::{Frontend, options};
 use super::lifetime::{self, Life};
 use super::spans::SpanData;
 use super::stack;
@@ -49,74 +50,7 @@ impl TraceLayer {
         Self { frontend: Frontend::layer(recorder) }
     }
 
-    /// Joins the slices of a span, and those of one that follows from it, by arrows: flows. Their ids are 64 bits that
-    /// look random, so they practically never equal your own or those of other processes.
-    ///
-    /// Cost: some 200 ns a span.
-    #[must_use]
-    pub fn flows(mut self, flows: bool) -> Self {
-        self.frontend.flows = flows;
-        self
-    }
-
-    /// Makes the whole life of each span a slice too, from its making to the end of its last handle, on a track of its
-    /// own: how long an async request takes, waiting included, and which requests overlap.
-    ///
-    /// The track lies within that of the span's parent, if the parent's life is recorded in the same session, even when
-    /// it has ended; otherwise within the process, beside its threads. ui.perfetto.dev groups tracks with the same
-    /// name. Tracks are nested eight deep at most; deeper ones lie beside their parent. A span made while nothing is
-    /// recorded has no life, and one whose end is lost stays open. If events go to another session when the span ends,
-    /// only a thread that has recorded in the span's own session ends it.
-    ///
-    /// With [flows](Self::flows), arrows lead from it to the span's slices, and show which polls belong to it; each of
-    /// these slices is 10 bytes longer.
-    ///
-    /// ```
-    /// # use tracebuf_session::Session;
-    /// # use tracebuf_tracing::TraceLayer;
-    /// # use tracing_subscriber::prelude::*;
-    /// let session = Session::builder().start()?;
-    /// let layer = TraceLayer::new(session.recorder()).lifetimes(true).flows(true);
-    /// let subscriber = tracing_subscriber::registry().with(layer);
-    /// tracing::subscriber::with_default(subscriber, || {
-    ///     let request = tracing::info_span!("request");
-    ///     // On a track within the request's, whichever threads poll them.
-    ///     let query = tracing::info_span!(parent: &request, "query");
-    ///     query.in_scope(|| tracing::info!("polled"));
-    /// });
-    /// # Ok::<(), tracebuf_session::SessionError>(())
-    /// ```
-    ///
-    /// Cost: some 450 ns and 80 bytes a span; where a thread switches between many such tasks, also some 100 ns and 40
-    /// bytes for each life that the next one lies within.
-    #[must_use]
-    pub fn lifetimes(mut self, lifetimes: bool) -> Self {
-        self.frontend.lifetimes = lifetimes;
-        if lifetimes {
-            lifetime::want_lives();
-        }
-        self
-    }
-
-    /// Adds to each slice and instant where in the program it comes from: its file and line as the source location,
-    /// which ui.perfetto.dev shows among the details, and its target as another category, for searching and querying.
-    ///
-    /// Cost: some 60 ns a span or event, and 5 bytes while its place and target find room among the thread's 127 names.
-    #[must_use]
-    pub fn origins(mut self, origins: bool) -> Self {
-        self.frontend.origins = origins;
-        self
-    }
-
-    /// Makes each event a log line too: its message followed by its fields, in ui.perfetto.dev's list of logs, which
-    /// can be filtered by level and text.
-    ///
-    /// Cost: that of another event, plus some 20 bytes and the line.
-    #[must_use]
-    pub fn logs(mut self, logs: bool) -> Self {
-        self.frontend.logs = logs;
-        self
-    }
+    options!();
 
     fn data_of<S: Subscriber + for<'l> LookupSpan<'l>>(
         &self,
@@ -158,7 +92,6 @@ struct SpanExtension {
 }
 
 impl SpanExtension {
-    /// What layers of the same recorder have kept.
     fn of(&self, frontend: &Frontend) -> impl Iterator<Item = &Arc<SpanData>> {
         let identity = frontend.recorder.identity();
         let all = std::iter::once(&self.first).chain(&self.others);
@@ -219,7 +152,7 @@ impl<S: Subscriber + for<'l> LookupSpan<'l>> Layer<S> for TraceLayer {
 
     fn on_close(&self, id: Id, context: Context<'_, S>) {
         // Also lives that another layer of this recorder has begun, even if that layer is gone.
-        if !lifetime::are_lives_wanted() || !self.frontend.recorder.goes_on() {
+        if !lifetime::ARE_WANTED.load(Ordering::Relaxed) || !self.frontend.recorder.goes_on() {
             return;
         }
         let Some(span) = context.span(&id) else { return };

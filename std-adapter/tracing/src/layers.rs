@@ -6,7 +6,6 @@ use std::sync::{Mutex, PoisonError};
 
 use tracebuf_std::fork::while_nobody_forks;
 
-/// The bit of a front end's number that marks a layer.
 const LAYER: u64 = 1 << 63;
 /// The bits from this one on say which it is, of those with one recorder.
 pub(super) const WHICH: u32 = 48;
@@ -36,7 +35,8 @@ fn with_layers<T>(f: impl FnOnce(&mut u64, &mut Vec<u64>) -> T) -> T {
 /// Adds a layer of the recorder with this identity, and returns its number: that of the existing ones, or a new one.
 pub(super) fn begin(identity: u64) -> u64 {
     with_layers(|before, known| {
-        let same = known.iter().copied().find(|number| is_of_one_recorder(*number, identity));
+        let is_same = |number: &u64| (*number ^ identity) << (u64::BITS - WHICH) == 0;
+        let same = known.iter().copied().find(is_same);
         let number = same.unwrap_or_else(|| {
             *before += 1;
             LAYER | (*before % MOST) << WHICH | identity
@@ -75,10 +75,6 @@ pub(super) fn leave_gone(leave: impl FnOnce(&dyn Fn(u64) -> bool)) {
     LEFT.set(GONE.load(Ordering::Relaxed));
     let is_there = |number: u64| with_layers(|_, known| known.contains(&number));
     leave(&|number| is_layer(number) && !is_there(number));
-}
-
-fn is_of_one_recorder(number: u64, other: u64) -> bool {
-    (number ^ other) << (u64::BITS - WHICH) == 0
 }
 
 #[cfg(all(test, unix))]

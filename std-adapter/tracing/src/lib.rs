@@ -16,19 +16,7 @@
 //! # Ok::<(), tracebuf_session::SessionError>(())
 //! ```
 //!
-//! As the only subscriber, for the lowest cost:
-//!
-//! ```
-//! use tracebuf_session::Session;
-//! use tracebuf_tracing::TraceSubscriber;
-//!
-//! let session = Session::builder().ring(16 << 20).fast_clock().start()?;
-//! let subscriber = TraceSubscriber::new(session.recorder()).max_level(tracing::Level::INFO);
-//! tracing::subscriber::with_default(subscriber, || {
-//!     tracing::info_span!("work").in_scope(|| tracing::debug!("not recorded"));
-//! });
-//! # Ok::<(), tracebuf_session::SessionError>(())
-//! ```
+//! As the only subscriber, [`TraceSubscriber`] costs least.
 //!
 //! # What becomes what
 //! | `tracing` | trace |
@@ -82,20 +70,18 @@
 //!     let level = *level;
 //!     TraceLayer::new(relay.recorder()).with_filter(filter_fn(move |what| *what.level() == level))
 //! });
-//! let subscriber = tracing_subscriber::registry().with(Vec::from(layers));
+//! tracing::subscriber::set_global_default(tracing_subscriber::registry().with(Vec::from(layers)))?;
 //!
 //! // With each connection, the relays of the levels that are wanted: `service.wants(level.as_str())`.
 //! let session = Session::builder().start()?;
 //! for (_, relay) in relays.iter().filter(|(level, _)| *level <= Level::WARN) {
 //!     relay.connect(&session.recorder())?;
 //! }
-//! tracing::subscriber::with_default(subscriber, || tracing::warn!("recorded"));
-//! # Ok::<(), tracebuf_session::SessionError>(())
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! Parts of a program can be chosen in the same way, by their targets. A layer's filter takes some 60 ns for every
-//! span, wanted or not, so there should be few. All or nothing costs nothing more, with one layer, or a
-//! [`TraceSubscriber`], and one relay.
+//! span, wanted or not, so there should be few.
 //!
 //! # Modules
 //! | module | what it holds | what it knows |

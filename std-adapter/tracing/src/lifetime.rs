@@ -12,15 +12,7 @@ use tracebuf_session::parts::{BufferId, NO_BUFFER, is_one_session};
 use tracebuf_session::this_process;
 
 /// Whether there was ever a layer that records lives: until then nothing looks for one when a span ends.
-static ARE_WANTED: AtomicBool = AtomicBool::new(false);
-
-pub(super) fn want_lives() {
-    ARE_WANTED.store(true, Ordering::Relaxed);
-}
-
-pub(super) fn are_lives_wanted() -> bool {
-    ARE_WANTED.load(Ordering::Relaxed)
-}
+pub(super) static ARE_WANTED: AtomicBool = AtomicBool::new(false);
 
 /// How many nested lives may contain others: deeper ones lie within the last of these, beside their parent. A thread
 /// that switches between many tasks describes all tracks above one again, and a chunk that is to be readable by itself
@@ -42,7 +34,6 @@ pub(super) struct Life {
     nested: Nested,
     /// How many lives there are up to the outermost, including itself; 0 for the process's track.
     depth: u8,
-    /// Where its slice has begun.
     begun: BufferId,
     /// The same, until it has ended.
     open: AtomicU64,
@@ -54,7 +45,6 @@ impl Life {
         Self::on(Nested::new(None, |_| this_process()), 0)
     }
 
-    /// A life that has not begun.
     pub(super) fn within(parent: Arc<Self>, name: &'static str, number: u64) -> Self {
         let parent = match parent.nested.borrow_owner() {
             Some(above) if parent.depth > DEEPEST => above.clone(),

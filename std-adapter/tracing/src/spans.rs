@@ -17,7 +17,6 @@ use super::lifetime::Life;
 use tracebuf_session::Recorder;
 use tracebuf_session::parts::NO_BUFFER;
 
-/// The most flows of other spans that one slice takes.
 const MAX_FOLLOWED: usize = 64;
 
 thread_local! {
@@ -51,25 +50,28 @@ fn locked<T>(lock: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
 /// No lock is held while an event is written: that may wait for the drain thread, which may enter the same span.
 pub(super) struct SpanData {
     pub(super) metadata: &'static Metadata<'static>,
-    /// What it was made with.
     fields: KeptFields,
-    /// How often fields were recorded since.
     changes: AtomicU64,
     /// All fields, once some were recorded. Shared with a thread that is just writing them.
     changed: Mutex<Option<Arc<KeptFields>>>,
     /// A number that no other span has, which is also the flow of its slices.
     pub(super) number: u64,
     has_flow: bool,
-    /// Its life, if that is recorded.
     pub(super) life: Option<Arc<Life>>,
     /// Flows of other spans that go to its next slice.
     followed: Mutex<VecDeque<u64>>,
 }
 
 impl SpanData {
-    fn new(frontend: &Frontend, metadata: &'static Metadata<'static>, fields: KeptFields) -> Self {
+    /// The data of a new span. Its life, if recorded, begins here, within its parent's if that is in the same session.
+    pub(super) fn begin(
+        frontend: &Frontend,
+        metadata: &'static Metadata<'static>,
+        fields: KeptFields,
+        parent: impl FnOnce() -> Option<Arc<Life>>,
+    ) -> Self {
         let number = if frontend.flows || frontend.lifetimes { ids::unique() } else { 0 };
-        Self {
+        let mut span = Self {
             metadata,
             fields,
             changes: AtomicU64::new(0),
@@ -78,26 +80,16 @@ impl SpanData {
             has_flow: frontend.flows,
             life: None,
             followed: Mutex::default(),
-        }
-    }
-
-    /// The data of a new span. Its life, if recorded, begins here, within its parent's if that is in the same session.
-    pub(super) fn begin(
-        frontend: &Frontend,
-        metadata: &'static Metadata<'static>,
-        fields: KeptFields,
-        parent: impl FnOnce() -> Option<Arc<Life>>,
-    ) -> Self {
-        let mut span = Self::new(frontend, metadata, fields);
+        };
         if frontend.lifetimes {
             let parent = parent().filter(|parent| parent.is_in(frontend.recorder.buffer_id()));
             let life =
                 Life::within(parent.unwrap_or_else(|| frontend.process()), metadata.name(), span.number);
             let buffer = frontend.recorder.begun(|tracer| {
                 let track = tracer.on(life.track());
-                let guard = track
-                    .enter_with(metadata.name(), |event| span.annotate(frontend.describe(metadata, event)));
-                guard.detach()
+                track
+                    .enter_with(metadata.name(), |event| span.annotate(frontend.describe(metadata, event)))
+                    .detach()
             });
             span.life = life.begun(buffer);
         }

@@ -5,14 +5,12 @@ use std::sync::Arc;
 
 use tracing_core::Metadata;
 
-use super::frontend::{Frontend, category};
+use super::frontend::Frontend;
 use super::layers::{self, have_gone, is_layer};
 use super::spans::SpanData;
-use tracebuf_session::parts::without_waiting;
-use tracebuf_session::parts::{BufferId, NO_BUFFER, is_one_session};
+use tracebuf_session::parts::{BufferId, NO_BUFFER, is_one_session, without_waiting};
 use tracebuf_session::{Recorder, ThreadTracer};
 
-/// A span that this thread is in.
 struct Entered {
     id: u64,
     frontend: u64,
@@ -81,7 +79,6 @@ thread_local! {
     static STACK: Stack = const { RefCell::new(Vec::new()) };
 }
 
-/// Begins a slice of a span and remembers it.
 #[inline(never)]
 pub(super) fn enter(
     frontend: &Frontend,
@@ -149,7 +146,6 @@ fn grow(stack: &Stack) {
     drop(entries);
 }
 
-/// Enters a span while nothing is recorded.
 pub(super) fn enter_while_off(frontend: &Frontend, id: u64) {
     let _ = STACK.try_with(|stack| enter_again(frontend, id, stack));
 }
@@ -166,7 +162,6 @@ fn enter_again(frontend: &Frontend, id: u64, stack: &Stack) {
     }
 }
 
-/// Ends the slice of a span.
 #[inline]
 pub(super) fn exit(frontend: &Frontend, id: u64) {
     let exited = STACK.try_with(|stack| {
@@ -204,7 +199,6 @@ pub(super) fn leave_those_of_gone_layers(frontend: &Frontend) {
     }
 }
 
-/// Leaves all that was entered under layers that are gone.
 #[cold]
 #[inline(never)]
 fn leave_gone(frontend: &Frontend, stack: &Stack) {
@@ -272,8 +266,9 @@ fn begin_plain(frontend: &Frontend, buffer: &mut BufferId, metadata: &'static Me
 /// Begins a slice of a span that has nothing but its metadata; false if that is lost.
 #[inline(always)]
 fn begin_of(metadata: &'static Metadata<'static>) -> impl for<'t, 'a> FnOnce(&'t ThreadTracer<'a>) -> bool {
-    let category = category(metadata.level());
-    move |tracer: &ThreadTracer<'_>| tracer.track().enter_in(metadata.name(), category).detach()
+    move |tracer: &ThreadTracer<'_>| {
+        tracer.track().enter_in(metadata.name(), metadata.level().as_str()).detach()
+    }
 }
 
 #[inline(never)]

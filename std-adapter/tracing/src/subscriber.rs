@@ -9,7 +9,7 @@ use tracing_subscriber::filter::Targets;
 
 use super::events::instant;
 use super::fields::KeptFields;
-use super::frontend::Frontend;
+use super::frontend::{Frontend, options};
 use super::ids;
 use super::lifetime::Life;
 use super::spans::{SpanData, Spans};
@@ -60,36 +60,7 @@ impl TraceSubscriber {
         self
     }
 
-    /// Joins the slices of a span, and those of one that follows from it, by arrows, as
-    /// [`TraceLayer::flows`](crate::TraceLayer::flows) does.
-    #[must_use]
-    pub fn flows(mut self, flows: bool) -> Self {
-        self.frontend.flows = flows;
-        self
-    }
-
-    /// Makes the whole life of each span a slice too, as [`TraceLayer::lifetimes`](crate::TraceLayer::lifetimes) does,
-    /// at the same cost.
-    #[must_use]
-    pub fn lifetimes(mut self, lifetimes: bool) -> Self {
-        self.frontend.lifetimes = lifetimes;
-        self
-    }
-
-    /// Adds to each slice and instant where in the program it comes from, as
-    /// [`TraceLayer::origins`](crate::TraceLayer::origins) does, at the same cost.
-    #[must_use]
-    pub fn origins(mut self, origins: bool) -> Self {
-        self.frontend.origins = origins;
-        self
-    }
-
-    /// Makes each event a log line too, as [`TraceLayer::logs`](crate::TraceLayer::logs) does, at the same cost.
-    #[must_use]
-    pub fn logs(mut self, logs: bool) -> Self {
-        self.frontend.logs = logs;
-        self
-    }
+    options!();
 
     /// Makes a span that has something to keep, or is the first of its callsite.
     #[inline(never)]

@@ -1,14 +1,14 @@
 //! Connections to a service of this crate: [`ConnectionBuilder::open`] and [`ConnectionBuilder::follow`].
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 
 use super::records::{RecordReceiver, RecordSender};
 use super::welcome::{MAX_WELCOME, Welcome};
 use crate::connection::{Agreement, Connection, ConnectionBuilder};
-use crate::follower::{Follower, ServiceFinder};
-use crate::link::{Link, SocketKind};
+use crate::follower::Follower;
+use crate::link::{Link, SocketKind, refused};
 use crate::shared_memory::SharedWords;
 use tracebuf_session::SessionError;
 use tracebuf_session::limits::SHARED_MEMORY;
@@ -52,35 +52,22 @@ impl ConnectionBuilder {
         path: impl AsRef<Path>,
         connected: impl FnMut(&Connection) -> Result<(), SessionError> + Send + 'static,
     ) -> Result<Follower, SessionError> {
-        Follower::start(NativeFinder { builder: self, path: path.as_ref().to_owned() }, connected)
+        let path = path.as_ref().to_owned();
+        Follower::start(move |_| self.clone().open(&path).map(Some), connected)
     }
 }
 
-/// What the service says first, and the memory that comes with it.
 fn receive(link: &Link, deadline: Instant) -> io::Result<(Welcome, SharedWords)> {
-    let refused = |why: String| io::Error::new(io::ErrorKind::ConnectionRefused, why);
     let mut message = vec![0; MAX_WELCOME];
     let (len, file) = link.receive_with(&mut message, deadline)?;
     if len == 0 {
-        return Err(refused("it has ended the connection".to_owned()));
+        return Err(refused("it has ended the connection"));
     }
     message.truncate(len);
     // Whatever listens there says why not.
     let welcome = Welcome::from_bytes(&message).map_err(|why| refused(Escaped(why).to_string()))?;
     let has_memory = file.filter(|_| SHARED_MEMORY.contains(&welcome.shared_memory));
-    let file = has_memory.ok_or_else(|| refused("it has sent no shared memory".to_owned()))?;
+    let file = has_memory.ok_or_else(|| refused("it has sent no shared memory"))?;
     let words = SharedWords::of(&file, welcome.shared_memory)?;
     Ok((welcome, words))
-}
-
-/// A service of this crate.
-struct NativeFinder {
-    builder: ConnectionBuilder,
-    path: PathBuf,
-}
-
-impl ServiceFinder for NativeFinder {
-    fn look(&mut self, _: Instant) -> Result<Option<Connection>, SessionError> {
-        self.builder.clone().open(&self.path).map(Some)
-    }
 }

@@ -5,15 +5,14 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use tracebuf::producer::Request;
-use tracebuf::service::{EndpointStats, FlushTracker, ProducerIdentity};
+use tracebuf::service::FlushTracker;
 use tracebuf::wrapping::is_reached;
 
 use crate::acceptor::NewProducer;
 use crate::link::Link;
-use crate::native::records::{MAX_MESSAGE, ProducerRecord, RECORD, records, service_record};
-use crate::remote_producer::DrainTurn;
-use crate::remote_producer::RemoteProducer;
-use crate::service_link::ServiceMessage;
+use crate::native::records::{self, MAX_MESSAGE, producer_message, service_record};
+use crate::remote_producer::{DrainTurn, RemoteProducer, remote_transport};
+use crate::service_link::{ProducerMessage, ServiceMessage};
 use crate::shared_memory::SharedWords;
 use tracebuf_session::limits::BUFFERS_MAX;
 use tracebuf_session::{CentralBuffer, Transport};
@@ -33,9 +32,8 @@ struct UnsentReplies {
     clear_state: Option<()>,
 }
 
-/// The drain thread's end.
 pub(crate) struct NativeProducer {
-    remote: RemoteProducer<ProducerRecord>,
+    remote: RemoteProducer<ProducerMessage>,
     /// The flush after which to scrape, once that was carried out.
     scrape: Option<u32>,
     unsent: UnsentReplies,
@@ -45,7 +43,6 @@ pub(crate) struct NativeProducer {
 }
 
 impl NativeProducer {
-    /// Starts a thread that takes what comes.
     pub(crate) fn start(
         newcomer: NewProducer,
         words: SharedWords,
@@ -62,32 +59,32 @@ impl NativeProducer {
 
     fn carry_out(
         &mut self,
-        message: ProducerRecord,
+        message: ProducerMessage,
         buffers: &mut [CentralBuffer],
         flushes: &mut FlushTracker,
     ) {
         match message {
-            ProducerRecord::Request(request) => {
+            ProducerMessage::Request(request) => {
                 let flush = self.remote.endpoint.with(|endpoint| endpoint.carry_out_one(&request, buffers));
                 if let Some(flush) = flush {
                     flushes.carried_out(flush);
                     self.unsent.flushed = Some(flush);
                 }
             }
-            ProducerRecord::Answer { question, flush } => {
+            ProducerMessage::Answer { question, flush } => {
                 // The lower half of one of the last questions.
                 let asked = flushes.asked();
-                let since = (asked as u32).wrapping_sub(question);
+                let since = (asked as u32).wrapping_sub(question as u32);
                 flushes.answer(asked.saturating_sub(since.into()), Some(flush));
             }
-            ProducerRecord::Dropped { buffer, packets } => {
+            ProducerMessage::Dropped { buffer, packets } => {
                 if let Some(dropped) = self.dropped.get_mut(buffer as usize) {
                     *dropped = dropped.saturating_add(packets);
                 }
             }
-            ProducerRecord::Sent(chunks) => self.unsent.taken = Some(chunks),
+            ProducerMessage::Sent(chunks) => self.unsent.taken = Some(chunks),
             // The later one, if threads did not wait for each other.
-            ProducerRecord::Scrape(flush) => {
+            ProducerMessage::Scrape(flush) => {
                 self.scrape = self.scrape.filter(|later| is_reached(*later, flush)).or(Some(flush));
             }
         }
@@ -104,12 +101,12 @@ impl NativeProducer {
             ..
         } = self;
         // The thread that waits for what comes hears of an end of the connection.
-        welcome.take_if(|(message, file)| !matches!(link.try_send_with(message, file), Ok(false)));
+        welcome.take_if(|(message, file)| !matches!(link.try_send(message, Some(file)), Ok(false)));
         if welcome.is_some() {
             return;
         }
         let send = |message| {
-            service_record(message).is_none_or(|record| !matches!(link.try_send(&record), Ok(false)))
+            service_record(message).is_none_or(|record| !matches!(link.try_send(&record, None), Ok(false)))
         };
         question.take_if(|number| send(ServiceMessage::Question(*number)));
         flushed.take_if(|flush| send(ServiceMessage::Flushed(*flush)));
@@ -119,24 +116,19 @@ impl NativeProducer {
     }
 }
 
-fn is_of_new_writer(message: &ProducerRecord) -> bool {
-    matches!(message, ProducerRecord::Request(Request::Register { .. }))
+fn is_of_new_writer(message: &ProducerMessage) -> bool {
+    matches!(message, ProducerMessage::Request(Request::Register { .. }))
 }
 
-/// Takes the messages of a connection apart, until something comes that is none.
-fn receive() -> impl FnMut(&Link) -> Option<Vec<ProducerRecord>> {
+fn receive() -> impl FnMut(&Link) -> Option<Vec<ProducerMessage>> {
     let mut message = [0; MAX_MESSAGE];
-    move |link| {
-        let len = link.receive(&mut message).ok().filter(|len| *len != 0)?;
-        let records: &[[u8; RECORD]] = records(message.get(..len)?)?;
-        records.iter().map(|record| ProducerRecord::from_bytes(*record)).collect()
-    }
+    move |link| records::receive(link, &mut message)?.iter().map(|record| producer_message(*record)).collect()
 }
 
 impl Transport for NativeProducer {
     fn drain(&mut self, buffers: &mut [CentralBuffer], flushes: &mut FlushTracker) {
         let mut turn = DrainTurn::begin();
-        while let Some(message) = self.remote.incoming.take(&mut turn) {
+        while let Some(message) = self.remote.take(&mut turn) {
             self.is_seen = true;
             message.into_iter().for_each(|message| self.carry_out(message, buffers, flushes));
         }
@@ -162,27 +154,9 @@ impl Transport for NativeProducer {
         self.remote.endpoint.with(|endpoint| endpoint.scrape(buffers));
     }
 
-    fn stats(&self) -> EndpointStats {
-        self.remote.endpoint.get().stats()
-    }
-
-    fn identity(&self) -> Option<ProducerIdentity> {
-        Some(self.remote.endpoint.get().identity())
-    }
-
     fn packets_dropped(&self, buffer: usize) -> u64 {
         self.dropped.get(buffer).copied().unwrap_or(0)
     }
 
-    fn disconnect(&mut self, buffers: &mut [CentralBuffer]) {
-        self.remote.endpoint.with(|endpoint| endpoint.disconnect(buffers));
-    }
-
-    fn is_connected(&self) -> bool {
-        self.remote.incoming.is_open()
-    }
-
-    fn end(&mut self) {
-        self.remote.end();
-    }
+    remote_transport!();
 }

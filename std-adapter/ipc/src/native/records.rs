@@ -5,35 +5,12 @@ use std::io;
 use tracebuf::producer::Request;
 
 use crate::link::Link;
-use crate::service_link::{MessageReceiver, MessageSender, ServiceMessage};
+use crate::service_link::{MessageReceiver, MessageSender, ProducerMessage, ServiceMessage};
 use tracebuf_session::parts::Wait;
 
-/// Bytes of a record.
 pub(crate) const RECORD: usize = Request::BYTES;
 /// Bytes of the longest message: 256 records.
 pub(crate) const MAX_MESSAGE: usize = 256 * RECORD;
-
-/// A record from a producer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ProducerRecord {
-    Request(Request),
-    /// To a question of the service: everything that was complete then has come once this flush was carried out.
-    Answer {
-        question: u32,
-        flush: u32,
-    },
-    /// This many packets for a buffer were given up since the last such record, and nothing in shared memory tells of
-    /// them.
-    Dropped {
-        buffer: u32,
-        packets: u64,
-    },
-    /// This many chunks were sent in all; the service is to repeat the number once they were taken.
-    Sent(u64),
-    /// Also wants what is in incomplete chunks, once this flush was carried out; the service is to say when that is
-    /// done.
-    Scrape(u32),
-}
 
 // The tags of requests are 1 to 5.
 const ANSWER: u8 = 0x10;
@@ -60,28 +37,29 @@ fn split(record: [u8; RECORD]) -> (u8, u32, u64) {
     (tag, u32::from_le_bytes([a, b, c, d]), u64::from_le_bytes(long))
 }
 
-impl ProducerRecord {
-    pub(crate) fn to_bytes(self) -> [u8; RECORD] {
-        match self {
-            Self::Request(request) => request.to_bytes(),
-            Self::Answer { question, flush } => join(ANSWER, question, flush.into()),
-            Self::Dropped { buffer, packets } => join(DROPPED, buffer, packets),
-            Self::Sent(chunks) => join(SENT, 0, chunks),
-            Self::Scrape(flush) => join(SCRAPE, flush, 0),
-        }
+/// Encodes a producer's message, with the lower half of a question's number.
+fn producer_record(message: ProducerMessage) -> [u8; RECORD] {
+    match message {
+        ProducerMessage::Request(request) => request.to_bytes(),
+        ProducerMessage::Answer { question, flush } => join(ANSWER, question as u32, flush.into()),
+        ProducerMessage::Dropped { buffer, packets } => join(DROPPED, buffer, packets),
+        ProducerMessage::Sent(chunks) => join(SENT, 0, chunks),
+        ProducerMessage::Scrape(flush) => join(SCRAPE, flush, 0),
     }
+}
 
-    /// `None` for anything else.
-    pub(crate) fn from_bytes(record: [u8; RECORD]) -> Option<Self> {
-        let message = match split(record) {
-            (ANSWER, question, flush) => Self::Answer { question, flush: flush as u32 },
-            (DROPPED, buffer, packets) => Self::Dropped { buffer, packets },
-            (SENT, _, chunks) => Self::Sent(chunks),
-            (SCRAPE, flush, _) => Self::Scrape(flush),
-            _ => Self::Request(Request::from_bytes(record)?),
-        };
-        (message.to_bytes() == record).then_some(message)
-    }
+/// Decodes it; `None` for anything else.
+pub(crate) fn producer_message(record: [u8; RECORD]) -> Option<ProducerMessage> {
+    let message = match split(record) {
+        (ANSWER, question, flush) => {
+            ProducerMessage::Answer { question: question.into(), flush: flush as u32 }
+        }
+        (DROPPED, buffer, packets) => ProducerMessage::Dropped { buffer, packets },
+        (SENT, _, chunks) => ProducerMessage::Sent(chunks),
+        (SCRAPE, flush, _) => ProducerMessage::Scrape(flush),
+        _ => ProducerMessage::Request(Request::from_bytes(record)?),
+    };
+    (producer_record(message) == record).then_some(message)
 }
 
 /// Encodes a service's message, whose question is a number of 32 bits; `None` for what this protocol does not say.
@@ -111,47 +89,30 @@ fn service_message(record: [u8; RECORD]) -> Option<ServiceMessage> {
     (service_record(message)? == record).then_some(message)
 }
 
-/// The records of a message; `None` for one that is not a whole number of them.
-pub(crate) fn records(message: &[u8]) -> Option<&[[u8; RECORD]]> {
+/// Waits for a message, and returns its records; `None` once the connection has ended, or for something else.
+pub(crate) fn receive<'m>(link: &Link, message: &'m mut [u8; MAX_MESSAGE]) -> Option<&'m [[u8; RECORD]]> {
+    let len = link.receive(message).ok().filter(|len| *len != 0)?;
+    records(message.get(..len)?)
+}
+
+/// `None` for a message that is not a whole number of them.
+fn records(message: &[u8]) -> Option<&[[u8; RECORD]]> {
     let (records, rest) = message.as_chunks();
     rest.is_empty().then_some(records)
 }
 
-/// Records that were not sent yet.
 #[derive(Default)]
 pub(crate) struct RecordSender(Vec<u8>);
 
-impl RecordSender {
-    fn push(&mut self, message: ProducerRecord) {
-        self.0.extend(message.to_bytes());
-    }
-}
-
 impl MessageSender for RecordSender {
-    fn request(&mut self, request: Request) {
-        self.push(ProducerRecord::Request(request));
-    }
-
-    fn dropped(&mut self, buffer: u32, packets: u64) {
-        self.push(ProducerRecord::Dropped { buffer, packets });
-    }
-
-    fn sent(&mut self, chunks: u64) {
-        self.push(ProducerRecord::Sent(chunks));
-    }
-
-    fn answer(&mut self, question: u64, flush: u32) {
-        self.push(ProducerRecord::Answer { question: question as u32, flush });
-    }
-
-    fn scrape(&mut self, flush: u32) {
-        self.push(ProducerRecord::Scrape(flush));
+    fn push(&mut self, message: ProducerMessage) {
+        self.0.extend(producer_record(message));
     }
 
     fn send(&mut self, link: &Link, wait: Wait) -> io::Result<bool> {
         let send = |message: &[u8]| match wait {
-            Wait::UntilDone => link.send(message).map(|()| true),
-            Wait::Now => link.try_send(message),
+            Wait::UntilDone => link.send_some(message).map(|_| true),
+            Wait::Now => link.try_send(message, None),
         };
         let mut messages = self.0.chunks(MAX_MESSAGE);
         while let Some(message) = messages.clone().next() {
@@ -170,7 +131,6 @@ impl MessageSender for RecordSender {
     }
 }
 
-/// Takes records out of messages.
 pub(crate) struct RecordReceiver([u8; MAX_MESSAGE]);
 
 impl RecordReceiver {
@@ -181,9 +141,7 @@ impl RecordReceiver {
 
 impl MessageReceiver for RecordReceiver {
     fn receive(&mut self, link: &Link, act: &mut dyn FnMut(ServiceMessage)) -> Option<()> {
-        let len = link.receive(&mut self.0).ok().filter(|len| *len != 0)?;
-        let records: &[[u8; RECORD]] = records(self.0.get(..len)?)?;
-        records.iter().try_for_each(|record| {
+        receive(link, &mut self.0)?.iter().try_for_each(|record| {
             act(service_message(*record)?);
             Some(())
         })
@@ -197,18 +155,18 @@ mod tests {
     #[test]
     fn what_is_said_is_heard_and_nothing_else() {
         let from_producer = [
-            ProducerRecord::Request(Request::Unregister { writer_id: 7 }),
-            ProducerRecord::Answer { question: u32::MAX, flush: u32::MAX - 1 },
-            ProducerRecord::Dropped { buffer: 31, packets: u64::MAX },
-            ProducerRecord::Sent(1 << 40),
-            ProducerRecord::Scrape(9),
+            ProducerMessage::Request(Request::Unregister { writer_id: 7 }),
+            ProducerMessage::Answer { question: u32::MAX.into(), flush: u32::MAX - 1 },
+            ProducerMessage::Dropped { buffer: 31, packets: u64::MAX },
+            ProducerMessage::Sent(1 << 40),
+            ProducerMessage::Scrape(9),
         ];
         for message in from_producer {
-            let mut bytes = message.to_bytes();
-            assert_eq!(ProducerRecord::from_bytes(bytes), Some(message));
+            let mut bytes = producer_record(message);
+            assert_eq!(producer_message(bytes), Some(message));
             assert_eq!(service_message(bytes), None);
             bytes[1] = 9;
-            assert_eq!(ProducerRecord::from_bytes(bytes), None);
+            assert_eq!(producer_message(bytes), None);
         }
         let from_service = [
             ServiceMessage::Question(1 << 32 | 7),
@@ -220,11 +178,11 @@ mod tests {
         for message in from_service {
             let mut bytes = service_record(message).expect("one of this protocol");
             assert_eq!(service_message(bytes), Some(message));
-            assert_eq!(ProducerRecord::from_bytes(bytes), None);
+            assert_eq!(producer_message(bytes), None);
             bytes[3] = 9;
             assert_eq!(service_message(bytes), None);
         }
-        assert_eq!(ProducerRecord::from_bytes([0; RECORD]), None);
+        assert_eq!(producer_message([0; RECORD]), None);
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! The socket for producers with this crate: [`ProducerSocket`].
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use std::{fmt, io};
 
 use crate::acceptor::{self, Admission, ListenThread, NewProducer};
-use crate::link::{Link, SocketKind};
+use crate::link::{Link, SocketKind, too_long};
 use crate::native::producer::NativeProducer;
 use crate::native::welcome::Welcome;
 use crate::shared_memory::SharedWords;
@@ -14,56 +14,20 @@ use crate::socket_file::SocketFile;
 use tracebuf_session::{Session, SessionError};
 
 /// Sets up a [`ProducerSocket`]. Made by [`ProducerSocket::builder`].
-///
-/// ```
-/// use std::sync::Arc;
-/// use tracebuf_ipc::{Connection, ProducerSocket};
-/// use tracebuf_session::Session;
-///
-/// # let path = std::env::temp_dir().join(format!("doc-socket-builder-{}", std::process::id()));
-/// let session = Arc::new(Session::builder().start()?);
-/// let socket = ProducerSocket::builder().shared_memory(256 << 10).producers(1).bind(&session, &path)?;
-/// let first = Connection::builder().open(&path)?;
-/// let refused = Connection::builder().open(&path).unwrap_err();
-/// println!("{refused}");
-/// assert_eq!(socket.producers_seen(), 1);
-/// # Ok::<(), tracebuf_session::SessionError>(())
-/// ```
 #[derive(Clone, Debug)]
 pub struct ProducerSocketBuilder {
     shared_memory: usize,
     producers: usize,
 }
 
-/// A socket through which other programs on this machine record into a session, each with a [`Connection`].
-///
-/// ```
-/// use std::sync::Arc;
-/// use std::time::Duration;
-/// use tracebuf_ipc::{Connection, ProducerSocket};
-/// use tracebuf_session::Session;
-///
-/// let path = std::env::temp_dir().join(format!("doc-socket-{}", std::process::id()));
-/// // In the service:
-/// let session = Arc::new(Session::builder().ring(16 << 20).start()?);
-/// let socket = ProducerSocket::builder().bind(&session, &path)?;
-///
-/// // In each of the others, usually another process:
-/// let service = Connection::builder().open(&path)?;
-/// let recorder = service.recorder();
-/// recorder.instant("hello from elsewhere");
-/// service.flush(Duration::from_secs(5))?;
-///
-/// let summary = session.summary()?;
-/// assert_ne!(summary.sequences[0].producer_id, Session::OWN_PRODUCER_ID);
-/// # Ok::<(), tracebuf_session::SessionError>(())
-/// ```
+/// A socket through which other programs on this machine record into a session, each with a [`Connection`]. The
+/// [crate's example](crate) has both.
 ///
 /// # Trust
-/// Anyone who may write to the socket's file, which is created by the process's umask, may record: into all buffers,
-/// with any times, names and tracks. Packets are attributed to the process and user that the system reports. Whatever
-/// producers send or write to shared memory cannot harm the session. Only a [flush](Session::flush), a snapshot and the
-/// session's stop wait for one that does not answer, for a limited time.
+/// Anyone who may write to the socket's file, which has the process's umask, may record: into all buffers, with any
+/// times, names and tracks. Packets are attributed to the process and user that the system reports. Nothing that
+/// producers do harms the session; only a [flush](Session::flush), a snapshot and the session's stop wait for one that
+/// does not answer, for a limited time.
 ///
 /// # End
 /// Dropping the socket removes its file; producers that have come go on recording until the session stops. Like a
@@ -73,21 +37,13 @@ pub struct ProducerSocketBuilder {
 /// Cost: a thread, and for each producer a thread, 25 KB and the shared memory.
 ///
 /// [`Connection`]: crate::Connection
+#[derive(Debug)]
 pub struct ProducerSocket(ListenThread<NativeAdmission>);
 
 /// The programs that come are [`Connection`](crate::Connection)s.
 struct NativeAdmission {
     shared_memory: usize,
-    /// What each producer is told.
     welcome: Arc<[u8]>,
-}
-
-impl fmt::Debug for ProducerSocket {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ProducerSocket")
-            .field("producers_seen", &self.producers_seen())
-            .finish_non_exhaustive()
-    }
 }
 
 impl ProducerSocket {
@@ -105,9 +61,8 @@ impl ProducerSocket {
 impl ProducerSocketBuilder {
     /// Sets the bytes of shared memory with each producer, from 4 KiB to 64 MiB.
     ///
-    /// Each thread that records holds 2 KiB of it for each buffer. With 1 MiB, 512 threads can record at a time; others
-    /// drop their events, even if they are to [wait](crate::ConnectionBuilder::exhaustion). 2 MiB and a page are enough
-    /// for all 1,024 that can record.
+    /// Each thread that records holds 2 KiB of it for each buffer, so 1 MiB is enough for 512; others drop their events,
+    /// even if they are to [wait](crate::ConnectionBuilder::exhaustion). 2 MiB and a page are enough for all 1,024.
     #[must_use]
     pub fn shared_memory(mut self, bytes: usize) -> Self {
         self.shared_memory = bytes;
@@ -117,8 +72,8 @@ impl ProducerSocketBuilder {
     /// Limits how many producers may be there at a time; more are refused, and told so. All share the places for
     /// sequences in each buffer: see [`BufferConfig::sequences`](tracebuf_session::BufferConfig::sequences).
     ///
-    /// Children after a fork close the sockets of some 4,000 producers. Any others do not hear that the service was
-    /// killed as long as such a child lives.
+    /// Children after a fork close the sockets of some 4,000 producers. Any more do not hear that the service was killed
+    /// while such a child lives.
     #[must_use]
     pub fn producers(mut self, count: usize) -> Self {
         self.producers = count;
@@ -143,17 +98,14 @@ impl ProducerSocketBuilder {
     /// Accepts producers at a socket from now on.
     ///
     /// # Errors
-    /// No thread, or a session that has ended.
+    /// No thread, or names of data sources that are too long.
     pub fn serve(self, session: &Arc<Session>, socket: SocketFile) -> Result<ProducerSocket, SessionError> {
         let welcome = Welcome {
             shared_memory: self.shared_memory,
             state_every: session.state_every().to_vec(),
             sources: session.data_sources().to_vec(),
         };
-        let welcome = welcome.to_bytes().ok_or_else(|| {
-            let error = io::Error::new(io::ErrorKind::InvalidInput, "they are too long");
-            SessionError::io("names of data sources", error)
-        })?;
+        let welcome = welcome.to_bytes().ok_or_else(|| too_long("names of data sources"))?;
         let admission = NativeAdmission { shared_memory: self.shared_memory, welcome: welcome.into() };
         ListenThread::start(admission, session, socket, self.producers).map(ProducerSocket)
     }
@@ -166,7 +118,7 @@ impl Admission for NativeAdmission {
     const HELD: Duration = Duration::ZERO;
 
     fn refuse(&self, link: &Link, why: &str) {
-        let _ = link.try_send(&Welcome::refusal(why));
+        let _ = link.try_send(&Welcome::refusal(why), None);
     }
 
     fn admit(&self, newcomer: NewProducer) -> io::Result<NativeProducer> {

@@ -7,7 +7,6 @@ use crate::proto_builder::ProtoBuilder;
 /// The version of everything said from then on: records, the pages of shared memory and their layout.
 const VERSION: u64 = 2;
 
-/// Bytes of the longest welcome.
 pub(crate) const MAX_WELCOME: usize = 64 << 10;
 
 // The numbers of its fields; unknown fields are skipped, as everywhere in protobuf.

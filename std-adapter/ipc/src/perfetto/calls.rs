@@ -17,52 +17,25 @@ use super::data_sources::SourceDescriptor;
 use super::frames::{ClientFrame, invoke};
 use crate::proto_builder::ProtoBuilder;
 
-/// A method of the port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Method {
-    InitializeConnection,
-    RegisterDataSource,
-    UnregisterDataSource,
-    CommitData,
-    GetAsyncCommand,
-    RegisterTraceWriter,
-    UnregisterTraceWriter,
-    NotifyDataSourceStarted,
-    NotifyDataSourceStopped,
-    ActivateTriggers,
-    Sync,
-    UpdateDataSource,
-}
-
-/// The methods that a program is told of, numbered in this order from 1 on, which is that of [`Method`]. It calls no
-/// others.
-pub(crate) const METHODS: [(Method, &str); 12] = [
-    (Method::InitializeConnection, method::INITIALIZE_CONNECTION),
-    (Method::RegisterDataSource, method::REGISTER_DATA_SOURCE),
-    (Method::UnregisterDataSource, method::UNREGISTER_DATA_SOURCE),
-    (Method::CommitData, method::COMMIT_DATA),
-    (Method::GetAsyncCommand, method::GET_ASYNC_COMMAND),
-    (Method::RegisterTraceWriter, method::REGISTER_TRACE_WRITER),
-    (Method::UnregisterTraceWriter, method::UNREGISTER_TRACE_WRITER),
-    (Method::NotifyDataSourceStarted, method::NOTIFY_DATA_SOURCE_STARTED),
-    (Method::NotifyDataSourceStopped, method::NOTIFY_DATA_SOURCE_STOPPED),
-    (Method::ActivateTriggers, method::ACTIVATE_TRIGGERS),
-    (Method::Sync, method::SYNC),
-    (Method::UpdateDataSource, method::UPDATE_DATA_SOURCE),
+/// The methods that a program is told of, numbered in this order from 1 on. It calls no others.
+pub(crate) const METHODS: [&str; 12] = [
+    method::INITIALIZE_CONNECTION,
+    method::REGISTER_DATA_SOURCE,
+    method::UNREGISTER_DATA_SOURCE,
+    method::COMMIT_DATA,
+    method::GET_ASYNC_COMMAND,
+    method::REGISTER_TRACE_WRITER,
+    method::UNREGISTER_TRACE_WRITER,
+    method::NOTIFY_DATA_SOURCE_STARTED,
+    method::NOTIFY_DATA_SOURCE_STOPPED,
+    method::ACTIVATE_TRIGGERS,
+    method::SYNC,
+    method::UPDATE_DATA_SOURCE,
 ];
 
-impl Method {
-    /// The method with this number at the service here.
-    fn of(number: u64) -> Option<Self> {
-        let at = usize::try_from(number.checked_sub(1)?).ok()?;
-        METHODS.get(at).map(|(method, _)| *method)
-    }
-
-    /// Whether programs of this crate do without it.
-    const fn is_spare(self) -> bool {
-        matches!(self, Self::UnregisterDataSource | Self::ActivateTriggers | Self::UpdateDataSource)
-    }
-}
+/// Methods that programs of this crate do without.
+const SPARE: [&str; 3] =
+    [method::UNREGISTER_DATA_SOURCE, method::ACTIVATE_TRIGGERS, method::UPDATE_DATA_SOURCE];
 
 /// What a program says, one thing after another.
 #[derive(Debug, PartialEq, Eq)]
@@ -77,7 +50,7 @@ pub(crate) enum ProducerCall {
     Register(SourceDescriptor),
     /// No longer has that data source.
     Unregister(String),
-    /// A request about its shared memory.
+    /// About its shared memory.
     Request(Request),
     /// Everything that was complete when this flush was asked for has come.
     Flushed(u64),
@@ -85,7 +58,6 @@ pub(crate) enum ProducerCall {
     Answer { request: u64, is_known: bool },
 }
 
-/// What a program says about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hello {
     /// Kinds of shared memory that it can have, one bit each; 0 for programs from before there was more than one kind.
@@ -104,10 +76,11 @@ impl ProducerCall {
                 calls.push(Self::Bind { request, is_known: name == PRODUCER_PORT.as_bytes() });
             }
             ClientFrame::Invoke { method, arguments, wants_reply } => {
-                let method = Method::of(method);
+                let at = usize::try_from(method).ok().and_then(|number| number.checked_sub(1));
+                let method = at.and_then(|at| METHODS.get(at).copied());
                 push_call(method, arguments, request, &mut calls)?;
                 let is_answered =
-                    matches!(method, Some(Method::InitializeConnection | Method::GetAsyncCommand));
+                    matches!(method, Some(method::INITIALIZE_CONNECTION | method::GET_ASYNC_COMMAND));
                 if wants_reply && !is_answered {
                     calls.push(Self::Answer { request, is_known: method.is_some() });
                 }
@@ -119,40 +92,40 @@ impl ProducerCall {
 }
 
 fn push_call(
-    method: Option<Method>,
+    method: Option<&str>,
     arguments: &[u8],
     request: u64,
     calls: &mut Vec<ProducerCall>,
 ) -> Option<()> {
     match method {
-        Some(Method::InitializeConnection) => {
+        Some(method::INITIALIZE_CONNECTION) => {
             use initialize_connection_request as fields;
             let of = [fields::SMB_SCRAPING_MODE, fields::SUPPORTED_PROTOCOL_ABI_VERSIONS];
             let [scraping, memory] = numbers(arguments, of)?;
             let hello = Hello { memory, may_scrape: scraping != smb_scraping_mode::DISABLED };
             calls.push(ProducerCall::Initialize { request, hello });
         }
-        Some(Method::GetAsyncCommand) => calls.push(ProducerCall::Listen { request }),
-        Some(Method::RegisterDataSource) => {
+        Some(method::GET_ASYNC_COMMAND) => calls.push(ProducerCall::Listen { request }),
+        Some(method::REGISTER_DATA_SOURCE) => {
             let descriptor = message(arguments, register_data_source_request::DATA_SOURCE_DESCRIPTOR)?;
             calls.push(ProducerCall::Register(SourceDescriptor::of(descriptor)?));
         }
-        Some(Method::UnregisterDataSource) => {
+        Some(method::UNREGISTER_DATA_SOURCE) => {
             let name = message(arguments, unregister_data_source_request::DATA_SOURCE_NAME)?;
             calls.push(ProducerCall::Unregister(String::from_utf8_lossy(name).into_owned()));
         }
-        Some(Method::RegisterTraceWriter) => {
+        Some(method::REGISTER_TRACE_WRITER) => {
             use register_trace_writer_request as fields;
             let [writer, buffer] = numbers(arguments, [fields::TRACE_WRITER_ID, fields::TARGET_BUFFER])?;
             let register = |writer_id| Request::Register { writer_id, target: target(buffer) };
             calls.extend(u16::try_from(writer).ok().map(register).map(ProducerCall::Request));
         }
-        Some(Method::UnregisterTraceWriter) => {
+        Some(method::UNREGISTER_TRACE_WRITER) => {
             let [writer] = numbers(arguments, [unregister_trace_writer_request::TRACE_WRITER_ID])?;
             let unregister = |writer_id| Request::Unregister { writer_id };
             calls.extend(u16::try_from(writer).ok().map(unregister).map(ProducerCall::Request));
         }
-        Some(Method::CommitData) => push_commit(arguments, calls)?,
+        Some(method::COMMIT_DATA) => push_commit(arguments, calls)?,
         _ => {}
     }
     Some(())
@@ -183,7 +156,6 @@ fn push_commit(message: &[u8], calls: &mut Vec<ProducerCall>) -> Option<()> {
     fields.is_at_end().then_some(())
 }
 
-/// Patches of one chunk.
 fn push_patches(chunk: &[u8], calls: &mut Vec<ProducerCall>) -> Option<()> {
     use chunk_to_patch::{CHUNK_ID, HAS_MORE_PATCHES, PATCHES, TARGET_BUFFER, WRITER_ID};
     let of = [TARGET_BUFFER, WRITER_ID, CHUNK_ID, HAS_MORE_PATCHES];
@@ -226,24 +198,23 @@ impl Port {
         let mut known = [None; METHODS.len()];
         for method in messages(bound, METHOD) {
             let ([id], name) = (numbers(method, [method_info::ID])?, message(method, method_info::NAME)?);
-            let place = METHODS.iter().zip(&mut known).find(|((_, known), _)| known.as_bytes() == name);
+            let place = METHODS.iter().zip(&mut known).find(|(known, _)| known.as_bytes() == name);
             place.into_iter().for_each(|(_, place)| *place = Some(id));
         }
         let mut methods = [0; METHODS.len()];
-        for ((number, known), (method, _)) in methods.iter_mut().zip(known).zip(METHODS) {
-            *number = known.or(method.is_spare().then_some(0))?;
+        for ((number, known), method) in methods.iter_mut().zip(known).zip(METHODS) {
+            *number = known.or(SPARE.contains(&method).then_some(0))?;
         }
         (is_bound != 0).then_some(Self { service, methods })
     }
 
-    /// A call; one that wants no reply has no number.
-    pub(crate) fn call(&self, method: Method, arguments: &ProtoBuilder, reply: Option<u64>) -> ProtoBuilder {
-        let number = self.methods.get(method as usize).copied().unwrap_or(0);
+    pub(crate) fn call(&self, method: &str, arguments: &ProtoBuilder, reply: Option<u64>) -> ProtoBuilder {
+        let at = METHODS.iter().position(|known| *known == method);
+        let number = at.and_then(|at| self.methods.get(at)).copied().unwrap_or(0);
         invoke(self.service, number, arguments, reply)
     }
 }
 
-/// Says who a program is, and what shared memory it would like to have.
 pub(crate) fn hello(name: &str, shared_memory: u32, page: u32) -> ProtoBuilder {
     use initialize_connection_request as fields;
     let hello = ProtoBuilder::new().number(fields::SHARED_MEMORY_PAGE_SIZE_HINT_BYTES, page);
@@ -277,25 +248,21 @@ pub(crate) fn instance(instance: u64) -> ProtoBuilder {
     ProtoBuilder::new().number(notify_data_source_started_request::DATA_SOURCE_ID, instance)
 }
 
-/// About a writer that is there from now on, and writes to this buffer.
 pub(crate) fn writer(writer_id: u16, buffer: u32) -> ProtoBuilder {
     use register_trace_writer_request as fields;
     ProtoBuilder::new().number(fields::TRACE_WRITER_ID, writer_id).number(fields::TARGET_BUFFER, buffer)
 }
 
-/// About a writer that has ended.
 pub(crate) fn writer_that_ends(writer_id: u16) -> ProtoBuilder {
     ProtoBuilder::new().number(unregister_trace_writer_request::TRACE_WRITER_ID, writer_id)
 }
 
-/// A chunk to be moved to a buffer, in what is committed.
 pub(crate) fn push_move(commit: ProtoBuilder, chunk: ChunkToMove, buffer: u32) -> ProtoBuilder {
     use chunks_to_move as fields;
     let moved = ProtoBuilder::new().number(fields::PAGE, chunk.page).number(fields::CHUNK, chunk.chunk);
     commit.message(commit_data_request::CHUNKS_TO_MOVE, &moved.number(fields::TARGET_BUFFER, buffer))
 }
 
-/// A patch for a chunk, in what is committed.
 pub(crate) fn push_patch(
     commit: ProtoBuilder,
     writer_id: u16,

@@ -37,7 +37,6 @@ impl WantedCategories {
     }
 
     pub(crate) fn wants(&self, category: &str) -> bool {
-        /// Whether a text in a list means this category.
         type Means = fn(&str, &str) -> bool;
         const IN_TURN: [(u32, Means); 4] =
             [(ENABLED, is), (DISABLED, is), (ENABLED, matches), (DISABLED, matches)];

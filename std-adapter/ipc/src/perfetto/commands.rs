@@ -29,23 +29,14 @@ pub(crate) fn setup_tracing(page_kib: u32) -> ProtoBuilder {
     ProtoBuilder::new().message(get_async_command_response::SETUP_TRACING, &page)
 }
 
-/// Prepares a data source.
-pub(crate) fn setup(instance: u64, config: &ProtoBuilder) -> ProtoBuilder {
-    of_instance(get_async_command_response::SETUP_DATA_SOURCE, instance, config)
-}
-
-/// Starts a data source.
-pub(crate) fn start(instance: u64, config: &ProtoBuilder) -> ProtoBuilder {
-    of_instance(get_async_command_response::START_DATA_SOURCE, instance, config)
-}
-
-/// Both messages have the same fields.
-fn of_instance(command: u32, instance: u64, config: &ProtoBuilder) -> ProtoBuilder {
+/// Prepares a data source, and starts it: both messages have the same fields.
+pub(crate) fn setup_and_start(instance: u64, config: &ProtoBuilder) -> [ProtoBuilder; 2] {
+    use get_async_command_response::{SETUP_DATA_SOURCE, START_DATA_SOURCE};
     let within = ProtoBuilder::new().number(start_data_source::NEW_INSTANCE_ID, instance);
-    ProtoBuilder::new().message(command, &within.message(start_data_source::CONFIG, config))
+    let within = within.message(start_data_source::CONFIG, config);
+    [SETUP_DATA_SOURCE, START_DATA_SOURCE].map(|command| ProtoBuilder::new().message(command, &within))
 }
 
-/// Asks these data sources to send what they have.
 pub(crate) fn flush(request: u64, instances: impl IntoIterator<Item = u64>) -> ProtoBuilder {
     let flush = ProtoBuilder::new()
         .each(instances, |flush, id| flush.number(flush_command::DATA_SOURCE_IDS, id))
@@ -53,14 +44,12 @@ pub(crate) fn flush(request: u64, instances: impl IntoIterator<Item = u64>) -> P
     ProtoBuilder::new().message(get_async_command_response::FLUSH, &flush)
 }
 
-/// Asks these data sources to repeat their names and clocks.
 pub(crate) fn clear_state(instances: impl IntoIterator<Item = u64>) -> ProtoBuilder {
     let clear = ProtoBuilder::new()
         .each(instances, |clear, id| clear.number(clear_incremental_state::DATA_SOURCE_IDS, id));
     ProtoBuilder::new().message(get_async_command_response::CLEAR_INCREMENTAL_STATE, &clear)
 }
 
-/// What a service wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ServiceCommand {
     /// To use the shared memory that has come with this, with pages of this many KiB.
@@ -73,7 +62,7 @@ pub(crate) enum ServiceCommand {
     Flush { request: u64 },
     /// To repeat names and clocks.
     ClearState,
-    /// Something that has no meaning here.
+    /// Anything else.
     Other,
 }
 

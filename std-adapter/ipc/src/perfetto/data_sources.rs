@@ -11,6 +11,9 @@ use crate::proto_builder::ProtoBuilder;
 /// The data source of track events, which the SDK has in every program that makes any.
 pub(crate) const TRACK_EVENT: &str = "track_event";
 
+/// Most bytes of the messages around what is said of a data source.
+pub(crate) const AROUND: usize = 64;
+
 /// Most data sources of one program; one that offers more is told nothing of the rest.
 const RUNNING: usize = 256;
 
@@ -27,12 +30,9 @@ pub(crate) struct WantedSource {
 impl WantedSource {
     /// About how many bytes a program is told about it at once.
     pub(crate) fn told(&self) -> usize {
-        /// Most bytes of the messages around a configuration.
-        const AROUND: usize = 64;
         self.config().as_bytes().len() + AROUND
     }
 
-    /// What a program is told about it.
     fn config(&self) -> ProtoBuilder {
         use data_source_config::{NAME, TARGET_BUFFER, TRACING_SESSION_ID};
         let config = ProtoBuilder::new().bytes(NAME, self.name.as_bytes());
@@ -69,7 +69,6 @@ struct SourceInstance {
     has_started: bool,
 }
 
-/// The data sources of one program.
 #[derive(Default)]
 pub(crate) struct SourceInstances {
     all: Vec<SourceInstance>,
@@ -88,7 +87,6 @@ impl SourceInstances {
         }
     }
 
-    /// A program no longer has any of this name.
     pub(crate) fn withdraw(&mut self, name: &str) {
         self.all.retain(|instance| instance.descriptor.name != name);
     }
@@ -101,7 +99,6 @@ impl SourceInstances {
         })
     }
 
-    /// Data sources that have something to flush.
     pub(crate) fn to_flush(&self) -> impl Iterator<Item = u64> {
         self.started().filter(|instance| instance.descriptor.is_flushed).map(|instance| instance.id)
     }

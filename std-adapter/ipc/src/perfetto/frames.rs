@@ -20,7 +20,6 @@ const LENGTH: usize = 4;
 /// The number of the one service here, for those who are bound to it.
 const SERVICE: u64 = 1;
 
-/// Frames as they come over a stream.
 pub(crate) struct FrameReader {
     bytes: Vec<u8>,
     /// The range of the bytes that have come and were not taken.
@@ -69,14 +68,13 @@ impl FrameReader {
     }
 }
 
-/// A frame from a program.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ClientFrame<'f> {
     /// Wants to be bound to the service of this name.
     Bind(&'f [u8]),
     /// Calls a method, by its number.
     Invoke { method: u64, arguments: &'f [u8], wants_reply: bool },
-    /// Something else, which needs no answer.
+    /// Anything else.
     Other,
 }
 
@@ -106,14 +104,12 @@ impl<'f> ClientFrame<'f> {
     }
 }
 
-/// A frame from a service.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ServiceFrame<'f> {
     /// Its answer to a program that wants to be bound.
     Bound(&'f [u8]),
     /// A reply to the call with this number, and its message; `None` if the call has failed.
     Reply(u64, Option<&'f [u8]>),
-    /// Nothing that was asked for.
     Other,
 }
 
@@ -135,10 +131,13 @@ impl<'f> ServiceFrame<'f> {
     }
 }
 
-/// Asks for the numbers of a service and of its methods.
+fn frame(request: u64, field: u32, message: &ProtoBuilder) -> ProtoBuilder {
+    ProtoBuilder::new().number(ipc_frame::REQUEST_ID, request).message(field, message)
+}
+
 pub(crate) fn bind(request: u64, service: &str) -> ProtoBuilder {
     let bind = ProtoBuilder::new().bytes(bind_service::SERVICE_NAME, service.as_bytes());
-    ProtoBuilder::new().number(ipc_frame::REQUEST_ID, request).message(ipc_frame::MSG_BIND_SERVICE, &bind)
+    frame(request, ipc_frame::MSG_BIND_SERVICE, &bind)
 }
 
 /// Tells a program that has asked that it is bound, with the numbers of methods: their order, from 1 on.
@@ -146,21 +145,15 @@ pub(crate) fn bound<'n>(request: u64, methods: impl IntoIterator<Item = &'n str>
     let bound = ProtoBuilder::new().number(bind_service_reply::SUCCESS, true);
     let bound = bound.number(bind_service_reply::SERVICE_ID, SERVICE);
     let bound = bound.each((1_u64..).zip(methods), |bound, (id, name)| {
-        let method =
-            ProtoBuilder::new().number(method_info::ID, id).bytes(method_info::NAME, name.as_bytes());
-        bound.message(bind_service_reply::METHODS, &method)
+        let method = ProtoBuilder::new().number(method_info::ID, id);
+        bound.message(bind_service_reply::METHODS, &method.bytes(method_info::NAME, name.as_bytes()))
     });
-    bind_reply(request, &bound)
+    frame(request, ipc_frame::MSG_BIND_SERVICE_REPLY, &bound)
 }
 
-/// Tells a program that there is no such service.
 pub(crate) fn not_bound(request: u64) -> ProtoBuilder {
-    bind_reply(request, &ProtoBuilder::new().number(bind_service_reply::SUCCESS, false))
-}
-
-fn bind_reply(request: u64, reply: &ProtoBuilder) -> ProtoBuilder {
-    let frame = ProtoBuilder::new().number(ipc_frame::REQUEST_ID, request);
-    frame.message(ipc_frame::MSG_BIND_SERVICE_REPLY, reply)
+    let reply = ProtoBuilder::new().number(bind_service_reply::SUCCESS, false);
+    frame(request, ipc_frame::MSG_BIND_SERVICE_REPLY, &reply)
 }
 
 /// A call; one that wants no reply has no number.
@@ -174,28 +167,22 @@ pub(crate) fn invoke(
     let invoke =
         invoke.number(invoke_method::METHOD_ID, method).message(invoke_method::ARGS_PROTO, arguments);
     let invoke = invoke.number(invoke_method::DROP_REPLY, request.is_none());
-    let frame = ProtoBuilder::new().number(ipc_frame::REQUEST_ID, request.unwrap_or(0));
-    frame.message(ipc_frame::MSG_INVOKE_METHOD, &invoke)
+    frame(request.unwrap_or(0), ipc_frame::MSG_INVOKE_METHOD, &invoke)
 }
 
 /// What a call returns; with more, another reply to the same call may follow.
 pub(crate) fn reply(request: u64, message: &ProtoBuilder, has_more: bool) -> ProtoBuilder {
     let reply = ProtoBuilder::new().number(invoke_method_reply::SUCCESS, true);
     let reply = reply.number(invoke_method_reply::HAS_MORE, has_more);
-    invoke_reply(request, &reply.message(invoke_method_reply::REPLY_PROTO, message))
+    let reply = reply.message(invoke_method_reply::REPLY_PROTO, message);
+    frame(request, ipc_frame::MSG_INVOKE_METHOD_REPLY, &reply)
 }
 
-/// The reply to a call that is not carried out.
 pub(crate) fn failure(request: u64) -> ProtoBuilder {
-    invoke_reply(request, &ProtoBuilder::new().number(invoke_method_reply::SUCCESS, false))
+    let reply = ProtoBuilder::new().number(invoke_method_reply::SUCCESS, false);
+    frame(request, ipc_frame::MSG_INVOKE_METHOD_REPLY, &reply)
 }
 
-fn invoke_reply(request: u64, reply: &ProtoBuilder) -> ProtoBuilder {
-    let frame = ProtoBuilder::new().number(ipc_frame::REQUEST_ID, request);
-    frame.message(ipc_frame::MSG_INVOKE_METHOD_REPLY, reply)
-}
-
-/// A frame as it goes over the stream.
 pub(crate) fn push_frame(stream: &mut Vec<u8>, frame: &ProtoBuilder) {
     // No frame of a service is longer than what a program sends, and that is at most `MAX_IPC_FRAME`.
     stream.extend((frame.as_bytes().len() as u32).to_le_bytes());

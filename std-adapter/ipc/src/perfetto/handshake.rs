@@ -7,16 +7,18 @@ use std::time::Instant;
 
 use rustix::fs::fstat;
 
-use tracebuf::proto::fields::ipc::{PRODUCER_PORT, initialize_connection_response, protocol_abi_version};
+use tracebuf::proto::fields::ipc::{
+    PRODUCER_PORT, initialize_connection_response, method, protocol_abi_version,
+};
 use tracebuf::proto::reader::numbers;
 
-use super::calls::{self, Method, Port};
+use super::calls::{self, Port};
 use super::categories::WantedCategories;
 use super::commands::ServiceCommand;
 use super::frames::{FrameReader, ServiceFrame, bind, push_frame};
 use super::tracing_session::{COMMANDS, RecordedSource, sender_and_receiver};
 use crate::connection::Agreement;
-use crate::link::{Link, SocketKind};
+use crate::link::{Link, SocketKind, refused};
 use crate::proto_builder::ProtoBuilder;
 use crate::shared_memory::SharedWords;
 use tracebuf_session::limits::{PAGE, SHARED_MEMORY};
@@ -34,13 +36,6 @@ const MEMORY: u32 = 1 << 20;
 /// Bytes after which a writer repeats its state. Nothing says how large the service's buffer is.
 const STATE_EVERY: u32 = 1 << 20;
 
-/// What a program offers.
-pub(crate) struct OfferedSource<'o> {
-    pub(crate) producer: &'o str,
-    /// As it is [registered](calls::data_source).
-    pub(crate) data_source: &'o ProtoBuilder,
-}
-
 /// A connection on which nothing is recorded yet.
 pub(crate) struct IdleConnection {
     stream: Stream,
@@ -50,7 +45,6 @@ pub(crate) struct IdleConnection {
     starts: Option<(RecordedSource, WantedCategories)>,
 }
 
-/// The stream to the service and back.
 struct Stream {
     link: Link,
     frames: FrameReader,
@@ -91,13 +85,9 @@ impl Heard {
     }
 }
 
-fn refused(why: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::ConnectionRefused, why)
-}
-
 impl IdleConnection {
-    /// Connects, and offers what there is.
-    pub(crate) fn begin(path: &Path, offer: &OfferedSource<'_>) -> io::Result<Self> {
+    /// Connects, and offers a data source as it is [registered](calls::data_source).
+    pub(crate) fn begin(path: &Path, producer: &str, data_source: &ProtoBuilder) -> io::Result<Self> {
         let deadline = Instant::now() + PATIENCE;
         let link = Link::connected(path, SocketKind::Stream, deadline)?;
         let mut stream = Stream { link, frames: FrameReader::new(), file: None };
@@ -105,12 +95,12 @@ impl IdleConnection {
         let Heard::Bound(Some(port)) = stream.next(deadline)? else {
             return Err(refused("it has no port for producers, or one that lacks a method"));
         };
-        let (hello, nothing) = (calls::hello(offer.producer, MEMORY, PAGE), ProtoBuilder::new());
+        let (hello, nothing) = (calls::hello(producer, MEMORY, PAGE), ProtoBuilder::new());
         stream.send(&[
-            port.call(Method::InitializeConnection, &hello, Some(HELLO)),
-            port.call(Method::GetAsyncCommand, &nothing, Some(COMMANDS)),
-            port.call(Method::RegisterDataSource, offer.data_source, None),
-            port.call(Method::Sync, &nothing, Some(ALL_SAID)),
+            port.call(method::INITIALIZE_CONNECTION, &hello, Some(HELLO)),
+            port.call(method::GET_ASYNC_COMMAND, &nothing, Some(COMMANDS)),
+            port.call(method::REGISTER_DATA_SOURCE, data_source, None),
+            port.call(method::SYNC, &nothing, Some(ALL_SAID)),
         ])?;
         let mut waiting = Self { stream, port, words: None, starts: None };
         while waiting.starts.is_none() && waiting.hear(deadline)? != ALL_SAID {}
@@ -128,7 +118,6 @@ impl IdleConnection {
         Ok(false)
     }
 
-    /// What was agreed, once a session has begun.
     pub(crate) fn agreed(self) -> io::Result<Agreement> {
         let (Some(words), Some((instance, categories))) = (self.words, self.starts) else {
             return Err(refused("it wants something recorded without shared memory"));
@@ -167,11 +156,11 @@ impl IdleConnection {
             // What has not started has nothing to flush.
             ServiceCommand::Flush { request } => {
                 let nothing = calls::push_flush(ProtoBuilder::new(), request);
-                self.stream.send(&[self.port.call(Method::CommitData, &nothing, None)])?;
+                self.stream.send(&[self.port.call(method::COMMIT_DATA, &nothing, None)])?;
             }
             ServiceCommand::Stop { instance } => {
                 let instance = calls::instance(instance);
-                self.stream.send(&[self.port.call(Method::NotifyDataSourceStopped, &instance, None)])?;
+                self.stream.send(&[self.port.call(method::NOTIFY_DATA_SOURCE_STOPPED, &instance, None)])?;
             }
             ServiceCommand::ClearState | ServiceCommand::Other => {}
         }
@@ -210,11 +199,11 @@ impl Stream {
     fn memory(&mut self, page_kib: u64) -> io::Result<SharedWords> {
         let file = self.file.take().ok_or_else(|| refused("it has sent no shared memory"))?;
         if page_kib != u64::from(PAGE >> 10) {
-            return Err(refused(&format!("its shared memory has pages of {page_kib} KiB, not of 4")));
+            return Err(refused(format!("its shared memory has pages of {page_kib} KiB, not of 4")));
         }
         let bytes = usize::try_from(fstat(&file)?.st_size).unwrap_or(0);
         if !SHARED_MEMORY.contains(&bytes) {
-            return Err(refused(&format!("it has sent {} of shared memory", Count(bytes as u64, "byte"))));
+            return Err(refused(format!("it has sent {} of shared memory", Count(bytes as u64, "byte"))));
         }
         SharedWords::of(&file, bytes)
     }

@@ -12,7 +12,6 @@ use tracebuf_session::parts::Wait;
 /// unasked does not come near it.
 const MAX_UNSENT: usize = 256 << 10;
 
-/// Frames that were not sent yet.
 #[derive(Default)]
 pub(crate) struct FrameOutbox {
     pub(crate) bytes: Vec<u8>,
@@ -78,7 +77,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("tracebuf-outbox-{}", std::process::id()));
         let listening = Link::listening(&path, SocketKind::Stream).expect("a socket");
         let there = Link::connected(&path, SocketKind::Stream, Instant::now() + Duration::from_secs(5));
-        let (there, here) = (there.expect("it listens"), listening.accept().expect("it has come"));
+        let (there, here) = (there.expect("it listens"), listening.accept(None).expect("it has come"));
         std::fs::remove_file(&path).expect("it is there");
 
         let (mut outbox, mut sent) = (FrameOutbox::default(), Vec::new());
@@ -114,7 +113,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("tracebuf-outbox-full-{}", std::process::id()));
         let listening = Link::listening(&path, SocketKind::Stream).expect("a socket");
         let there = Link::connected(&path, SocketKind::Stream, Instant::now() + Duration::from_secs(5));
-        let (_there, here) = (there.expect("it listens"), listening.accept().expect("it has come"));
+        let (_there, here) = (there.expect("it listens"), listening.accept(None).expect("it has come"));
         std::fs::remove_file(&path).expect("it is there");
         let (mut outbox, frame) = (FrameOutbox::default(), ProtoBuilder::new().bytes(1, &[0; 1000]));
         let sent = (0..10_000).find_map(|_| {

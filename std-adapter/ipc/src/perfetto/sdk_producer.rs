@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use tracebuf::producer::Request;
-use tracebuf::service::{EndpointStats, FlushTracker, ProducerIdentity};
+use tracebuf::service::FlushTracker;
 
 use super::calls::{Hello, METHODS, ProducerCall};
 use super::commands;
@@ -15,8 +15,7 @@ use super::outbox::FrameOutbox;
 use crate::acceptor::NewProducer;
 use crate::link::Link;
 use crate::proto_builder::ProtoBuilder;
-use crate::remote_producer::DrainTurn;
-use crate::remote_producer::RemoteProducer;
+use crate::remote_producer::{DrainTurn, RemoteProducer, remote_transport};
 use crate::shared_memory::SharedWords;
 use tracebuf_session::limits::PAGE;
 use tracebuf_session::{CentralBuffer, Transport};
@@ -24,7 +23,6 @@ use tracebuf_session::{CentralBuffer, Transport};
 /// Most things said that are carried out at a time: no more than one of tracebuf's own messages says.
 const AT_A_TIME: usize = 256;
 
-/// The drain thread's end.
 pub(crate) struct SdkProducer {
     remote: RemoteProducer<ProducerCall>,
     outbox: FrameOutbox,
@@ -43,7 +41,6 @@ pub(crate) struct SdkProducer {
 }
 
 impl SdkProducer {
-    /// Starts a thread that takes what comes.
     pub(crate) fn start(
         newcomer: NewProducer,
         words: SharedWords,
@@ -72,7 +69,7 @@ impl SdkProducer {
     ) {
         match message {
             ProducerCall::Bind { request, is_known: true } => {
-                self.outbox.push(&frames::bound(request, METHODS.map(|(_, name)| name)));
+                self.outbox.push(&frames::bound(request, METHODS));
             }
             ProducerCall::Bind { request, is_known: false } => self.outbox.push(&frames::not_bound(request)),
             ProducerCall::Initialize { request, hello } => self.initialize(request, hello),
@@ -115,8 +112,9 @@ impl SdkProducer {
             if let Some(file) = file.take() {
                 outbox.push_with(&frames::reply(*call, &commands::setup_tracing(PAGE >> 10), true), file);
             }
-            outbox.push(&frames::reply(*call, &commands::setup(id, config), true));
-            outbox.push(&frames::reply(*call, &commands::start(id, config), true));
+            for command in commands::setup_and_start(id, config) {
+                outbox.push(&frames::reply(*call, &command, true));
+            }
         }
     }
 
@@ -170,7 +168,7 @@ fn receive() -> impl FnMut(&Link) -> Option<Vec<ProducerCall>> {
 impl Transport for SdkProducer {
     fn drain(&mut self, buffers: &mut [CentralBuffer], flushes: &mut FlushTracker) {
         let mut turn = DrainTurn::begin();
-        while let Some(message) = self.remote.incoming.take(&mut turn) {
+        while let Some(message) = self.remote.take(&mut turn) {
             message.into_iter().for_each(|message| self.carry_out(message, buffers, flushes));
         }
         self.say();
@@ -193,23 +191,5 @@ impl Transport for SdkProducer {
         }
     }
 
-    fn stats(&self) -> EndpointStats {
-        self.remote.endpoint.get().stats()
-    }
-
-    fn identity(&self) -> Option<ProducerIdentity> {
-        Some(self.remote.endpoint.get().identity())
-    }
-
-    fn disconnect(&mut self, buffers: &mut [CentralBuffer]) {
-        self.remote.endpoint.with(|endpoint| endpoint.disconnect(buffers));
-    }
-
-    fn is_connected(&self) -> bool {
-        self.remote.incoming.is_open()
-    }
-
-    fn end(&mut self) {
-        self.remote.end();
-    }
+    remote_transport!();
 }

@@ -1,6 +1,5 @@
 //! The socket for programs with Perfetto's SDK: [`PerfettoSocket`].
 
-use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,37 +10,22 @@ use super::data_sources::{TRACK_EVENT, WantedSource};
 use super::frames::MAX_IPC_FRAME;
 use super::sdk_producer::SdkProducer;
 use crate::acceptor::{self, Admission, ListenThread, NewProducer};
-use crate::link::{Link, SocketKind};
+use crate::link::{Link, SocketKind, too_long};
 use crate::shared_memory::SharedWords;
 use crate::socket_file::SocketFile;
 use tracebuf_session::limits::PAGE;
 use tracebuf_session::{Session, SessionError};
 
 /// Sets up a [`PerfettoSocket`]. Made by [`PerfettoSocket::builder`].
-///
-/// ```
-/// use std::sync::Arc;
-/// use tracebuf_ipc::PerfettoSocket;
-/// use tracebuf_session::Session;
-///
-/// # let path = std::env::temp_dir().join(format!("doc-perfetto-builder-{}", std::process::id()));
-/// let session = Arc::new(Session::builder().ring(16 << 20).start()?);
-/// let builder = PerfettoSocket::builder().shared_memory(256 << 10).producers(8);
-/// let builder = builder.categories(["render", "net.*"]).data_source("org.example.power", []);
-/// let socket = builder.bind(&session, &path)?;
-/// println!("{} programs have come", socket.producers_seen());
-/// # Ok::<(), tracebuf_session::SessionError>(())
-/// ```
 #[derive(Clone, Debug)]
 pub struct PerfettoSocketBuilder {
     shared_memory: usize,
     producers: usize,
-    /// Data sources, with the fields of their configuration.
     data_sources: Vec<(String, Vec<u8>)>,
 }
 
-/// A socket through which programs with Perfetto's own SDK, or something built on it, record into a session as they do
-/// into Perfetto's service, with the system backend. Nothing in them has to change.
+/// A socket through which programs with Perfetto's own SDK record into a session, with the system backend, as they do
+/// into Perfetto's service.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -50,7 +34,8 @@ pub struct PerfettoSocketBuilder {
 ///
 /// let path = std::env::temp_dir().join(format!("doc-perfetto-{}", std::process::id()));
 /// let session = Arc::new(Session::builder().ring(16 << 20).start()?);
-/// let socket = PerfettoSocket::builder().bind(&session, &path)?;
+/// let builder = PerfettoSocket::builder().categories(["render", "net.*"]).data_source("org.example.power", []);
+/// let socket = builder.bind(&session, &path)?;
 /// // Programs that are started with PERFETTO_PRODUCER_SOCK_NAME set to this path are in the trace from now on.
 /// assert_eq!(socket.producers_seen(), 0);
 /// # Ok::<(), tracebuf_session::SessionError>(())
@@ -61,32 +46,23 @@ pub struct PerfettoSocketBuilder {
 /// program that has it, from when the program comes until the session stops.
 ///
 /// - **Trust and end** are as with a [`ProducerSocket`](crate::ProducerSocket).
-/// - **Unfinished chunks** are scraped, except for their last packet, unless a program forbids it
+/// - **Unfinished chunks** are taken too, except for their last packet, unless a program forbids it
 ///   (`SMB_SCRAPING_DISABLED`).
-/// - **Shared memory**: each thread fills chunks of 4 KiB, so 1 MiB is enough for 256 threads at a time. When it is
-///   full, the SDK drops whole packets of track events, and the thread's next one says so; other data sources may wait
-///   for some seconds.
+/// - **Shared memory**: 1 MiB is enough for 256 threads at a time. When it is full, the SDK drops whole packets of track
+///   events, and the thread's next one says so; other data sources may wait for some seconds.
 ///
-/// Not supported: memory that a program brings (Chrome's startup tracing: it gets the service's, and loses what it
-/// recorded before), triggers, memory that is sent in messages (virtual machines), addresses that are not paths, and
-/// telling data sources to stop before the connection ends.
+/// Not supported: memory that a program brings (Chrome's startup tracing, which is lost), triggers, memory that is sent
+/// in messages (virtual machines), addresses that are not paths, and telling data sources to stop before the end.
 ///
 /// Cost: a thread, and for each program a thread, 25 KB and the shared memory. Checked against Perfetto's SDK in the
 /// version of the crate `perfetto-sdk` 1.2.
+#[derive(Debug)]
 pub struct PerfettoSocket(ListenThread<PerfettoAdmission>);
 
 /// The programs that come have Perfetto's SDK.
 struct PerfettoAdmission {
     shared_memory: usize,
     wanted: Arc<[WantedSource]>,
-}
-
-impl fmt::Debug for PerfettoSocket {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PerfettoSocket")
-            .field("producers_seen", &self.producers_seen())
-            .finish_non_exhaustive()
-    }
 }
 
 impl PerfettoSocket {
@@ -133,24 +109,16 @@ impl PerfettoSocketBuilder {
 
     /// Runs the data source `track_event` with these categories and no others; a `*` at the end of one stands for
     /// whatever follows, except for categories with the tags `slow` and `debug`, which must be named in full.
-    ///
-    /// ```
-    /// use tracebuf_ipc::PerfettoSocket;
-    ///
-    /// let builder = PerfettoSocket::builder().categories(["net", "render.*"]);
-    /// # let _ = builder;
-    /// ```
     #[must_use]
     pub fn categories<'c>(self, enabled: impl IntoIterator<Item = &'c str>) -> Self {
         self.data_source(TRACK_EVENT, categories::only(enabled).as_bytes())
     }
 
-    /// Creates the socket at this path, of at most 108 bytes, and accepts programs from now on. What a service that
-    /// ended without removing it has left there is replaced.
+    /// Creates the socket at this path and accepts programs from now on, as
+    /// [`ProducerSocketBuilder::bind`](crate::ProducerSocketBuilder::bind) does.
     ///
     /// # Errors
-    /// An impossible size of shared memory; an error of the system, such as that somebody listens there; no thread;
-    /// [`SessionError::Forked`] in a child after a fork.
+    /// The same, but for configurations of data sources of more than some 130,000 bytes instead of names.
     pub fn bind(
         self,
         session: &Arc<Session>,
@@ -163,7 +131,7 @@ impl PerfettoSocketBuilder {
     /// Accepts programs at a socket from now on.
     ///
     /// # Errors
-    /// No thread, or a session that has ended.
+    /// No thread, or configurations of data sources that are too long.
     pub fn serve(
         mut self,
         session: &Arc<Session>,
@@ -178,8 +146,7 @@ impl PerfettoSocketBuilder {
         });
         let wanted: Arc<[WantedSource]> = wanted.collect();
         if wanted.iter().map(WantedSource::told).sum::<usize>() > MAX_IPC_FRAME {
-            let error = io::Error::new(io::ErrorKind::InvalidInput, "they are too long");
-            return Err(SessionError::io("configurations of data sources", error));
+            return Err(too_long("configurations of data sources"));
         }
         let admission = PerfettoAdmission { shared_memory: self.shared_memory, wanted };
         ListenThread::start(admission, session, socket, self.producers).map(PerfettoSocket)

@@ -5,15 +5,16 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tracebuf::producer::Request;
+use tracebuf::proto::fields::ipc::method;
 use tracebuf::service::FlushTracker;
 
-use super::calls::{self, Method, Port};
+use super::calls::{self, Port};
 use super::commands::ServiceCommand;
 use super::frames::{FrameReader, ServiceFrame};
 use super::outbox::FrameOutbox;
 use crate::link::Link;
 use crate::proto_builder::ProtoBuilder;
-use crate::service_link::{MessageReceiver, MessageSender, ServiceMessage};
+use crate::service_link::{MessageReceiver, MessageSender, ProducerMessage, ServiceMessage};
 use tracebuf_session::parts::Wait;
 
 /// The call to which commands are replies. The lower two bits of calls before a tracing session are not set.
@@ -42,18 +43,17 @@ pub(crate) struct RecordedSource {
 #[derive(Default)]
 struct PendingReplies {
     /// Starts and stops to acknowledge, of data sources of which this program knows nothing.
-    acknowledge: Mutex<Vec<(Method, u64)>>,
-    /// Whether the recorded one is to stop.
+    acknowledge: Mutex<Vec<(&'static str, u64)>>,
     stops: AtomicBool,
 }
 
 impl PendingReplies {
-    fn acknowledge(&self) -> MutexGuard<'_, Vec<(Method, u64)>> {
+    fn acknowledge(&self) -> MutexGuard<'_, Vec<(&'static str, u64)>> {
         self.acknowledge.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// `None` if there is too much to say already.
-    fn push(&self, method: Method, instance: u64) -> Option<()> {
+    fn push(&self, method: &'static str, instance: u64) -> Option<()> {
         let mut all = self.acknowledge();
         (all.len() < MOST_UNSAID).then(|| all.push((method, instance)))
     }
@@ -72,30 +72,26 @@ pub(crate) fn sender_and_receiver(
         commit: ProtoBuilder::new(),
         committed: 0,
         flushes: FlushTracker::new(),
-        told: 0,
         outbox: FrameOutbox::default(),
         between: between.clone(),
     };
     (sender, CallReceiver { frames, instance: instance.id, between })
 }
 
-/// Calls that were not sent.
 pub(crate) struct CallSender {
     port: Port,
     instance: RecordedSource,
     /// The arguments of a call that is not complete, and how many chunks and patches they hold.
     commit: ProtoBuilder,
     committed: usize,
-    /// The service's flushes, and those of this program that are on their way; and the last that the service was told
-    /// of.
+    /// The service's flushes, and those of this program that are on their way.
     flushes: FlushTracker,
-    told: u64,
     outbox: FrameOutbox,
     between: Arc<PendingReplies>,
 }
 
 impl CallSender {
-    fn call(&mut self, method: Method, arguments: &ProtoBuilder) {
+    fn call(&mut self, method: &str, arguments: &ProtoBuilder) {
         self.outbox.push(&self.port.call(method, arguments, None));
     }
 
@@ -103,10 +99,9 @@ impl CallSender {
     fn commit(&mut self, reply: Option<u64>) {
         let arguments = std::mem::take(&mut self.commit);
         self.committed = 0;
-        self.outbox.push(&self.port.call(Method::CommitData, &arguments, reply));
+        self.outbox.push(&self.port.call(method::COMMIT_DATA, &arguments, reply));
     }
 
-    /// Ends such a call if it has begun.
     fn end_commit(&mut self) {
         if self.committed != 0 {
             self.commit(None);
@@ -121,11 +116,36 @@ impl CallSender {
         }
     }
 
+    /// Within a call moves are carried out before patches, and patches before a flush's end; a writer's beginning and
+    /// end are calls of their own.
+    fn request(&mut self, request: Request) {
+        let buffer = self.instance.buffer;
+        match request {
+            Request::Register { writer_id, .. } => {
+                self.end_commit();
+                self.call(method::REGISTER_TRACE_WRITER, &calls::writer(writer_id, buffer));
+            }
+            Request::Unregister { writer_id } => {
+                self.end_commit();
+                self.call(method::UNREGISTER_TRACE_WRITER, &calls::writer_that_ends(writer_id));
+            }
+            Request::Move(chunk) => self.add(|commit| calls::push_move(commit, chunk, buffer)),
+            Request::Patch { writer_id, patch, has_more, .. } => {
+                self.add(|commit| calls::push_patch(commit, writer_id, buffer, patch, has_more));
+            }
+            Request::Flush(flush) => {
+                self.commit(Some(u64::from(flush) << 2 | FLUSHED));
+                self.update_flushes(|flushes| flushes.carried_out(flush));
+            }
+        }
+    }
+
     /// Answers the service's flush, once everything that belongs to it is on its way.
-    fn answer_flush(&mut self) {
+    fn update_flushes(&mut self, update: impl FnOnce(&mut FlushTracker)) {
+        let before = self.flushes.answered();
+        update(&mut self.flushes);
         let answered = self.flushes.answered();
-        if answered > self.told {
-            self.told = answered;
+        if answered > before {
             self.add(|commit| calls::push_flush(commit, answered));
             self.end_commit();
         }
@@ -141,49 +161,22 @@ impl CallSender {
 
 impl MessageSender for CallSender {
     fn begin(&mut self) {
-        self.call(Method::NotifyDataSourceStarted, &calls::instance(self.instance.id));
+        self.call(method::NOTIFY_DATA_SOURCE_STARTED, &calls::instance(self.instance.id));
     }
 
-    /// Within a call moves are carried out before patches, and patches before a flush's end; a writer's beginning and
-    /// end are calls of their own.
-    fn request(&mut self, request: Request) {
-        let buffer = self.instance.buffer;
-        match request {
-            Request::Register { writer_id, .. } => {
-                self.end_commit();
-                self.call(Method::RegisterTraceWriter, &calls::writer(writer_id, buffer));
-            }
-            Request::Unregister { writer_id } => {
-                self.end_commit();
-                self.call(Method::UnregisterTraceWriter, &calls::writer_that_ends(writer_id));
-            }
-            Request::Move(chunk) => self.add(|commit| calls::push_move(commit, chunk, buffer)),
-            Request::Patch { writer_id, patch, has_more, .. } => {
-                self.add(|commit| calls::push_patch(commit, writer_id, buffer, patch, has_more));
-            }
-            Request::Flush(flush) => {
-                self.commit(Some(u64::from(flush) << 2 | FLUSHED));
-                self.flushes.carried_out(flush);
-                self.answer_flush();
-            }
+    fn push(&mut self, message: ProducerMessage) {
+        match message {
+            ProducerMessage::Request(request) => self.request(request),
+            ProducerMessage::Answer { question, flush } => self.update_flushes(|flushes| {
+                flushes.ask(question);
+                flushes.answer(question, Some(flush));
+            }),
+            ProducerMessage::Sent(chunks) => self.commit(Some(chunks << 2 | TAKEN)),
+            // The protocol has no words for it; the service takes what is in incomplete chunks by itself, and answers
+            // the flush when that is done.
+            ProducerMessage::Dropped { .. } | ProducerMessage::Scrape(_) => {}
         }
     }
-
-    /// The protocol has no words for it.
-    fn dropped(&mut self, _: u32, _: u64) {}
-
-    fn sent(&mut self, chunks: u64) {
-        self.commit(Some(chunks << 2 | TAKEN));
-    }
-
-    fn answer(&mut self, question: u64, flush: u32) {
-        self.flushes.ask(question);
-        self.flushes.answer(question, Some(flush));
-        self.answer_flush();
-    }
-
-    /// The service takes what is in such chunks by itself. When that is done, the flush is answered.
-    fn scrape(&mut self, _: u32) {}
 
     fn send(&mut self, link: &Link, wait: Wait) -> io::Result<bool> {
         self.acknowledge();
@@ -196,14 +189,13 @@ impl MessageSender for CallSender {
     fn end(&mut self, link: &Link) {
         fence(Ordering::Acquire);
         if self.between.stops.load(Ordering::Relaxed) {
-            self.call(Method::NotifyDataSourceStopped, &calls::instance(self.instance.id));
+            self.call(method::NOTIFY_DATA_SOURCE_STOPPED, &calls::instance(self.instance.id));
         }
         let _ = self.send(link, Wait::UntilDone);
         link.finish();
     }
 }
 
-/// Takes replies out of the stream.
 pub(crate) struct CallReceiver {
     frames: FrameReader,
     instance: u64,
@@ -249,11 +241,11 @@ impl CallReceiver {
             }
             // One of another session, which gets nothing as long as this one is there.
             ServiceCommand::Start { instance, .. } => {
-                self.between.push(Method::NotifyDataSourceStarted, instance)?;
+                self.between.push(method::NOTIFY_DATA_SOURCE_STARTED, instance)?;
                 act(ServiceMessage::ToAnswer);
             }
             ServiceCommand::Stop { instance } => {
-                self.between.push(Method::NotifyDataSourceStopped, instance)?;
+                self.between.push(method::NOTIFY_DATA_SOURCE_STOPPED, instance)?;
                 act(ServiceMessage::ToAnswer);
             }
             ServiceCommand::UseMemory { .. } | ServiceCommand::Other => {}
@@ -272,7 +264,7 @@ mod tests {
     use crate::perfetto::frames::{MAX_IPC_FRAME, bound};
 
     fn both() -> (CallSender, CallReceiver) {
-        let bound = bound(1, METHODS.map(|(_, name)| name));
+        let bound = bound(1, METHODS);
         let Some(ServiceFrame::Bound(bound)) = ServiceFrame::of(bound.as_bytes()) else {
             panic!("it is bound")
         };
@@ -326,7 +318,7 @@ mod tests {
         let moved = |target| Request::Move(ChunkToMove { page: 1, chunk: 1, target });
         let answer = |flush: u64| ProducerCall::Answer { request: flush << 2 | FLUSHED, is_known: true };
         // The flush is asked for, but another thread is sending, and does it later.
-        sender.answer(70, 5);
+        sender.push(ProducerMessage::Answer { question: 70, flush: 5 });
         sender.request(Request::Flush(3));
         assert_eq!(sent(&mut sender), [answer(3)]);
         sender.request(moved(0));
@@ -335,10 +327,10 @@ mod tests {
         assert_eq!(sent(&mut sender), all);
         // The flush was on its way before.
         sender.request(Request::Flush(7));
-        sender.answer(71, 7);
+        sender.push(ProducerMessage::Answer { question: 71, flush: 7 });
         assert_eq!(sent(&mut sender), [answer(7), ProducerCall::Flushed(71)]);
         assert_eq!(sent(&mut sender), []);
-        sender.sent(9);
+        sender.push(ProducerMessage::Sent(9));
         assert_eq!(sent(&mut sender), [ProducerCall::Answer { request: 9 << 2 | TAKEN, is_known: true }]);
     }
 

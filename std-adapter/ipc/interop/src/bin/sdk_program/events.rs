@@ -2,7 +2,7 @@
 
 use std::ffi::CString;
 use std::ops::Range;
-use std::sync::{Barrier, mpsc};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use perfetto_sdk::track_event::{
@@ -15,7 +15,7 @@ use perfetto_sdk::{
 };
 use tracebuf_interop::{INNER_NAMES, double, flow, integer, text, text_len};
 
-use crate::PATIENCE;
+use crate::{PATIENCE, on_threads};
 
 track_event_categories! {
     pub mod categories {
@@ -39,24 +39,7 @@ pub(crate) fn is_enabled(category: &str) -> bool {
 
 /// Records rounds on some threads, which then end, or on this one, which goes on, if `threads` is 0.
 pub(crate) fn record(threads: u64, rounds: Range<u64>, pace: u64) {
-    if threads == 0 {
-        Rounds::new(0).record(rounds, pace, |_| {});
-        return;
-    }
-    // All start at once: a thread that begins after another's end could get its sequence.
-    let all = Barrier::new(threads as usize);
-    std::thread::scope(|scope| {
-        for thread in 0..threads {
-            let (rounds, all) = (rounds.clone(), &all);
-            scope.spawn(move || {
-                all.wait();
-                Rounds::new(thread).record(rounds, pace, |_| {
-                    all.wait();
-                });
-                all.wait();
-            });
-        }
-    });
+    on_threads(threads, |thread, wait| Rounds::new(thread).record(rounds.clone(), pace, |_| wait()));
 }
 
 /// Goes on until the program is killed, and says which rounds the service has.

@@ -23,11 +23,11 @@ mod reference;
 
 use std::io::BufRead;
 use std::path::PathBuf;
+use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use perfetto_sdk::data_source::DataSourceBufferExhaustedPolicy as Policy;
 use perfetto_sdk::producer::{Backends, Producer, ProducerInitArgsBuilder};
-use reference::Reference;
 use tracebuf_interop::{CATEGORIES, SOURCE};
 
 /// For what takes some seconds at most: the SDK tries again after one second.
@@ -51,11 +51,11 @@ fn main() {
     Producer::init(arguments.build());
     packets::register(policy);
     events::register();
-    let session = reference.as_ref().map(|_| Reference::start());
+    let session = reference.as_ref().map(|_| reference::start());
     println!("ready");
     obey();
     if let (Some(session), Some(path)) = (session, reference) {
-        session.stop(&path);
+        reference::stop(session, &path);
     }
 }
 
@@ -90,6 +90,25 @@ fn wait(on: bool, names: &[&str]) {
         let names = || CATEGORIES.into_iter().chain([SOURCE]);
         waits_for("the service's end", || !names().any(is_enabled));
     }
+}
+
+/// Does this on some threads, or on this one if `threads` is 0. All start and end at once, and wait for each other when
+/// they call the function: a thread that begins after another's end could get its sequence.
+fn on_threads(threads: u64, work: impl Fn(u64, &dyn Fn()) + Sync) {
+    if threads == 0 {
+        return work(0, &|| {});
+    }
+    let all = Barrier::new(threads as usize);
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let (work, all) = (&work, &all);
+            scope.spawn(move || {
+                all.wait();
+                work(thread, &|| _ = all.wait());
+                all.wait();
+            });
+        }
+    });
 }
 
 fn waits_for(what: &str, is_so: impl Fn() -> bool) {

@@ -1,7 +1,7 @@
 //! A data source of the program's own, which writes packets.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Barrier, Mutex, OnceLock, mpsc};
+use std::sync::{LazyLock, Mutex, OnceLock, mpsc};
 
 use perfetto_sdk::data_source::{
     DataSource, DataSourceArgsBuilder, DataSourceBufferExhaustedPolicy, DataSourceTimestamp, TraceContext,
@@ -10,7 +10,7 @@ use perfetto_sdk::protos::trace::test_event::TestEvent;
 use perfetto_sdk::protos::trace::trace_packet::{TracePacket, TracePacketSequenceFlags};
 use tracebuf_interop::{SOURCE, packet_len, text};
 
-use crate::PATIENCE;
+use crate::{PATIENCE, on_threads};
 
 /// A data source that all threads use.
 struct Shared(DataSource<'static>);
@@ -21,6 +21,7 @@ unsafe impl Sync for Shared {}
 
 static SHARED: OnceLock<Shared> = OnceLock::new();
 
+#[derive(Default)]
 struct Asked {
     setups: AtomicU64,
     starts: AtomicU64,
@@ -30,14 +31,7 @@ struct Asked {
     config: Mutex<Vec<u8>>,
 }
 
-static ASKED: Asked = Asked {
-    setups: AtomicU64::new(0),
-    starts: AtomicU64::new(0),
-    stops: AtomicU64::new(0),
-    flushes: AtomicU64::new(0),
-    clears: AtomicU64::new(0),
-    config: Mutex::new(Vec::new()),
-};
+static ASKED: LazyLock<Asked> = LazyLock::new(Asked::default);
 
 pub(crate) fn register(policy: DataSourceBufferExhaustedPolicy) {
     let arguments = DataSourceArgsBuilder::new()
@@ -80,7 +74,7 @@ pub(crate) fn is_enabled() -> bool {
 }
 
 pub(crate) fn asked() -> String {
-    let Asked { setups, starts, stops, flushes, clears, config } = &ASKED;
+    let Asked { setups, starts, stops, flushes, clears, config } = &*ASKED;
     let all =
         [("setups", setups), ("starts", starts), ("stops", stops), ("flushes", flushes), ("clears", clears)];
     let all = all.map(|(name, count)| format!("{name}={}", count.load(Relaxed))).join(" ");
@@ -91,25 +85,11 @@ pub(crate) fn asked() -> String {
 
 /// Writes packets on some threads, which then end, or on this one, which goes on, if `threads` is 0.
 pub(crate) fn write(threads: u64, count: u64, max: usize) {
-    let packets = |thread| {
+    on_threads(threads, |thread, _| {
         (0..count).for_each(|number| write_packet(number, &text(number, packet_len(number, max)), thread));
-    };
-    if threads == 0 {
-        packets(0);
-        return;
-    }
-    // All start at once: a thread that begins after another's end could get its sequence.
-    let all = Barrier::new(threads as usize);
-    std::thread::scope(|scope| {
-        for thread in 0..threads {
-            let (packets, all) = (&packets, &all);
-            scope.spawn(move || {
-                all.wait();
-                packets(thread);
-                // A program that ends takes along what would complete packets over several chunks.
-                flush();
-                all.wait();
-            });
+        // A program that ends takes along what would complete packets over several chunks.
+        if threads > 0 {
+            flush();
         }
     });
 }

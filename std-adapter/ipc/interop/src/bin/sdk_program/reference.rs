@@ -14,23 +14,19 @@ use perfetto_sdk::protos::config::track_event::track_event_config::TrackEventCon
 use perfetto_sdk::tracing_session::TracingSession;
 use tracebuf_interop::SOURCE;
 
-pub(crate) struct Reference(TracingSession);
+pub(crate) fn start() -> TracingSession {
+    let mut session = TracingSession::in_process().expect("a session");
+    session.setup(&config());
+    session.start_blocking();
+    session
+}
 
-impl Reference {
-    pub(crate) fn start() -> Self {
-        let mut session = TracingSession::in_process().expect("a session");
-        session.setup(&config());
-        session.start_blocking();
-        Self(session)
-    }
-
-    pub(crate) fn stop(mut self, path: &Path) {
-        self.0.stop_blocking();
-        let (bytes, all) = mpsc::channel();
-        self.0.read_trace_blocking(move |part, _| bytes.send(part.to_vec()).expect("it is waited for"));
-        let mut file = std::fs::File::create(path).expect("a file");
-        all.try_iter().for_each(|part| file.write_all(&part).expect("there is room"));
-    }
+pub(crate) fn stop(mut session: TracingSession, path: &Path) {
+    session.stop_blocking();
+    let (bytes, all) = mpsc::channel();
+    session.read_trace_blocking(move |part, _| bytes.send(part.to_vec()).expect("it is waited for"));
+    let mut file = std::fs::File::create(path).expect("a file");
+    all.try_iter().for_each(|part| file.write_all(&part).expect("there is room"));
 }
 
 /// All categories except those with a tag that excludes them, and the program's own source.

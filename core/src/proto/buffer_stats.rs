@@ -85,18 +85,6 @@ macro_rules! stats {
         /// - every chunk offered counts once: written, rewritten, relocated, unchanged, discarded or refused;
         /// - `bytes_written + padding_bytes_written` = bytes held in chunks and padding + `bytes_read` +
         ///   `bytes_overwritten` + `padding_bytes_cleared` (a clone starts with read counters of zero).
-        ///
-        /// ```
-        /// use tracebuf::proto::trace_stats::BufferStats;
-        ///
-        /// /// Whether packets may be missing, as in a ring that has lapped.
-        /// fn has_lost(of: &BufferStats) -> bool {
-        ///     let chunks = of.chunks_overwritten + of.chunks_discarded + of.chunks_refused;
-        ///     chunks + of.trace_writer_packet_loss + of.patches_failed + of.abi_violations > 0
-        /// }
-        /// // There may be more counters in later versions.
-        /// assert!(has_lost(&BufferStats { chunks_overwritten: 3, ..BufferStats::default() }));
-        /// ```
         #[derive(Clone, Copy, Default, PartialEq, Eq)]
         #[cfg_attr(feature = "defmt", derive(defmt::Format))]
         pub struct BufferStats {

@@ -6,18 +6,6 @@ use super::sink::Head;
 use super::{Sink, WireType, tag, varint};
 
 /// An [`Encoder`]'s slice is full: what was written is cut short and must not be used.
-///
-/// ```
-/// use tracebuf::proto::{Encoder, Overflow, Sink, fields::trace_packet};
-///
-/// let mut memory = [0; 8];
-/// let mut packet = Encoder::new(&mut memory);
-/// let _ = packet.string(trace_packet::FOR_TESTING, "too long"); // `finish` says it again
-/// match packet.finish() {
-///     Ok(bytes) => println!("{bytes:?}"),
-///     Err(Overflow) => println!("left out"),
-/// }
-/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Overflow;

@@ -47,7 +47,7 @@ const CHECK: usize = 4;
 const CRC: Crc<u32> = Crc::<u32>::new(&CRC_32_ISO_HDLC);
 
 /// The frames of a device since its start.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct FrameEncoder {
     /// The number of the last one.
     number: u16,
@@ -93,12 +93,6 @@ impl FrameEncoder {
             }
             _ => 0,
         }
-    }
-}
-
-impl Default for FrameEncoder {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

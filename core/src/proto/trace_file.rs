@@ -8,19 +8,6 @@ use super::fields::trace;
 use super::{MAX_LENGTH, Message, Sink, TrustedFields, TrustedSuffix};
 
 /// Why a packet was not written.
-///
-/// ```
-/// use tracebuf::proto::{SequenceId, TraceFileWriter, TrustedFields, WriteError};
-///
-/// let (mut flash, trusted) = ([0; 20], TrustedFields::new(0, SequenceId::FIRST_WRITER));
-/// let mut file = TraceFileWriter::new(&mut flash[..]);
-/// let mut write = |packet: &[u8]| match file.packet([packet], &trusted) {
-///     Ok(_) | Err(WriteError::TooLong) => true, // the next one can follow
-///     Err(_) => false,
-/// };
-/// while write(&[0x40, 5]) {}
-/// assert_eq!((file.packets(), file.bytes()), (2, 16)); // and part of a third: cut the file there
-/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum WriteError<E> {

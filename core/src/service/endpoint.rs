@@ -14,13 +14,6 @@ mod discarded;
 mod patching;
 
 /// Who a producer is, as the service knows it, not as the producer says.
-///
-/// ```
-/// use tracebuf::service::ProducerIdentity;
-///
-/// let producer = ProducerIdentity { producer_id: 1, uid: 1000, pid: 42 };
-/// # let _ = producer;
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct ProducerIdentity {
@@ -192,24 +185,6 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
 
     /// Does one thing that a producer asked for, as a queue holds it. The caller must acknowledge a flush, with the
     /// number that is returned.
-    ///
-    /// ```
-    /// use std::sync::mpsc::Receiver;
-    /// use tracebuf::{buffer::TraceBuffer, producer::{Producer, Request}, service::ProducerEndpoint};
-    ///
-    /// fn serve(
-    ///     requests: Receiver<Request>,
-    ///     producer: &Producer<'_>,
-    ///     endpoint: &mut ProducerEndpoint<'_, 8>,
-    ///     buffers: &mut [TraceBuffer<Vec<u8>>],
-    /// ) {
-    ///     for request in requests {
-    ///         if let Some(flush) = endpoint.carry_out_one(&request, buffers) {
-    ///             producer.flushed(flush);
-    ///         }
-    ///     }
-    /// }
-    /// ```
     ///
     /// Cost: that of one chunk in [`carry_out`](Self::carry_out).
     #[must_use = "a flush is to be acknowledged, by `Producer::flushed`"]

@@ -5,15 +5,6 @@ use core::fmt;
 use crate::debug::debug_fields;
 
 /// What became of a producer's chunks and patches before they reached a buffer.
-///
-/// ```
-/// use tracebuf::service::EndpointStats;
-///
-/// fn is_lossless(stats: &EndpointStats) -> bool {
-///     [stats.chunks_discarded, stats.chunks_missing, stats.patches_discarded] == [0; 3]
-/// }
-/// # assert!(is_lossless(&EndpointStats::default()));
-/// ```
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct EndpointStats {

@@ -8,26 +8,6 @@ use crate::proto::{
 use embedded_io::Write;
 
 /// What became of a packet that was to be exported.
-///
-/// ```
-/// use tracebuf::service::{Exported, TraceExporter, sequence_id};
-/// # use tracebuf::buffer::{Chunk, ChunkHeader, Config, DataLoss, FillPolicy, TraceBuffer};
-/// # let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer).sequences(4))?;
-/// # let header = ChunkHeader { producer_id: 1, fragments: 2, ..Default::default() };
-/// # buffer.copy_chunk_untrusted(&Chunk { header, payload: &[2, 0x18, 0, 2, 0x40, 5] });
-/// # let mut file = [0; 256];
-///
-/// let (mut exporter, mut reader) = (TraceExporter::new(&mut file[..]), buffer.read());
-/// while let Some(packet) = reader.next_packet() {
-///     let id = sequence_id(packet.producer_id(), packet.writer_id());
-///     match exporter.packet(&packet, id, DataLoss::empty()).unwrap() {
-///         Exported::Written(_) => {}
-///         left_out => reader.reject_packet(left_out.loss()), // so that the next one says so
-///     }
-/// }
-/// assert_eq!((exporter.file().packets(), exporter.invalid_packets()), (1, 1));
-/// # Ok::<(), tracebuf::buffer::RegionError>(())
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[must_use = "what was left out is a loss, of which the sequence's next packet is to tell"]
@@ -168,23 +148,6 @@ impl<W: Write> TraceExporter<W> {
     /// A packet that cannot be written, because of its content or its length, is lost, and its sequence's next packet
     /// says so.
     ///
-    /// ```
-    /// use tracebuf::service::{TraceExporter, sequence_id};
-    /// # use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
-    /// # let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer).sequences(4))?;
-    /// # let header = ChunkHeader { producer_id: 1, fragments: 2, ..Default::default() };
-    /// # buffer.copy_chunk_untrusted(&Chunk { header, payload: &[2, 0x40, 5, 2, 0x40, 6] });
-    ///
-    /// // In turns, so that other work has its own.
-    /// let mut file = [0; 256];
-    /// let (mut exporter, mut reader, mut turns) = (TraceExporter::new(&mut file[..]), buffer.read(), 1);
-    /// while !exporter.drain_up_to(&mut reader, sequence_id, 0).unwrap().is_exhausted {
-    ///     turns += 1;
-    /// }
-    /// assert_eq!((exporter.file().packets(), turns), (2, 3));
-    /// # Ok::<(), tracebuf::buffer::RegionError>(())
-    /// ```
-    ///
     /// # Errors
     /// The output's. The packet that was being written is lost in the same way. An exporter that has failed before
     /// reads nothing: [`WriteError::AfterFailure`].
@@ -230,28 +193,6 @@ impl<W: Write> TraceExporter<W> {
     /// [`ProducerEndpoint`](super::ProducerEndpoint) has discarded, write the packet to the [`file`](Self::file). Where
     /// open chunks are scraped, use the counters [of a trace](BufferStats::of_trace): a ring in which nothing is lost
     /// then counts some chunks as discarded, and readers would take them for a loss.
-    ///
-    /// ```
-    /// use tracebuf::buffer::{Config, FillPolicy, TraceBuffer};
-    /// use tracebuf::proto::trace_stats::{TraceStats, TraceStatsPacket};
-    /// use tracebuf::proto::{SequenceId, TrustedFields};
-    /// use tracebuf::service::{TraceExporter, sequence_id, writer_stats};
-    ///
-    /// let buffer = |policy| TraceBuffer::new(vec![0u8; 4096], Config::new(policy)).unwrap();
-    /// let mut buffers = [FillPolicy::RingBuffer, FillPolicy::Discard].map(buffer);
-    /// let (mut file, mut writers) = ([0; 512], vec![]);
-    /// let mut exporter = TraceExporter::new(&mut file[..]);
-    /// for (buffer, number) in buffers.iter_mut().zip(0..) {
-    ///     exporter.drain(&mut buffer.read(), sequence_id).unwrap();
-    ///     let told = |of| writer_stats(&of, sequence_id(of.producer_id, of.writer_id), number);
-    ///     writers.extend(buffer.sequences().map(told));
-    /// }
-    /// let counters = buffers.each_ref().map(|buffer| buffer.stats());
-    /// let invalid_packets = exporter.invalid_packets();
-    /// let stats = TraceStats { buffers: &counters, invalid_packets, ..Default::default() }.with_writers(writers);
-    /// let packet = TraceStatsPacket { timestamp: None, stats };
-    /// exporter.file().message(&packet, &TrustedFields::new(0, SequenceId::SERVICE)).unwrap();
-    /// ```
     ///
     /// # Errors
     /// The output's.
@@ -322,12 +263,6 @@ pub fn trusted_fields(
 ///
 /// 0 is no sequence and 1 is the service itself, so {0, 1}, which only an unusual service has, gets the number
 /// of {65535, 65535}.
-///
-/// ```
-/// use tracebuf::service::sequence_id;
-///
-/// assert_eq!(sequence_id(1, 2).get(), 0x1_0002);
-/// ```
 pub fn sequence_id(producer_id: u16, writer_id: u16) -> SequenceId {
     let number = (u32::from(producer_id) << 16) | u32::from(writer_id);
     let number = if number > SequenceId::SERVICE.get() { number } else { u32::MAX };

@@ -58,6 +58,7 @@ impl<F: Fn() -> u64> Clock for F {
 /// #     assert_eq!(Clock::now(&clock), time);
 /// # }
 /// ```
+#[derive(Default)]
 pub struct Extended32 {
     /// Half periods begun, less one: the lowest bit equals the timer's highest, or the timer has gone on.
     halves: AtomicU32,
@@ -93,12 +94,6 @@ impl Extended32 {
                 Err(now) => halves = now,
             }
         }
-    }
-}
-
-impl Default for Extended32 {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

@@ -69,15 +69,6 @@ impl<'a, const N: usize> Intern<'a> for Names<'a, N> {
 }
 
 /// The value of an annotation. Made from numbers, `bool` and `&str` with `into`.
-///
-/// ```
-/// # use tracebuf::producer::track_event::*;
-/// # fn example<const N: usize, const T: usize>(track: OnTrack<'_, '_, impl Clock, N, T>) {
-/// // Only what is no plain number, such as an address, has to be named.
-/// track.instant_with("fault", |event| event.arg("at", Value::Pointer(0x2000_0000)).arg("tries", 3));
-/// # }
-/// assert_eq!(Value::from(3), Value::Int(3));
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value<'v> {
     /// Yes or no.
@@ -118,13 +109,6 @@ impl<'a> Event<'_, '_, 'a> {
 
     /// Where in the source the event is: a file's path, and a line from 1.
     ///
-    /// ```
-    /// # use tracebuf::producer::track_event::*;
-    /// # fn example<const N: usize, const T: usize>(track: OnTrack<'_, '_, impl Clock, N, T>) {
-    /// track.instant_with("retry", |event| event.source_location(file!(), line!()));
-    /// # }
-    /// ```
-    ///
     /// ui.perfetto.dev shows it beside the annotations. It is interned, as one of the tracer's names, and costs 3 bytes;
     /// on microcontrollers it is written out in each event.
     pub fn source_location(&mut self, file: &'a str, line: u32) -> &mut Self {
@@ -163,14 +147,6 @@ impl<'a> Event<'_, '_, 'a> {
 
     /// An annotation whose text is formatted into the event, as it is written.
     ///
-    /// ```
-    /// # use tracebuf::producer::track_event::*;
-    /// # fn example<const N: usize, const T: usize>(track: OnTrack<'_, '_, impl Clock, N, T>) {
-    /// let (x, y) = (3, 4);
-    /// track.instant_with("moved", |event| event.arg_fmt("to", format_args!("{x}, {y}")));
-    /// # }
-    /// ```
-    ///
     /// If formatting fails, the text up to there stays. If it traces on the same tracer, those events are skipped
     /// ([`TracerStats`](super::TracerStats)).
     pub fn arg_fmt(&mut self, key: &'a str, text: fmt::Arguments<'_>) -> &mut Self {
@@ -181,13 +157,6 @@ impl<'a> Event<'_, '_, 'a> {
 
     /// A name that does not live as long as the tracer, written as it is, for an event begun without one, that is, with
     /// "". The end of a slice has none: its begin's counts.
-    ///
-    /// ```
-    /// # use tracebuf::producer::track_event::*;
-    /// # fn example<const N: usize, const T: usize>(track: OnTrack<'_, '_, impl Clock, N, T>, file: String) {
-    /// let _slice = track.enter_with("", |event| event.name(&file));
-    /// # }
-    /// ```
     pub fn name(&mut self, name: &str) -> &mut Self {
         if !self.is_end {
             self.message.string(track_event::NAME, name);

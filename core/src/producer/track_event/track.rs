@@ -26,8 +26,8 @@ use crate::proto::{WireType, tag, varint};
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Track<'a> {
-    id: TrackId,
-    parent: Option<&'a Track<'a>>,
+    pub(super) id: TrackId,
+    pub(super) parent: Option<&'a Track<'a>>,
     name: &'a str,
     /// What comes between the ids and the name in the description.
     head: Head,
@@ -144,12 +144,6 @@ pub enum Unit {
     /// Bytes.
     Bytes,
     /// A unit of this name, in up to [`Unit::MAX_LEN`] bytes: the rest of a longer text is left out.
-    ///
-    /// ```
-    /// use tracebuf::producer::track_event::{Track, Unit};
-    ///
-    /// static TEMPERATURE: Track<'static> = Track::counter("oven", Unit::Named("°C"));
-    /// ```
     Named(&'static str),
 }
 
@@ -232,14 +226,6 @@ impl<'a> Track<'a> {
     /// One of several tracks with the same name, such as requests that overlap: the id is different for each number.
     /// Also for processes and threads with the same numbers, as in several containers. The number is not shown;
     /// ui.perfetto.dev lays tracks of slices that have the same name and parent together.
-    ///
-    /// ```
-    /// # use tracebuf::producer::track_event::*;
-    /// fn serve<const N: usize, const T: usize>(tracer: &Tracer<'_, impl Clock, N, T>, request: u64) {
-    ///     let track = Track::custom("request").numbered(request);
-    ///     tracer.on(&track).slice("request", || { /* … */ });
-    /// }
-    /// ```
     pub const fn numbered(self, number: u64) -> Self {
         self.told_apart_by(b"n", number)
     }
@@ -267,11 +253,6 @@ impl<'a> Track<'a> {
         self.id.value()
     }
 
-    #[inline]
-    pub(super) fn id(&self) -> TrackId {
-        self.id
-    }
-
     /// The id as a varint of seven bytes.
     #[inline]
     pub(super) fn id_varint(&self) -> [u32; 2] {
@@ -283,10 +264,6 @@ impl<'a> Track<'a> {
         writer.tag(field, WireType::Varint);
         writer.put(self.id.low, 4);
         writer.put(self.id.high, 3);
-    }
-
-    pub(super) fn parent(&self) -> Option<&'a Track<'a>> {
-        self.parent
     }
 
     /// Writes the description as a packet.

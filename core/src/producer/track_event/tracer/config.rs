@@ -105,23 +105,6 @@ fn bit_by_bit(mut dividend: u32, divisor: u32) -> u32 {
 }
 
 /// What a tracer has done so far.
-///
-/// ```
-/// # use tracebuf::producer::{track_event::*, *};
-/// # struct Nowhere;
-/// # impl CommitSink for Nowhere { fn commit(&self, _: &CommitRequest<'_>) {} }
-/// # let (mut words, storage) = (vec![0u32; 1024], ProducerStorage::<4, 8>::new());
-/// # let memory = SharedMemory::new(atomic_words(&mut words), 4096)?;
-/// # let producer = Producer::new(memory, Layout::Four, &storage, &Nowhere)?;
-/// # let writer = producer.writer(0, Exhaustion::Drop).expect("one of eight");
-/// # let main = Track::thread(1, 2, "main");
-/// # let tracer = Tracer::new(writer, || 0, &main, TracerConfig::new(1_000_000_000));
-/// tracer.track().instant("started");
-/// let stats = tracer.stats();
-/// println!("{} packets, {} of them states", stats.writer.packets, stats.states);
-/// assert_eq!((stats.writer.dropped, stats.skipped), (0, 0)); // nothing is lost
-/// # Ok::<(), MemoryError>(())
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct TracerStats {

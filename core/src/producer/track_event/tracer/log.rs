@@ -70,15 +70,6 @@ impl<'a, C: Clock, const N: usize, const T: usize> Tracer<'a, C, N, T> {
     /// Writes a line of a log: an instant on the tracer's own track, which must be a thread's, and a row in
     /// ui.perfetto.dev's list of logs, which can be filtered by priority and text.
     ///
-    /// ```
-    /// use tracebuf::producer::track_event::*;
-    ///
-    /// # fn example<const N: usize, const T: usize>(tracer: &Tracer<'_, impl Clock, N, T>) {
-    /// let celsius = 81;
-    /// tracer.log("cooling", LogMessage::new(LogPriority::Warn, format_args!("{celsius} degrees")));
-    /// # }
-    /// ```
-    ///
     /// Cost: the text goes before the event, in a packet of its own, which takes about 12 bytes and the text; the event
     /// takes about 8 more than other instants. If shared memory has room for neither or only for the text, the line is
     /// lost, which is reported like any loss. If the text itself traces on the same tracer, those events are skipped

@@ -59,15 +59,6 @@ pub struct TracerSliceGuard<'t, 'a, C: Clock, const NAMES: usize = 64, const TRA
 
 impl<'a, C: Clock, const N: usize, const T: usize> TracerSliceGuard<'_, 'a, C, N, T> {
     /// Ends the slice with details that were not known when it began.
-    ///
-    /// ```
-    /// # use tracebuf::producer::track_event::*;
-    /// # fn example<const N: usize, const T: usize>(track: OnTrack<'_, '_, impl Clock, N, T>) {
-    /// let request = track.enter("request");
-    /// let status = 200;
-    /// request.end_with(|event| event.arg("status", status));
-    /// # }
-    /// ```
     pub fn end_with(self, details: impl Details<'a>) {
         let on = self.on;
         if self.detach() {
@@ -174,17 +165,6 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
     }
 
     /// A guard for the slice begun last on this track, from which another one was [detached](TracerSliceGuard::detach).
-    ///
-    /// ```
-    /// # use tracebuf::producer::track_event::*;
-    /// # fn example<const N: usize, const T: usize>(tracer: &Tracer<'_, impl Clock, N, T>) {
-    /// let has_begun = tracer.track().enter("request").detach();
-    /// // Later, where the guard could not be kept:
-    /// if has_begun {
-    ///     tracer.track().attach().end();
-    /// }
-    /// # }
-    /// ```
     #[inline]
     pub fn attach(&self) -> TracerSliceGuard<'t, 'a, C, N, T> {
         TracerSliceGuard { on: *self, has_begun: true }
@@ -217,15 +197,6 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
     }
 
     /// Ends the slice begun last, with details that were not known when it began.
-    ///
-    /// ```
-    /// # use tracebuf::producer::track_event::*;
-    /// # fn example<const N: usize, const T: usize>(track: OnTrack<'_, '_, impl Clock, N, T>) {
-    /// track.begin("request");
-    /// let status = 200;
-    /// track.end_with(|event| event.arg("status", status));
-    /// # }
-    /// ```
     pub fn end_with(&self, details: impl Details<'a>) {
         self.event(EventType::SliceEnd, "", details);
     }

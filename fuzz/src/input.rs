@@ -30,10 +30,6 @@ impl<'a> Input<'a> {
     pub fn bytes(&mut self, most: usize) -> &'a [u8] {
         self.0.bytes(most.min(self.0.len())).unwrap_or_default()
     }
-    /// Any value that `arbitrary` can make.
-    pub fn value<T: arbitrary::Arbitrary<'a>>(&mut self) -> Option<T> {
-        self.0.arbitrary().ok()
-    }
     /// All that is left.
     pub fn rest(self) -> &'a [u8] {
         self.0.take_rest()

@@ -1,7 +1,5 @@
 //! Generated seeds: one for each thing that a buffer has to cope with.
 
-use crate::ops::{Op, Setup};
-
 /// A target, the seed's name, its bytes.
 pub type Seed = (&'static str, String, Vec<u8>);
 
@@ -21,11 +19,15 @@ pub fn all() -> Vec<Seed> {
         .collect()
 }
 
-fn produce(writer: u8, how: u8, sizes: &[u8]) -> Op {
-    Op::Produce { writer, how, sizes: sizes.to_vec() }
+/// An operation of `ops` that writes a chunk.
+fn produce(writer: u8, how: u8, sizes: &[u8]) -> Vec<u8> {
+    [&[0, writer, how, sizes.len() as u8], sizes].concat()
 }
 
-const READ: Op = Op::Read { limit: 255, reject: 0 };
+/// One that commits a chunk which breaks all rules.
+fn hostile(writer: u8, step: u8, fragments: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
+    [&[14, writer, step, fragments, flags, payload.len() as u8], payload].concat()
+}
 
 /// Bits of a chunk's `how`.
 const ON: u8 = 1;
@@ -35,45 +37,34 @@ const KEPT: u8 = 8;
 const SLACK: u8 = 0x60;
 
 fn ops() -> Vec<(&'static str, Vec<u8>)> {
-    let ring = Setup { ring: 100, layout: 3, mode: 4 };
-    let small = Setup { ring: 16, layout: 3, mode: 4 };
-    let wrapping_ids = Setup { mode: 6, ..ring };
-    let discard = Setup { layout: 0x83, ..ring };
-    let misaligned = Setup { layout: 0x5C, mode: 0, ..ring };
-    let keeper = Setup { mode: 8, ..small };
-    let script = |setup: Setup, ops: &[Op]| {
-        let mut bytes = setup.to_bytes();
-        ops.iter().for_each(|op| bytes.extend(op.to_bytes()));
-        bytes
-    };
-    let back = |back: u8| Op::Commit { writer: 0, back, how: 0 };
-    let scrape = |back: u8, fragments: u8| Op::Scrape { writer: 0, back, how: fragments << 3 };
-    let lapped: Vec<Op> = (0..12).map(|i| produce(i % 3, 0, &[20, 9, 30])).chain([READ]).collect();
-    let split = [
-        produce(0, ON, &[9, 20]),
-        produce(0, ON, &[40]),
-        produce(0, 0, &[12, 8]),
-        Op::Read { limit: 1, reject: 1 },
-        READ,
-    ];
+    // Ring, layout and mode.
+    let (ring, small) = ([100, 3, 4], [16, 3, 4]);
+    let misaligned = [100, 0x5C, 0];
+    let script = |setup: [u8; 3], ops: &[Vec<u8>]| [&setup[..], &ops.concat()].concat();
+    let read = |limit: u8, reject: u8| vec![9, limit, reject];
+    let all = || read(255, 0);
+    let back = |back: u8| vec![4, 0, back, 0];
+    let scrape = |fragments: u8| vec![6, 0, 0, fragments << 3];
+    let lapped: Vec<_> = (0..12).map(|i| produce(i % 3, 0, &[20, 9, 30])).chain([all()]).collect();
+    let split = [produce(0, ON, &[9, 20]), produce(0, ON, &[40]), produce(0, 0, &[12, 8]), read(1, 1), all()];
     let patched = [
         produce(0, ON | PATCHES, &[9, 20]),
-        READ,
+        all(),
         produce(0, 0, &[10]),
-        Op::Patch { writer: 0, back: 1, how: 1 },
-        READ,
-        Op::Patch { writer: 0, back: 1, how: 0 },
-        READ,
+        vec![8, 0, 1, 1],
+        all(),
+        vec![8, 0, 1, 0],
+        all(),
     ];
     let scraped = [
         produce(0, KEPT | SLACK, &[9, 20, 30]),
-        scrape(0, 2),
-        READ,
-        scrape(0, 3),
+        scrape(2),
+        all(),
+        scrape(3),
         produce(1, 0, &[60]),
-        READ,
+        all(),
         back(0),
-        READ,
+        all(),
     ];
     let disordered = [
         produce(0, KEPT | ON, &[9, 20]),
@@ -81,55 +72,55 @@ fn ops() -> Vec<(&'static str, Vec<u8>)> {
         produce(0, KEPT, &[0, 5]),
         back(2),
         back(0),
-        Op::Read { limit: 1, reject: 0 },
+        read(1, 0),
         back(1),
-        READ,
+        all(),
     ];
-    let aborted = [produce(0, ON, &[9, 20]), produce(0, ABORT, &[9]), produce(0, 0, &[9]), READ];
+    let aborted = [produce(0, ON, &[9, 20]), produce(0, ABORT, &[9]), produce(0, 0, &[9]), all()];
     let readmitted = [
         produce(0, KEPT | SLACK, &[9, 20, 30]),
-        scrape(0, 2),
-        Op::Read { limit: 1, reject: 0 },
+        scrape(2),
+        read(1, 0),
         produce(1, 0, &[200]),
         produce(2, 0, &[200]),
         back(0),
-        READ,
+        all(),
     ];
     let leased = [
         produce(0, 0, &[9, 20]),
         produce(0, ON, &[40]),
         produce(0, 0, &[40]),
-        Op::Lease { limit: 3 },
-        Op::Hostile { writer: 1, step: 1, fragments: 9, flags: 0x18, payload: vec![0xFF; 60] },
-        Op::GiveUp { index: 1 },
+        vec![11, 3],
+        hostile(1, 1, 9, 0x18, &[0xFF; 60]),
+        vec![12, 1],
         produce(1, 0, &[250]),
         produce(0, 0, &[9]),
-        READ,
+        all(),
     ];
-    let cloned = [produce(0, 0, &[9, 20]), Op::Clone { offset: 3 }, READ, Op::Clone { offset: 0 }];
-    let hostile = [
+    let cloned = [produce(0, 0, &[9, 20]), vec![13, 3], all(), vec![13, 0]];
+    let rules_broken = [
         produce(0, 0, &[9, 20]),
-        Op::Hostile { writer: 2, step: 1, fragments: 3, flags: 2, payload: vec![1, 9, 2, 9, 9, 0x80] },
-        Op::Hostile { writer: 2, step: 0x80, fragments: 3, flags: 0x3B, payload: vec![1, 9, 2, 9, 9, 4, 5] },
-        Op::Hostile { writer: 0, step: 1, fragments: 3, flags: 8, payload: vec![1, 9] },
-        Op::HostilePatch { writer: 2, step: 0, offset: 0, data: 0x7F },
-        READ,
+        hostile(2, 1, 3, 2, &[1, 9, 2, 9, 9, 0x80]),
+        hostile(2, 0x80, 3, 0x3B, &[1, 9, 2, 9, 9, 4, 5]),
+        hostile(0, 1, 3, 8, &[1, 9]),
+        vec![15, 2, 0, 0, 0x7F],
+        all(),
     ];
     vec![
         ("a_lap", script(small, &lapped)),
-        ("a_lap_kept_by_the_observer", script(keeper, &lapped)),
-        ("a_full_discard_buffer", script(Setup { layout: 0x83, ..small }, &lapped)),
+        ("a_lap_kept_by_the_observer", script([16, 3, 8], &lapped)),
+        ("a_full_discard_buffer", script([16, 0x83, 4], &lapped)),
         ("split_and_rejected", script(ring, &split)),
-        ("split_over_wrapping_ids", script(wrapping_ids, &split)),
+        ("split_over_wrapping_ids", script([100, 3, 6], &split)),
         ("patched_in_two_steps", script(ring, &patched)),
         ("scraped_then_committed", script(ring, &scraped)),
-        ("scraped_in_a_discard_buffer", script(discard, &scraped)),
+        ("scraped_in_a_discard_buffer", script([100, 0x83, 4], &scraped)),
         ("out_of_order", script(misaligned, &disordered)),
         ("given_up", script(ring, &aborted)),
-        ("erased_and_back", script(Setup { ring: 120, ..ring }, &readmitted)),
+        ("erased_and_back", script([120, 3, 4], &readmitted)),
         ("leased", script(ring, &leased)),
         ("cloned", script(misaligned, &cloned)),
-        ("hostile", script(small, &hostile)),
+        ("hostile", script(small, &rules_broken)),
     ]
 }
 

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use tracebuf::producer::{ChunkPatch, ChunkToMove, Request};
+use tracebuf::proto::TracePackets;
 use tracebuf_ipc::{PerfettoSocket, ProducerSocket};
 use tracebuf_session::{Recorder, Session};
 
@@ -169,14 +170,7 @@ fn check(trace: &[u8], own: impl Iterator<Item = String>) {
         let times = trace.windows(name.len()).filter(|window| *window == name.as_bytes()).count();
         assert_eq!(times, 1, "{name}");
     }
-    let mut rest = trace;
-    while let Some((tag, behind)) = rest.split_first() {
-        assert_eq!(*tag, 0x0A, "a trace is packets");
-        let digits = behind.iter().position(|byte| byte & 0x80 == 0).expect("a length") + 1;
-        let (length, behind) = behind.split_at(digits);
-        let length = length.iter().rev().fold(0, |length, digit| length << 7 | usize::from(digit & 0x7F));
-        rest = behind.get(length..).expect("a whole packet");
-    }
+    assert!(TracePackets::new(trace).all(|packet| packet.is_ok()), "a trace is whole packets");
 }
 
 /// Any request about shared memory, mostly with small numbers.

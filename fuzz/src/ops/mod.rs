@@ -10,7 +10,7 @@ mod world;
 pub mod writer;
 
 use crate::input::Input;
-pub use op::{Op, Setup};
+use op::{Op, Setup};
 use world::World;
 
 /// More would make an input slow and no better.
@@ -19,13 +19,12 @@ const MOST_OPS: usize = 200;
 /// Runs one input.
 pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
-    let Some(setup) = input.value::<Setup>() else { return };
-    let mut world = World::new(&setup);
+    let mut world = World::new(&Setup::read(&mut input));
     for _ in 0..MOST_OPS {
         if input.is_over() {
             break;
         }
-        let Some(op) = input.value::<Op>() else { break };
+        let op = Op::read(&mut input);
         crate::trace(|| format!("{op:?}"));
         world.run(&op);
     }

@@ -3,6 +3,7 @@
 use tracebuf::buffer::{ChunkFlags, ChunkHeader, DataLoss, Patch};
 
 /// A chunk as its writer knows it.
+#[derive(Default)]
 pub struct Chunk {
     /// Its id.
     pub id: u32,
@@ -43,6 +44,7 @@ pub struct Packet {
 }
 
 /// A writer that obeys the rules.
+#[derive(Default)]
 pub struct Writer {
     /// Its id; its producer's id is 1.
     pub id: u16,
@@ -69,19 +71,7 @@ pub struct Writer {
 impl Writer {
     /// A writer whose first chunk has this id.
     pub fn new(id: u16, first_id: u32) -> Self {
-        Self {
-            id,
-            first_id,
-            chunks: Vec::new(),
-            packets: Vec::new(),
-            open: false,
-            next: 0,
-            last_end: None,
-            baseline: None,
-            must_report: false,
-            forgotten: false,
-            some_is_unknown: false,
-        }
+        Self { id, first_id, ..Self::default() }
     }
 
     /// Whether a packet was begun and has not ended.
@@ -95,18 +85,8 @@ impl Writer {
         let (on, patches, abort) = (how & 1 != 0, how & 2 != 0, how & 4 != 0);
         let mut chunk = Chunk {
             id: self.first_id.wrapping_add(index as u32),
-            bytes: Vec::new(),
             slack: usize::from(how >> 5) * 5,
-            ends: Vec::new(),
-            flags: ChunkFlags::empty(),
-            patches: Vec::new(),
-            committed: false,
-            seen_complete: false,
-            shown: 0,
-            stored: false,
-            accepted: false,
-            late: false,
-            patched_later: false,
+            ..Chunk::default()
         };
         chunk.flags.set(ChunkFlags::CONTINUES_FROM_PREVIOUS, self.open && !sizes.is_empty());
         for (i, size) in sizes.iter().enumerate() {

@@ -8,8 +8,7 @@
 //! how many frames are missing.
 //!
 //! The last frame of a packet with several has, after its bytes of trace, the exclusive or of the CRCs of those before
-//! it (4 bytes). A device that is reset numbers its frames from 1 again: without this, a packet that began before a
-//! reset would seem to continue with the second frame of the next start, if the first was lost.
+//! it (4 bytes). Without it, a packet that began before a reset would seem to go on with a frame of the next start.
 //!
 //! ```
 //! use tracebuf::proto::frame::{FIRST, FRAME, FrameDecoder, FrameEncoder, LAST};

@@ -1,9 +1,7 @@
 //! The `TraceStats` packet, with which a trace tells what it lost.
 //!
 //! With it in a trace, `select * from stats where severity = 'data_loss' and value != 0` in Perfetto's trace processor
-//! shows every loss. The structs here are what goes into the packet and nothing more; the code that counts fills them
-//! in. Nothing is collected in between: lengths come from a first run over the same values, which are then written
-//! straight to the output.
+//! shows every loss.
 //!
 //! ```
 //! use tracebuf::proto::trace_stats::{BufferStats, TraceStats, TraceStatsPacket};

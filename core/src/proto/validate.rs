@@ -41,15 +41,13 @@ pub const fn is_service_only(number: u32) -> bool {
 pub enum Fault {
     /// It ends within a field.
     Truncated,
-    /// A tag above 32 bits or of more than five bytes. A decoder that keeps the low 32 bits would see
-    /// another field than was checked.
+    /// A tag above 32 bits or of more than five bytes.
     TagTooLarge,
     /// Field number 0.
     FieldNumberZero,
     /// A wire type that is a group's (3, 4) or no one's (6, 7).
     WireType(u8),
-    /// A value of more than ten bytes of varint, or with bits above the 64th: some decoders drop those,
-    /// others give up on the whole trace.
+    /// A value of more than ten bytes of varint, or with bits above the 64th.
     VarintTooLong,
     /// A length above [`MAX_LENGTH`] or of more than five bytes.
     LengthTooLarge,
@@ -104,11 +102,8 @@ pub struct ValidPacket {
 ///
 /// Well-formed means: field after field, numbers 1 to 2²⁹ − 1, wire types 0, 1, 2 and 5, values of up to 64 bits in up
 /// to ten bytes of varint, lengths up to [`MAX_LENGTH`], tags and lengths in up to five bytes, and the packet's end at
-/// the end of a field. Beyond that, no field may be one that [`is_service_only`]. Where fragments are cut makes no
-/// difference, not even to the error. The contents of length-delimited fields are stepped over: the cost depends on the
-/// number of the packet's own fields and fragments, not on its bytes.
-///
-/// An empty packet is well-formed, as in protobuf.
+/// the end of a field; it may be empty. Beyond that, no field may be one that [`is_service_only`]. Where fragments are
+/// cut makes no difference, not even to the error. Cost: it depends on the number of fields and fragments, not on bytes.
 ///
 /// ```
 /// use tracebuf::proto::{Fault, PacketValidator};

@@ -41,10 +41,9 @@ pub const fn len(value: u64) -> usize {
 
 /// Reads the varint at the start of `bytes`: its value, and how many bytes it takes (1 to [`MAX_LEN`]).
 ///
-/// `None` if `bytes` ends first or the varint is longer than [`MAX_LEN`] bytes. Bits above the
-/// 64th, which only a varint of ten bytes has room for, are dropped, as Perfetto's own decoder does; others refuse
-/// them, and so does [`PacketValidator`](super::PacketValidator). The one- and two-byte forms, nearly all that occur,
-/// are decided inline.
+/// `None` if `bytes` ends first or the varint is longer than [`MAX_LEN`] bytes. Bits above the 64th are dropped, as
+/// Perfetto's own decoder does; [`PacketValidator`](super::PacketValidator) refuses them. The one- and two-byte forms,
+/// nearly all that occur, are decided inline.
 #[inline]
 pub fn decode(bytes: &[u8]) -> Option<(u64, usize)> {
     match *bytes {

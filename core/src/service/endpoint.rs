@@ -17,9 +17,9 @@ mod patching;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct ProducerIdentity {
-    /// Its number, which the service gives, from 1. Do not use one again while a buffer has unread chunks of the
-    /// producer that had it before, which may be for as long as the buffer lasts: what comes would be taken for that
-    /// one's, user and process included. Call [`TraceBuffer::forget_producer`] first.
+    /// Its number, which the service gives, from 1. Before you give it to another producer, call
+    /// [`TraceBuffer::forget_producer`]: while a buffer has unread chunks of the first, the other's would be taken for
+    /// that one's.
     pub producer_id: u16,
     /// Its user, `u32::MAX` if unknown.
     pub uid: u32,
@@ -34,11 +34,10 @@ pub struct ProducerIdentity {
 /// producer does, says, or changes while it is read can do harm: it is refused and counted.
 ///
 /// A writer has a place here from its registration on or, without one, from the first of its chunks that is taken,
-/// until it is unregistered. If there are more than `WRITERS` at a time, the others' chunks are discarded: with made-up
-/// writers, one producer does not get all sequences of a buffer that has more than `WRITERS`. As many as the producer's
-/// [`ProducerStorage`](crate::producer::ProducerStorage) has are enough, because a producer of this crate numbers its
-/// writers from 1 up to that. The sequence of a writer that has ended stays in its buffer until it is read or
-/// overwritten, or [another needs its place](TraceBuffer::make_place): if you trust no producer, count what each one
+/// until it is unregistered. If there are more than `WRITERS` at a time, the others' chunks are discarded, so that no
+/// producer gets all sequences of a buffer; as many as its [`ProducerStorage`](crate::producer::ProducerStorage) has
+/// are enough. The sequence of a writer that has ended stays in its buffer until it is read or overwritten, or
+/// [another needs its place](TraceBuffer::make_place): if you trust no producer, count what each one
 /// [unregisters](Request::Unregister), and disconnect one that does nothing else.
 ///
 /// ```
@@ -131,11 +130,9 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
     /// Registers a writer that will write to `target`. False, and an earlier registration of the same writer is gone,
     /// if that is no buffer of the producer, or if there are too many writers: its chunks are then discarded.
     ///
-    /// If its first chunk has the id 0 and the buffer already knows chunks of a writer of this number, its chunks go on
-    /// behind those: Perfetto's writers begin with 0 even when their number was another's. So do the chunks of the next
-    /// writers of this number, whether they count from 0 again or go on. They do not if those that the buffer knows are
-    /// the writer's own, scraped while the service took them for those of the previous writer, which had none and has
-    /// ended since. On microcontrollers nothing is added to ids.
+    /// If its first chunk has the id 0 and the buffer already knows chunks of an earlier writer of this number, its
+    /// chunks go on behind those, and so do those of later ones: Perfetto's writers begin with 0 even when their number
+    /// was another's. On microcontrollers nothing is added to ids.
     pub fn register_writer(&mut self, writer_id: u16, target: u16) -> bool {
         let counting = self.writers.counting(writer_id, target);
         self.writers.remove(writer_id);
@@ -146,11 +143,10 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
         is_there
     }
 
-    /// Like [`register_writer`](Self::register_writer), for a writer that went on counting its chunks where the
-    /// previous one of its number had stopped, as this crate's do with the same
-    /// [`ProducerStorage`](crate::producer::ProducerStorage): its ids are taken as they are. This is for what is found
-    /// in shared memory after a crash, when the buffer knows some of it already and no endpoint knows which. The
-    /// producer's number must not have been that of another whose chunks the buffer still knows.
+    /// Like [`register_writer`](Self::register_writer), for a writer whose ids are taken as they are, because it went on
+    /// counting where the previous one of its number had stopped, as this crate's do. This is for what is found in
+    /// shared memory after a crash, when the buffer knows some of it already and no endpoint knows which. The producer's
+    /// number must not have been that of another whose chunks the buffer still knows.
     pub fn register_counting_writer(&mut self, writer_id: u16, target: u16) -> bool {
         let is_there = self.register_writer(writer_id, target);
         // Nothing is added to ids on microcontrollers.
@@ -215,11 +211,9 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
     /// that was copied is offered again only if there is more in it, or if the buffer overwrote it unread and has read
     /// nothing of its writer since. Returns how many chunks were offered.
     ///
-    /// This is for flushes; for a producer that is gone there is [`disconnect`](Self::disconnect). Chunks come in the
-    /// order of their addresses, but none before its writer's older ones, and none behind one that its writer completed
-    /// while this looked elsewhere: what is offered of a writer has no gap. While patches of a writer are to come,
-    /// which must find their chunks among the newest [`WALK_LIMIT`](buffer::WALK_LIMIT), only about a thousand of its
-    /// chunks are offered that are newer than the committed ones.
+    /// This is for flushes; for a producer that is gone there is [`disconnect`](Self::disconnect). What is offered of a
+    /// writer has no gap. While patches of a writer are to come, only about a thousand of its chunks are offered that
+    /// are newer than the committed ones.
     ///
     /// Cost: that of [`Consumer::scrape`], which touches each page; none while no writer is registered.
     pub fn scrape<M: AsRef<[u8]> + AsMut<[u8]>>(&mut self, buffers: &mut [TraceBuffer<M>]) -> u64 {
@@ -256,9 +250,8 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
                 scraped += 1;
                 writer.offer(&header);
                 let is_stored = !matches!(commit, Commit::Discarded | Commit::Refused(_));
-                // A chunk that waits for patches may still be changed where it lies, if not by a writer of this crate or
-                // Perfetto's: these complete a chunk when nothing in it changes any more. If its flag is gone when it is
-                // committed, that is refused, and the copy stays open until patches come or the producer ends.
+                // A chunk that waits for patches may still be changed where it lies, though not by a writer of this crate
+                // or Perfetto's.
                 if is_stored && !waits_for_patches(&header) {
                     writer.show(&header);
                 }
@@ -273,8 +266,7 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
     /// on. None of its writers is registered any more, and a later scrape finds nothing. Returns how many chunks were
     /// offered to a buffer.
     ///
-    /// Its sequences keep their places in the buffers' tables until others need them, and in a table that is full of
-    /// sequences with unread chunks, some are [given up](TraceBuffer::make_place) for newcomers:
+    /// Its sequences keep their places in the buffers' tables until others need them:
     /// [`Config::sequences`](buffer::Config::sequences) must be enough for all producers that are to be read together.
     pub fn disconnect<M: AsRef<[u8]> + AsMut<[u8]>>(&mut self, buffers: &mut [TraceBuffer<M>]) -> u64 {
         // No more patches will come, for which a chunk could be too far.

@@ -14,18 +14,14 @@ use embedded_io::Write;
 pub enum Exported {
     /// Written, with this many bytes in the file.
     Written(usize),
-    /// Left out and counted: not well-formed, or it holds fields that only the service may write. The next packet of
-    /// the sequence has to say so. What its writer said in it about losses before it (`previous_packet_dropped`) is
-    /// lost with all else that is in it.
+    /// Left out and counted: not well-formed, or it holds fields that only the service may write.
     Invalid(InvalidPacket),
-    /// Left out and counted: longer than [`MAX_LENGTH`](crate::proto::MAX_LENGTH), which the format has no room for.
-    /// Only a buffer of more than 256 MiB can hold one.
+    /// Left out and counted: longer than [`MAX_LENGTH`](crate::proto::MAX_LENGTH).
     TooLong,
 }
 
 impl Exported {
-    /// What the sequence's next packet has to say about this one: nothing if it was written. It is for
-    /// [`Reader::reject_packet`], or for `lost_before` of that next packet.
+    /// What the sequence's next packet has to say about this one, by [`Reader::reject_packet`] or its `lost_before`.
     pub const fn loss(self) -> DataLoss {
         match self {
             Exported::Written(_) => DataLoss::empty(),
@@ -38,9 +34,8 @@ impl Exported {
 /// Writes the packets of a buffer as a trace file: each is checked, gets the fields that its producer must
 /// not forge, and is framed. No packet is copied or joined.
 ///
-/// The output is a writer of `embedded-io`, such as a slice of bytes or, with the feature `std`, a `Vec<u8>`. A writer
-/// of `std::io` becomes one with `FromStd` of the crate `embedded-io-adapters`, or is written to by
-/// `tracebuf_std::pftrace::TraceFile`.
+/// The output is a writer of `embedded-io`, such as a slice of bytes; `FromStd` of the crate `embedded-io-adapters`
+/// makes one of a writer of `std::io`.
 ///
 /// ```
 /// use tracebuf::service::{TraceExporter, sequence_id};
@@ -57,8 +52,6 @@ impl Exported {
 /// file.truncate(written); // a trace, with its statistics
 /// # Ok::<(), tracebuf::buffer::RegionError>(())
 /// ```
-///
-/// See [the module](super) for one that says who the writers were.
 #[derive(Debug)]
 pub struct TraceExporter<W> {
     file: TraceFileWriter<W>,
@@ -98,8 +91,8 @@ impl<W: Write> TraceExporter<W> {
         Self { file: TraceFileWriter::new(output), invalid_packets: 0, last: LastSuffix::NONE }
     }
 
-    /// Writes one packet. `lost_before` is what the caller knows to be lost on the sequence besides what the packet
-    /// tells itself, such as an invalid packet before it.
+    /// Writes one packet. `lost_before` is what was lost on its sequence besides what it tells itself, such as an
+    /// invalid packet.
     ///
     /// # Errors
     /// The output's; the file then ends in part of a packet, and [`file`](Self::file) says where to cut it.
@@ -141,16 +134,15 @@ impl<W: Write> TraceExporter<W> {
     }
 
     /// Writes what a read session gives, until there is no more, or until this call has dealt with more than `limit`
-    /// bytes: those of the file, and those of packets that were left out, because looking at one takes time, whatever
-    /// becomes of it. So it goes beyond the limit by less than one packet, and a limit of 0 is one packet. `ids` numbers
-    /// the sequences, as [`sequence_id`] does.
+    /// bytes, those of packets left out included: a limit of 0 is one packet. `ids` numbers the sequences, as
+    /// [`sequence_id`] does.
     ///
     /// A packet that cannot be written, because of its content or its length, is lost, and its sequence's next packet
     /// says so.
     ///
     /// # Errors
-    /// The output's. The packet that was being written is lost in the same way. An exporter that has failed before
-    /// reads nothing: [`WriteError::AfterFailure`].
+    /// The output's; the packet that was being written is lost. After that, nothing is read:
+    /// [`WriteError::AfterFailure`].
     pub fn drain_up_to(
         &mut self,
         reader: &mut Reader<'_>,
@@ -189,10 +181,9 @@ impl<W: Write> TraceExporter<W> {
     }
 
     /// Writes the `TraceStats` packet of a trace of one buffer, by which readers find its losses; a trace should end
-    /// with it. For several buffers, each [drained](Self::drain) in turn, or to report what a
-    /// [`ProducerEndpoint`](super::ProducerEndpoint) has discarded, write the packet to the [`file`](Self::file). Where
-    /// open chunks are scraped, use the counters [of a trace](BufferStats::of_trace): a ring in which nothing is lost
-    /// then counts some chunks as discarded, and readers would take them for a loss.
+    /// with it. For several buffers, or to report what a [`ProducerEndpoint`](super::ProducerEndpoint) has discarded,
+    /// write a [`TraceStatsPacket`] to the [`file`](Self::file). Where open chunks are scraped, use the counters
+    /// [of a trace](BufferStats::of_trace): the chunks that a ring then counts as discarded are no loss.
     ///
     /// # Errors
     /// The output's.
@@ -200,10 +191,8 @@ impl<W: Write> TraceExporter<W> {
     where
         I: IntoIterator<Item = WriterStats, IntoIter: Clone>,
     {
-        let buffers = [*buffer];
-        let invalid_packets = self.invalid_packets;
-        let stats =
-            TraceStats { buffers: &buffers, invalid_packets, ..TraceStats::default() }.with_writers(writers);
+        let (buffers, invalid_packets) = (core::slice::from_ref(buffer), self.invalid_packets);
+        let stats = TraceStats { buffers, invalid_packets, ..TraceStats::default() }.with_writers(writers);
         let packet = TraceStatsPacket { timestamp: None, stats };
         self.file.message(&packet, &TrustedFields::new(0, SequenceId::SERVICE))
     }
@@ -238,8 +227,8 @@ pub struct Drained {
     pub is_exhausted: bool,
 }
 
-/// Checks a packet that is to be exported, and returns its length and what the service has to say about it: what
-/// [`TraceExporter::packet`] writes, for those who write packets in a way of their own.
+/// Checks a packet, and returns its length and what the service has to say about it: what [`TraceExporter::packet`]
+/// writes, for those who write packets in a way of their own.
 ///
 /// # Errors
 /// It is not well-formed, or it holds fields that only the service may write: see [`Exported::Invalid`].

@@ -10,8 +10,7 @@ use crate::wrapping::{is_after, is_reached};
 /// question is answered once the answer has come and the flush was carried out: either may come first, because another
 /// thread of the producer may be sending just then. An answer holds for all earlier questions too.
 ///
-/// A service with several producers can give all of them the same numbers: those of its own flushes. Several may be
-/// under way at once, each with its own question.
+/// All producers of a service can be given the same numbers. Several questions may be under way at once.
 ///
 /// ```
 /// use tracebuf::service::FlushTracker;

@@ -2,9 +2,7 @@
 
 use crate::producer::atomics::{AtomicU32, Ordering, const_fn};
 
-/// A clock: ticks since any fixed moment, never backwards. Their frequency is the
-/// [`TracerConfig`](super::TracerConfig)'s. If a tracer's first reading is above 2⁶⁴ − 2³², it is taken for one before
-/// tick 0, and becomes 0.
+/// A clock: ticks since any fixed moment, never backwards, of the [`TracerConfig`](super::TracerConfig)'s frequency.
 ///
 /// Tracers whose times are to be compared must read the same clock. Any closure that returns ticks is a clock.
 ///

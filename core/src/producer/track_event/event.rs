@@ -109,8 +109,8 @@ impl<'a> Event<'_, '_, 'a> {
 
     /// Where in the source the event is: a file's path, and a line from 1.
     ///
-    /// ui.perfetto.dev shows it beside the annotations. It is interned, as one of the tracer's names, and costs 3 bytes;
-    /// on microcontrollers it is written out in each event.
+    /// It is interned, as one of the tracer's names, and costs 3 bytes; on microcontrollers it is written out in each
+    /// event.
     pub fn source_location(&mut self, file: &'a str, line: u32) -> &mut Self {
         match NameKind::source(line).and_then(|kind| self.names.intern(kind, file)) {
             Some(iid) => self.message.varint(track_event::SOURCE_LOCATION_IID, u64::from(iid)),

@@ -37,8 +37,8 @@ use small_event::SmallEvent;
 /// # }
 /// ```
 ///
-/// The [module](super) has a whole example. Cost: on x86-64, with a clock that costs nothing and within a chunk,
-/// a slice's begin or end is 11 ns, on a busy machine up to 31 (`--bench budgets`).
+/// Cost: on x86-64, with a clock that costs nothing and within a chunk, a slice's begin or end is 11 ns, on a busy
+/// machine up to 31 (`--bench budgets`).
 #[repr(C)]
 pub struct Tracer<'a, C, const NAMES: usize = 64, const TRACKS: usize = 8> {
     reentered: Cell<usize>,

@@ -9,12 +9,10 @@ use crate::proto::{WireType, tag, varint};
 
 /// A timeline: a process, a thread, a counter, or one of your own.
 ///
-/// Its id is made from what it is and from its parent's id, so that two writers that describe the same track mean the
-/// same one: from the numbers of a process or a thread, and from the name of any other track. A counter's unit is not
-/// part of the id, nor is the name of a process or a thread. So two tracks with the same name and no parent are one,
+/// Its id is made from the numbers of a process or a thread, or from any other track's name and its parent's id, so that
+/// two writers that describe the same track mean the same one. So two tracks with the same name and no parent are one,
 /// whichever process they are in, and the slices of both end each other: put what is one process's own
-/// [within](Self::within) its track. Of several tracks with the same id, the one described is the first that a writer
-/// uses after its state has started anew, or after it has forgotten the id for others.
+/// [within](Self::within) its track. Of several tracks with the same id, the first that a writer uses is described.
 ///
 /// ```
 /// use tracebuf::producer::track_event::{Track, Unit};
@@ -192,8 +190,7 @@ const fn hash(mut hash: u64, bytes: &[u8]) -> u64 {
 const SEED: u64 = 0xCBF2_9CE4_8422_2325;
 
 impl<'a> Track<'a> {
-    /// How many tracks within each other are described with an event: threads' tracks can be within each other in a
-    /// ring.
+    /// How many tracks within each other are described with an event: there may be a ring of them.
     pub(super) const MAX_DEPTH: u32 = 32;
 
     /// A process by its id.
@@ -223,16 +220,14 @@ impl<'a> Track<'a> {
         Self::new(hash(hash(SEED, b"c"), name.as_bytes()), name, head)
     }
 
-    /// One of several tracks with the same name, such as requests that overlap: the id is different for each number.
-    /// Also for processes and threads with the same numbers, as in several containers. The number is not shown;
-    /// ui.perfetto.dev lays tracks of slices that have the same name and parent together.
+    /// One of several tracks with the same name, such as requests that overlap, or of processes and threads with the same
+    /// numbers, as in several containers: the id is different for each number, which is not shown.
     pub const fn numbered(self, number: u64) -> Self {
         self.told_apart_by(b"n", number)
     }
 
     /// The same track under a parent, which is described with it. The id is different, except for processes and
-    /// threads, which have only one. With an event, at most 32 tracks are described: its own and 31 above it; those
-    /// further up are left out. trace_processor follows ten.
+    /// threads. Of the tracks above it, 31 are described with an event; trace_processor follows ten.
     pub const fn within(self, parent: &'a Track<'a>) -> Self {
         // The parent of a process or a thread is not looked at: in a ring of statics it is not made yet.
         let track = if self.head.is_named { self.told_apart_by(b"", parent.uuid()) } else { self };

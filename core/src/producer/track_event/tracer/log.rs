@@ -56,11 +56,8 @@ impl<'a, D: fmt::Display> LogMessage<'a, D> {
         LogMessage { priority, text, source: None }
     }
 
-    /// Where in the source the line comes from: a file's path, and a line from 1. ui.perfetto.dev shows it as the
-    /// line's tag.
-    ///
-    /// It is interned, as one of the tracer's names; on microcontrollers, and where there is no room for
-    /// more names, it is left out.
+    /// Where in the source the line comes from: a file's path, and a line from 1, which ui.perfetto.dev shows as a tag.
+    /// On microcontrollers, and where there is no room for more of the tracer's names, it is left out.
     pub fn source_location(self, file: &'a str, line: u32) -> Self {
         LogMessage { source: Some((file, line)), ..self }
     }
@@ -70,10 +67,8 @@ impl<'a, C: Clock, const N: usize, const T: usize> Tracer<'a, C, N, T> {
     /// Writes a line of a log: an instant on the tracer's own track, which must be a thread's, and a row in
     /// ui.perfetto.dev's list of logs, which can be filtered by priority and text.
     ///
-    /// Cost: the text goes before the event, in a packet of its own, which takes about 12 bytes and the text; the event
-    /// takes about 8 more than other instants. If shared memory has room for neither or only for the text, the line is
-    /// lost, which is reported like any loss. If the text itself traces on the same tracer, those events are skipped
-    /// ([`TracerStats`](super::TracerStats)).
+    /// Cost: about 20 bytes and the text more than other instants. If the text itself traces on the same tracer, those
+    /// events are skipped ([`TracerStats`](super::TracerStats)).
     pub fn log(&self, name: &'a str, message: LogMessage<'a, impl fmt::Display>) {
         self.log_with(name, message, |event| event);
     }

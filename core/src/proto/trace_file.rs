@@ -84,7 +84,7 @@ impl<W: Write> TraceFileWriter<W> {
     /// output.
     ///
     /// # Errors
-    /// As for [`packet`](Self::packet).
+    /// Those of `packet`.
     pub fn message<M: Message>(
         &mut self,
         fields: &M,
@@ -93,25 +93,13 @@ impl<W: Write> TraceFileWriter<W> {
         self.framed(fields, fields.encoded_len(), &trusted.suffix())
     }
 
-    /// Like [`packet`](Self::packet), when its length and the trusted fields' bytes are known.
-    pub(crate) fn packet_of_len<'a, I>(
-        &mut self,
-        fragments: I,
-        len: usize,
-        suffix: &TrustedSuffix,
-    ) -> Result<usize, WriteError<W::Error>>
-    where
-        I: Iterator<Item = &'a [u8]> + Clone,
-    {
-        self.framed(&Fragments(fragments), len, suffix)
-    }
-
     /// Whether a write has failed, and no more can be written.
     pub(crate) const fn is_broken(&self) -> bool {
         self.broken
     }
 
-    fn framed<M: Message>(
+    /// Like [`message`](Self::message), when its length and the trusted fields' bytes are known.
+    pub(crate) fn framed<M: Message>(
         &mut self,
         fields: &M,
         len: usize,
@@ -164,7 +152,7 @@ impl<W> TraceFileWriter<W> {
 }
 
 /// A packet in pieces.
-struct Fragments<I>(I);
+pub(crate) struct Fragments<I>(pub(crate) I);
 
 impl<'a, I: Iterator<Item = &'a [u8]> + Clone> Message for Fragments<I> {
     fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {

@@ -114,22 +114,11 @@ pub struct TraceStats<'a, W = Empty<WriterStats>> {
 
 impl<W: fmt::Debug> fmt::Debug for TraceStats<'_, W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        debug_fields!(
-            self,
-            f,
-            "TraceStats",
-            buffers,
-            producers_connected,
-            producers_seen,
-            chunks_discarded,
-            patches_discarded,
-            invalid_packets,
-            flushes_requested,
-            flushes_succeeded,
-            flushes_failed,
-            final_flush,
-            writers,
-        )
+        debug_fields! {
+            self, f, "TraceStats",
+            buffers, producers_connected, producers_seen, chunks_discarded, patches_discarded,
+            invalid_packets, flushes_requested, flushes_succeeded, flushes_failed, final_flush, writers
+        }
     }
 }
 

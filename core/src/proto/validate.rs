@@ -145,19 +145,10 @@ enum State {
 
 impl fmt::Debug for PacketValidator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        debug_fields!(
-            self,
-            f,
-            "PacketValidator",
-            state,
-            value,
-            seen,
-            number,
-            offset,
-            field_start,
-            previous_packet_dropped,
-            fault,
-        )
+        debug_fields! {
+            self, f, "PacketValidator",
+            state, value, seen, number, offset, field_start, previous_packet_dropped, fault
+        }
     }
 }
 

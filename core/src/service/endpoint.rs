@@ -194,9 +194,7 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
                 self.register_writer(writer_id, target);
             }
             Request::Unregister { writer_id } => self.unregister_writer(writer_id),
-            Request::Move(chunk) => {
-                self.move_chunk(&chunk, buffers);
-            }
+            Request::Move(chunk) => self.move_chunk(&chunk, buffers),
             Request::Patch { writer_id, target, patch, has_more } => {
                 let (chunk_id, patches) = (patch.chunk_id, &[patch]);
                 self.patch(&ChunkToPatch { writer_id, target, chunk_id, patches, has_more }, buffers);
@@ -241,7 +239,7 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
             |writers, chunk| {
                 let mut header = header_of(&chunk.header(), chunk.is_complete(), identity);
                 let Some(writer) = writers.get_mut(header.writer_id) else { return };
-                let Some(buffer) = buffers.get_mut(usize::from(writer.target())) else { return };
+                let Some(buffer) = buffers.get_mut(usize::from(writer.target)) else { return };
                 header.chunk_id = writer.id_of(header.chunk_id, || buffer.go_on_from(&header));
                 if is_there(writer, &header, buffer) || !is_wanted(writer, &header) {
                     return;
@@ -289,10 +287,10 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
         &mut self,
         wanted: &ChunkToMove,
         buffers: &mut [TraceBuffer<M>],
-    ) -> Option<Commit> {
+    ) {
         let Some(chunk) = self.consumer.take(wanted.page, wanted.chunk) else {
             self.stats.chunks_missing = self.stats.chunks_missing.saturating_add(1);
-            return None;
+            return;
         };
         let mut header = header_of(&chunk.header(), true, self.identity);
         let allowed = may_write_to(self.allowed, wanted.target);
@@ -302,7 +300,7 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
         let Some((buffer, writer)) = found.filter(|(_, writer)| writer.may_write_to(wanted.target)) else {
             self.discarded.note(header.writer_id);
             self.stats.chunks_discarded = self.stats.chunks_discarded.saturating_add(1);
-            return None;
+            return;
         };
         header.chunk_id = writer.id_of(header.chunk_id, || buffer.go_on_from(&header));
         let is_known = is_there(writer, &header, buffer);
@@ -311,10 +309,10 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
         if is_known {
             // Its packets may have been read since, and the buffer would count it as one that came too late.
             self.stats.chunks_scraped_before = self.stats.chunks_scraped_before.saturating_add(1);
-            return None;
+            return;
         }
         self.stats.chunks_moved = self.stats.chunks_moved.saturating_add(1);
-        Some(self.discarded.commit(buffer, &header, chunk.payload()))
+        self.discarded.commit(buffer, &header, chunk.payload());
     }
 }
 

@@ -26,17 +26,11 @@ pub struct EndpointStats {
 
 impl fmt::Debug for EndpointStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        debug_fields!(
-            self,
-            f,
-            "EndpointStats",
-            chunks_moved,
-            chunks_scraped,
-            chunks_scraped_before,
-            chunks_discarded,
-            chunks_missing,
-            patches_discarded,
-        )
+        debug_fields! {
+            self, f, "EndpointStats",
+            chunks_moved, chunks_scraped, chunks_scraped_before, chunks_discarded, chunks_missing,
+            patches_discarded
+        }
     }
 }
 

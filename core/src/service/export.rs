@@ -3,7 +3,8 @@
 use crate::buffer::{BufferStats, DataLoss, Packet, Reader, SequenceInfo};
 use crate::proto::trace_stats::{TraceStats, TraceStatsPacket, WriterStats};
 use crate::proto::{
-    InvalidPacket, PacketValidator, SequenceId, TraceFileWriter, TrustedFields, TrustedSuffix, WriteError,
+    Fragments, InvalidPacket, PacketValidator, SequenceId, TraceFileWriter, TrustedFields, TrustedSuffix,
+    WriteError,
 };
 use embedded_io::Write;
 
@@ -110,7 +111,7 @@ impl<W: Write> TraceExporter<W> {
             }
         };
         let suffix = self.last.of(&trusted);
-        match self.file.packet_of_len(packet.slices(), len, &suffix) {
+        match self.file.framed(&Fragments(packet.slices()), len, &suffix) {
             Ok(bytes) => Ok(Exported::Written(bytes)),
             Err(WriteError::TooLong) => {
                 self.invalid_packets = self.invalid_packets.saturating_add(1);

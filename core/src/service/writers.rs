@@ -19,7 +19,8 @@ pub(super) struct Writers<const N: usize> {
 
 pub(super) struct Writer {
     id: u16,
-    target: u16,
+    /// The buffer that it writes to.
+    pub(super) target: u16,
     registration: Registration,
     shift: Shift,
     /// The chunks that scrapes have shown whole and whose commits have not come, as far as they follow each other: the
@@ -183,11 +184,6 @@ impl Writer {
     /// Like [`id_of`](Self::id_of), for a chunk that is there already.
     pub(super) fn shifted(&self, chunk_id: u32) -> u32 {
         self.shift.of(chunk_id)
-    }
-
-    /// The buffer that it writes to.
-    pub(super) fn target(&self) -> u16 {
-        self.target
     }
 
     /// Whether a buffer that the producer may write to is this writer's: any is, while the writer is not registered.

@@ -12,8 +12,7 @@ const CAN_ASK: bool = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"))
 /// Lines of a whole chunk of the default page: beyond it the processor has long begun to write.
 const MOST_TO_COPY: usize = 64 * LINE;
 
-/// What comes in while a chunk of 2.7 KB is copied, at 5 ns a line: it takes 5 % off commits into a ring of 64 MiB. If
-/// no other chunk comes soon, not much came in vain.
+/// What comes in while a chunk of 2.7 KB is copied, at 5 ns a line: it takes 5 % off commits into a ring of 64 MiB.
 const AHEAD: usize = 16 * LINE;
 
 /// Asks for the line at `memory[at]`, if there is one. Changes nothing but the time that later accesses take.

@@ -1,8 +1,6 @@
 //! `attach`: memory of any content as a region.
 //!
-//! Rubbish, rubbish behind a sound header, and regions of real work that were damaged or cut off: attaching reports
-//! that there is no region and leaves the memory alone, or makes a sound buffer of it, which reads, records and
-//! attaches again. A damaged region with checksums, or one that was only cut off, only gives packets that were written.
+//! Rubbish, rubbish behind a sound header, and regions of real work that were damaged or cut off.
 
 use crate::cost::bounded;
 use crate::input::Input;

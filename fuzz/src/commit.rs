@@ -1,8 +1,7 @@
 //! `commit`: chunks and patches that are as hostile as possible, some from memory that changes while it is read.
 //!
-//! The input is a list of records: header, size, payload. Two buffers take the same records, one of them watched by an
-//! observer: they must behave the same, stay consistent, count every chunk once, and give out nothing that was not in a
-//! payload of the packet's own sequence.
+//! The input is a list of records: header, size, payload. Two buffers take the same ones, one of them watched by an
+//! observer.
 
 use crate::cost::{bounded, capacity};
 use crate::input::Input;

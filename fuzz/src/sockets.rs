@@ -1,8 +1,5 @@
 //! `sockets`: programs that come to a service's sockets, with this project's protocol or with Perfetto's, and say
 //! whatever they like.
-//!
-//! Whatever they do, what the service's own thread has recorded is in its trace, once; the trace is whole messages; the
-//! service ends when it is told to, and leaves nothing open.
 
 use crate::input::Input;
 use crate::trace;

@@ -64,8 +64,7 @@ impl<'a> Encoder<'a> {
     /// Takes three bytes more than [`Sink::message`] for a short one, but each field is encoded once.
     ///
     /// # Errors
-    /// [`Overflow`] if it does not fit or is longer than [`MAX_LENGTH`](super::MAX_LENGTH), or if
-    /// `fields` returns it.
+    /// [`Overflow`] if it does not fit or is longer than [`MAX_LENGTH`](super::MAX_LENGTH).
     pub fn nested<F>(&mut self, field: u32, fields: F) -> Result<(), Overflow>
     where
         F: FnOnce(&mut Self) -> Result<(), Overflow>,

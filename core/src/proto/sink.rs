@@ -28,10 +28,9 @@ pub const fn tag(field: u32, wire_type: WireType) -> u32 {
 /// Something that protobuf fields can be written to.
 ///
 /// Only [`put`](Sink::put) must be implemented; [`head`](Sink::head), through which most of the rest goes, may be too,
-/// where there is a faster way. Each field's tag and value, or tag and length, arrive in one call, so a sink that takes
-/// a call whole or not at all never holds half of them. Field numbers are those of [`fields`](super::fields); a payload
-/// above [`MAX_LENGTH`](super::MAX_LENGTH) bytes would not be well-formed, and the caller must make sure that there is
-/// none. Errors are the sink's own.
+/// where there is a faster way. Each field's tag and value, or tag and length, arrive in one call. Field numbers are
+/// those of [`fields`](super::fields); a payload above [`MAX_LENGTH`](super::MAX_LENGTH) bytes is not well-formed. Errors
+/// are the sink's own.
 ///
 /// ```
 /// use tracebuf::proto::{Measure, Sink, fields::track_event};

@@ -36,9 +36,8 @@ impl<E: fmt::Debug + fmt::Display> core::error::Error for WriteError<E> {}
 
 /// Writes packets to an output as a trace file, as they come.
 ///
-/// Every byte goes straight to the output, in pieces as small as a tag; give it a buffered one where calls are
-/// expensive. There is no header and no footer: what was written up to any packet's end is a trace, and traces may be
-/// put one after the other.
+/// Every byte goes straight to the output, in pieces as small as a tag. There is no header and no footer: what was
+/// written up to any packet's end is a trace, and traces may be put one after the other.
 ///
 /// ```
 /// use tracebuf::proto::{SequenceId, TraceFileWriter, TrustedFields};

@@ -41,49 +41,29 @@ pub struct ProducerIdentity {
 /// [unregisters](Request::Unregister), and disconnect one that does nothing else.
 ///
 /// ```
-/// use std::sync::Mutex;
 /// use tracebuf::buffer::{Config, FillPolicy, TraceBuffer};
-/// use tracebuf::producer::{
-///     CommitRequest, CommitSink, Consumer, Exhaustion, Layout, Producer, ProducerStorage, SharedMemory, atomic_words,
-/// };
+/// use tracebuf::producer::*;
 /// use tracebuf::service::{ProducerEndpoint, ProducerIdentity};
 ///
-/// /// A service that is a call away.
-/// struct Service<'m>(Mutex<(ProducerEndpoint<'m, 8>, [TraceBuffer<Vec<u8>>; 1])>);
-///
-/// impl CommitSink for Service<'_> {
-///     fn commit(&self, request: &CommitRequest<'_>) {
-///         let (endpoint, buffers) = &mut *self.0.lock().unwrap();
-///         endpoint.carry_out(request, buffers);
-///     }
-///
-///     fn register_writer(&self, writer_id: u16, target: u16) {
-///         self.0.lock().unwrap().0.register_writer(writer_id, target);
-///     }
-///
-///     fn unregister_writer(&self, writer_id: u16) {
-///         self.0.lock().unwrap().0.unregister_writer(writer_id);
-///     }
-/// }
-///
+/// # struct Nowhere;
+/// # impl CommitSink for Nowhere { fn commit(&self, _: &CommitRequest<'_>) {} }
 /// let mut words = vec![0u32; 4096];
 /// let memory = SharedMemory::new(atomic_words(&mut words), 4096)?;
 /// let identity = ProducerIdentity { producer_id: 1, uid: 1000, pid: 42 };
-/// let mut endpoint = ProducerEndpoint::new(Consumer::new(memory), identity);
+/// let mut endpoint = ProducerEndpoint::<8>::new(Consumer::new(memory), identity);
 /// endpoint.allow(0);
-/// let buffer = TraceBuffer::new(vec![0u8; 8192], Config::new(FillPolicy::RingBuffer)).unwrap();
-/// let service = Service(Mutex::new((endpoint, [buffer])));
+/// let mut buffers = [TraceBuffer::new(vec![0u8; 8192], Config::new(FillPolicy::RingBuffer)).unwrap()];
 ///
 /// let storage = ProducerStorage::<4, 8>::new();
-/// let producer = Producer::new(memory, Layout::One, &storage, &service)?;
+/// let producer = Producer::new(memory, Layout::One, &storage, &Nowhere)?;
 /// let mut writer = producer.writer(0, Exhaustion::Drop).expect("one of eight");
+/// endpoint.register_writer(1, 0); // in a program, the producer's sink is told to
 /// writer.packet().varint(8, 1_000_000); // a timestamp
-/// writer.flush();
+/// drop((writer, producer));
 ///
-/// let (endpoint, [buffer]) = &mut *service.0.lock().unwrap();
-/// assert_eq!(endpoint.stats().chunks_moved, 1);
-/// assert_eq!(buffer.read().next_packet().expect("a packet").producer_id(), 1);
-/// # Ok::<(), tracebuf::producer::MemoryError>(())
+/// assert_eq!(endpoint.disconnect(&mut buffers), 1); // a chunk that nobody had moved
+/// assert_eq!(buffers[0].read().next_packet().expect("a packet").producer_id(), 1);
+/// # Ok::<(), MemoryError>(())
 /// ```
 pub struct ProducerEndpoint<'m, const WRITERS: usize> {
     consumer: Consumer<'m>,

@@ -26,8 +26,7 @@ use crate::wrapping::{is_after, is_reached};
 /// ```
 ///
 /// Where answers come behind all that belongs to them, as in Perfetto's protocol, they name no flush:
-/// `answer(question, None)`. A producer that has to say so itself has a tracker too, and tells the service of what is
-/// [answered](Self::answered).
+/// `answer(question, None)`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FlushTracker {
     asked: u64,
@@ -67,7 +66,7 @@ impl FlushTracker {
     }
 
     /// Notes that the producer has answered a question: all that belongs to the answer has come once this flush of the
-    /// producer was carried out, or has come already. What was not asked has no answer: it is ignored.
+    /// producer was carried out, or has come already. Ignored if it was not asked.
     pub fn answer(&mut self, question: u64, flush: Option<u32>) {
         if question > self.asked || question <= self.answered {
             return;

@@ -1,9 +1,7 @@
 //! `ops`: all operations on a small buffer, by writers that obey the rules and by one that does not.
 //!
-//! What the honest writers wrote is known (see [`writer`]), so besides the buffer's own consistency these are checked:
-//! every packet comes out as it was written, in order and once; what is missing is reported, and nothing else is;
-//! clones read like the original; leases give their packet or nothing; an observer of overwriting changes nothing; and
-//! nothing waits for ever.
+//! What the honest writers wrote is known (see [`writer`]): what comes out must agree with it, and in the end nothing
+//! may wait. `README.md` lists all that is checked.
 
 mod op;
 mod world;

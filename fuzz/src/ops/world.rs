@@ -41,7 +41,6 @@ impl OverwriteObserver for Observer {
     }
 }
 
-/// The world that the module describes.
 pub(super) struct World {
     buffer: TraceBuffer<Memory>,
     twin: Option<TraceBuffer<Memory>>,
@@ -151,7 +150,7 @@ impl World {
                 }
                 self.patch(writer, index, false);
             }
-            if self.writers[writer].is_open() {
+            if self.writers[writer].open {
                 self.writers[writer].produce(0, &[0]);
                 self.commit(writer, self.writers[writer].chunks.len() - 1, false);
             }

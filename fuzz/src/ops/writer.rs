@@ -5,25 +5,19 @@ use tracebuf::buffer::{ChunkFlags, ChunkHeader, DataLoss, Patch};
 /// A chunk as its writer knows it.
 #[derive(Default)]
 pub struct Chunk {
-    /// Its id.
     pub id: u32,
-    /// Its fragments, with their size fields.
     pub bytes: Vec<u8>,
     /// Bytes after them in shared memory.
     pub slack: usize,
-    /// Where each fragment ends.
     pub ends: Vec<usize>,
     /// Its flags once it is complete.
     pub flags: ChunkFlags,
-    /// Patches still to come.
     pub patches: Vec<Patch>,
     /// Whether it was committed, not only scraped.
     pub committed: bool,
-    /// Whether it was scraped as complete.
     pub seen_complete: bool,
     /// The most fragments that a scrape has shown.
     pub shown: usize,
-    /// Whether a copy of it was stored.
     pub stored: bool,
     /// Whether the buffer took all of it.
     pub accepted: bool,
@@ -49,10 +43,9 @@ pub struct Writer {
     /// Its id; its producer's id is 1.
     pub id: u16,
     first_id: u32,
-    /// Its chunks.
     pub chunks: Vec<Chunk>,
     packets: Vec<Packet>,
-    open: bool,
+    pub open: bool,
     /// The packet after the last one that came out.
     next: usize,
     /// The chunk that the last one ended in.
@@ -69,14 +62,8 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// A writer whose first chunk has this id.
     pub fn new(id: u16, first_id: u32) -> Self {
         Self { id, first_id, ..Self::default() }
-    }
-
-    /// Whether a packet was begun and has not ended.
-    pub fn is_open(&self) -> bool {
-        self.open
     }
 
     /// Writes a chunk; see [`Op::Produce`](super::Op::Produce).
@@ -134,7 +121,6 @@ impl Writer {
         self.chunks.push(chunk);
     }
 
-    /// The header of a chunk.
     pub fn header(&self, index: usize) -> ChunkHeader {
         let chunk = &self.chunks[index];
         ChunkHeader {
@@ -199,7 +185,6 @@ impl Writer {
         (from..self.packets.len()).find(|&k| same(&self.packets[k]))
     }
 
-    /// Whether the newest packet has come out.
     pub fn is_done(&self) -> bool {
         self.next == self.packets.len()
     }

@@ -27,9 +27,8 @@ impl<F: Fn() -> u64> Clock for F {
 /// A 32-bit timer that counts up and wraps, extended to 64 bits.
 ///
 /// Shared by all interrupt priorities and cores: reading it never waits and never goes backwards. It must be
-/// read at least once in half a period of the timer (13 s at 160 MHz); an interrupt that does nothing else
-/// will do. All must read the same timer: where each core has its own, each has an extension of its own. Cost: two
-/// loads, and twice a period a compare-and-swap.
+/// read at least once in half a period of the timer (13 s at 160 MHz). Where each core has its own timer, each has an
+/// extension of its own. Cost: two loads, and twice a period a compare-and-swap.
 ///
 /// ```
 /// use tracebuf::producer::track_event::{Clock, Extended32};
@@ -70,8 +69,7 @@ impl Extended32 {
         }
     }
 
-    /// The 64-bit time; `timer` reads the timer, each time that it is called: a value from before would set the time
-    /// forward by half a period for good.
+    /// The 64-bit time. `timer` must read the timer anew each time that it is called.
     pub fn extend(&self, timer: impl Fn() -> u32) -> u64 {
         let mut halves = self.halves.load(Ordering::Acquire);
         loop {

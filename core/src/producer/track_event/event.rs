@@ -88,8 +88,7 @@ pub enum Value<'v> {
 impl<'a> Event<'_, '_, 'a> {
     /// A debug annotation. The key is interned.
     ///
-    /// trace_processor's numbers are signed: it shows a `u64` of 2^63 or more as a negative one. In keys, it replaces
-    /// `.`, `[` and `]` by `_`.
+    /// trace_processor shows a `u64` of 2⁶³ or more as a negative number, and replaces `.`, `[` and `]` in keys by `_`.
     pub fn arg<'v>(&mut self, key: &'a str, value: impl Into<Value<'v>>) -> &mut Self {
         self.annotate(key, value.into());
         self
@@ -123,17 +122,7 @@ impl<'a> Event<'_, '_, 'a> {
         self
     }
 
-    /// Makes the event part of a flow, as all with the same id are.
-    ///
-    /// ```
-    /// # use tracebuf::producer::track_event::*;
-    /// # fn example<const N: usize, const T: usize>(main: OnTrack<'_, '_, impl Clock, N, T>,
-    /// #     worker: OnTrack<'_, '_, impl Clock, N, T>) {
-    /// main.slice_with("ask", |event| event.flow(17), || { /* … */ });
-    /// // On another thread, with its own tracer; ui.perfetto.dev draws an arrow to it.
-    /// worker.slice_with("answer", |event| event.end_flow(17), || { /* … */ });
-    /// # }
-    /// ```
+    /// Makes the event part of a flow, as all with the same id are: ui.perfetto.dev draws arrows between them.
     pub fn flow(&mut self, id: u64) -> &mut Self {
         self.message.fixed64(track_event::FLOW_IDS, id);
         self
@@ -197,14 +186,8 @@ const ANNOTATION_KEY: u32 = tag(debug_annotation::NAME_IID, WireType::Varint);
 /// Bytes that a short one may have after its size, which is one byte long.
 const MOST_SHORT: usize = 127;
 
-/// Writes an annotation of few bytes, put together in registers, into the open event:
-///
-/// ```text
-/// 22 size  08 key  tag value
-/// ```
-///
-/// as bytes. False, with nothing written, if what is before a text does not fit the chunk or the size takes more than a
-/// byte.
+/// Writes an annotation of few bytes, put together in registers, into the open event: 22 size, 08 key, tag value. False,
+/// with nothing written, if what is before a text does not fit the chunk or the size takes more than a byte.
 fn write_short(key: u32, value: Value<'_>, writer: &mut TraceWriter<'_>) -> bool {
     let varint = |field, value| {
         let (words, len) = varint_words(value);

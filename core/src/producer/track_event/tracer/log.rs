@@ -73,8 +73,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Tracer<'a, C, N, T> {
         self.log_with(name, message, |event| event);
     }
 
-    /// Like [`log`](Self::log), with details. An empty name is left out, so that [`Event::name`] can give one that does
-    /// not live as long as the tracer.
+    /// Like [`log`](Self::log), with details. An empty name is left out: [`Event::name`] can give one.
     pub fn log_with(
         &self,
         name: &'a str,
@@ -98,9 +97,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Tracer<'a, C, N, T> {
 }
 
 impl<C, const N: usize, const T: usize> Inner<'_, C, N, T> {
-    /// Writes the text of a line, and returns its number; `None` if it is lost, and the line with it.
-    ///
-    /// Names of an event are written after it; but the text may live no longer than this call, and be of any length.
+    /// Writes the text of a line, which may live no longer than this call, and returns its number; `None` if it is lost.
     fn log_body(&mut self, text: fmt::Arguments<'_>) -> Option<u64> {
         let mut packet = self.writer.packet();
         packet.varint(trace_packet::SEQUENCE_FLAGS, sequence_flags::NEEDS_INCREMENTAL_STATE);

@@ -10,9 +10,8 @@ use crate::proto::fields::track_event;
 /// A tracer's events on one track.
 ///
 /// A slice is a call of [`slice`](Self::slice), a guard by [`enter`](Self::enter), or a pair of [`begin`](Self::begin)
-/// and [`end`](Self::end). Each of the three, and an [`instant`](Self::instant), may have a category (`_in`, on the
-/// tracer's own track as quick as without), or any details (`_with`). With details, an empty name is left out, so that
-/// [`Event::name`] can give one that does not live as long as the tracer.
+/// and [`end`](Self::end). Each of the three, and an [`instant`](Self::instant), may have a category (`_in`) or any
+/// details (`_with`). With details, an empty name is left out: [`Event::name`] can give one.
 ///
 /// ```
 /// # use tracebuf::producer::track_event::*;
@@ -49,8 +48,7 @@ impl<C, const N: usize, const T: usize> Copy for OnTrack<'_, '_, C, N, T> {}
 /// ```
 ///
 /// Slices stay nested even when events are lost: a slice whose begin is lost has no end, and on the tracer's own track
-/// a lost end is written before the next guard begins or ends a slice, with that time. After a lost
-/// [`end`](OnTrack::end) or begin without a guard, slices end with those around them.
+/// a lost end is written before the next guard begins or ends a slice, with that time.
 #[must_use = "the slice ends when this is dropped"]
 pub struct TracerSliceGuard<'t, 'a, C: Clock, const NAMES: usize = 64, const TRACKS: usize = 8> {
     on: OnTrack<'t, 'a, C, NAMES, TRACKS>,
@@ -172,8 +170,7 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
 
     /// Begins a slice that [`OnTrack::end`] or [`OnTrack::end_with`] ends.
     ///
-    /// If one of the two is lost, for want of shared memory, the slices around it end in its place, or stay open: guards
-    /// keep slices within each other.
+    /// If one of the two is lost, the slices around it end in its place, or stay open: guards prevent that.
     #[inline]
     pub fn begin(&self, name: &'a str) {
         self.write_begin(name);
@@ -303,8 +300,7 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
 impl<C: Clock, const N: usize, const T: usize> Tracer<'_, C, N, T> {
     /// How many ends of guards' slices on the tracer's own track are lost and not yet written.
     ///
-    /// If several tracers write to one track, move what one owes to the one that is next to begin or end a slice: ends
-    /// have no names.
+    /// If several tracers write to one track, move what one owes to the one that is next to begin or end a slice.
     #[inline]
     pub fn owed_ends(&self) -> usize {
         self.owed_ends.get()
@@ -323,7 +319,7 @@ impl<C: Clock, const N: usize, const T: usize> Tracer<'_, C, N, T> {
     }
 
     /// Writes the lost ends, as guards do themselves before they begin or end a slice on the tracer's own track. Returns
-    /// false if there is no room for them yet: what comes next is lost too, and the end that was tried counts for it.
+    /// false if there is no room for them yet.
     #[inline]
     pub fn make_up_for_ends(&self) -> bool {
         self.owed_ends.get() == 0 || self.write_owed_ends()

@@ -317,8 +317,11 @@ mod tests {
         // What a length can just say is not too long.
         let suffix = TRUSTED.suffix();
         let longest = MAX_LENGTH as usize - suffix.as_bytes().len();
-        assert!(writer.packet_of_len(core::iter::empty(), longest, &suffix).is_ok());
-        assert_eq!(writer.packet_of_len(core::iter::empty(), longest + 1, &suffix), Err(WriteError::TooLong));
+        assert!(writer.framed(&Fragments(core::iter::empty()), longest, &suffix).is_ok());
+        assert_eq!(
+            writer.framed(&Fragments(core::iter::empty()), longest + 1, &suffix),
+            Err(WriteError::TooLong)
+        );
     }
 
     #[test]

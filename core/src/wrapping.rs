@@ -15,13 +15,6 @@ pub const fn is_after(number: u32, other: u32) -> bool {
 }
 
 /// Whether a number has come to another one: it is the same, or comes after it.
-///
-/// ```
-/// use tracebuf::wrapping::is_reached;
-///
-/// let (last_carried_out, flush) = (9, 7);
-/// assert!(is_reached(last_carried_out, flush) && is_reached(7, 7) && !is_reached(5, 7));
-/// ```
 #[inline(always)]
 pub const fn is_reached(number: u32, other: u32) -> bool {
     number.wrapping_sub(other) as i32 >= 0

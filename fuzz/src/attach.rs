@@ -1,8 +1,6 @@
 //! `attach`: memory of any content as a region.
 //!
-//! Rubbish, rubbish behind a sound header, and regions of real work that were damaged or cut off: attaching reports
-//! that there is no region and leaves the memory alone, or makes a sound buffer of it, which reads, records and
-//! attaches again. A damaged region with checksums, or one that was only cut off, only gives packets that were written.
+//! Rubbish, rubbish behind a sound header, and regions of real work that were damaged or cut off.
 
 use crate::cost::bounded;
 use crate::input::Input;
@@ -105,14 +103,7 @@ fn look(memory: Vec<u8>, next: Config) -> Packets {
     };
     let ring = buffer.check().expect("a sound buffer");
     assert_eq!(ring.chunks, u64::from(salvage.chunks_kept));
-    // What attaching has repaired stays right.
-    let (mut again, twice) = bounded(memory.len(), 0, || TraceBuffer::attach(copy)).expect("a region");
-    assert_eq!(
-        (twice.chunks_kept, twice.chunks_malformed, twice.chunks_unfinished),
-        (salvage.chunks_kept, 0, 0)
-    );
-    found.extend(bounded(2 * memory.len(), 0, || packets(&mut again.read(), memory.len())));
-    record(&mut again);
+    found.extend(look_again(copy, &salvage));
     found.extend(look_at_end(memory, &salvage));
     found
 }
@@ -152,18 +143,21 @@ fn start_again(memory: Vec<u8>, next: Config) -> Packets {
 
 /// The same for a program that has ended, compared with what was kept for one that has not.
 fn look_at_end(memory: Vec<u8>, living: &Salvage) -> Packets {
-    let size = memory.len();
-    let attached = bounded(8 * size, 0, || ReadOnlyTraceBuffer::attach_ended(memory));
+    let attached = bounded(8 * memory.len(), 0, || ReadOnlyTraceBuffer::attach_ended(memory));
     let (ended, salvage) = attached.expect("the same region");
     // Some of them lack their end.
     assert_eq!(salvage.chunks_kept, living.chunks_kept);
     assert_eq!(salvage.chunks_dropped(), living.chunks_dropped());
-    let (mut again, twice) = TraceBuffer::attach(ended.into_memory()).expect("a region");
+    look_again(ended.into_memory(), &salvage)
+}
+
+/// What attaching has repaired stays right.
+fn look_again<M: AsRef<[u8]> + AsMut<[u8]>>(memory: M, salvage: &Salvage) -> Packets {
+    let size = memory.as_ref().len();
+    let (mut again, twice) = bounded(size, 0, || TraceBuffer::attach(memory)).expect("a region");
     again.check().expect("a sound buffer");
-    assert_eq!(
-        (twice.chunks_kept, twice.chunks_malformed, twice.chunks_unfinished),
-        (salvage.chunks_kept, 0, 0)
-    );
+    let kept = (twice.chunks_kept, twice.chunks_malformed, twice.chunks_unfinished);
+    assert_eq!(kept, (salvage.chunks_kept, 0, 0));
     let found = bounded(2 * size, 0, || packets(&mut again.read(), size));
     record(&mut again);
     found

@@ -6,15 +6,12 @@ use arbitrary::Unstructured;
 pub struct Input<'a>(Unstructured<'a>);
 
 impl<'a> Input<'a> {
-    /// The whole input.
     pub fn new(data: &'a [u8]) -> Self {
         Self(Unstructured::new(data))
     }
-    /// Whether nothing is left.
     pub fn is_over(&self) -> bool {
         self.0.is_empty()
     }
-    /// One byte.
     pub fn byte(&mut self) -> u8 {
         self.0.arbitrary().unwrap_or_default()
     }
@@ -30,11 +27,6 @@ impl<'a> Input<'a> {
     pub fn bytes(&mut self, most: usize) -> &'a [u8] {
         self.0.bytes(most.min(self.0.len())).unwrap_or_default()
     }
-    /// Any value that `arbitrary` can make.
-    pub fn value<T: arbitrary::Arbitrary<'a>>(&mut self) -> Option<T> {
-        self.0.arbitrary().ok()
-    }
-    /// All that is left.
     pub fn rest(self) -> &'a [u8] {
         self.0.take_rest()
     }

@@ -12,7 +12,6 @@ pub mod memory;
 pub mod ops;
 pub mod receive;
 pub mod replay;
-pub mod seeds;
 pub mod smb;
 pub mod sockets;
 pub mod validator;

@@ -1,7 +1,4 @@
 //! `receive`: a line of frames, in any pieces and with any damage.
-//!
-//! The receiver's result must not depend on how a line's bytes come; and of packets that were framed and then damaged,
-//! only whole ones come out, each once.
 
 use crate::input::Input;
 use cobs::encode_vec;

@@ -1,8 +1,6 @@
 //! `smb`: drain and scrape of arbitrary shared memory, including memory that changes between two reads.
 //!
-//! The input is a page size, a list of what the service does, and the image. Whatever the image contains, the service
-//! only changes the headers and states of chunks it takes, the buffer stays consistent, and the printer of images
-//! copes.
+//! The input is a page size, a list of what the service does, and the image.
 
 use crate::input::Input;
 use crate::memory::Memory;
@@ -169,11 +167,9 @@ fn take_changing(
     let (mut consumer, calls, mut offered) = (Consumer::new(memory), Cell::new(0), 0);
     for page in 0..memory.pages() {
         for index in 0..14 {
-            let complete = memory.page(page).is_some_and(|page| {
-                let bitmap = page.bitmap();
-                bitmap.layout().is_some_and(|layout| index < layout.chunks())
-                    && bitmap.state(index) == ChunkState::Complete
-            });
+            let bitmap = memory.page(page).expect("one of its pages").bitmap();
+            let complete = bitmap.layout().is_some_and(|layout| index < layout.chunks())
+                && bitmap.state(index) == ChunkState::Complete;
             let Some(chunk) = consumer.take(page, index) else { continue };
             assert!(complete, "only complete chunks can be taken");
             let header = header_of(&chunk.header(), true);

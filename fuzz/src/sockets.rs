@@ -1,8 +1,5 @@
 //! `sockets`: programs that come to a service's sockets, with this project's protocol or with Perfetto's, and say
 //! whatever they like.
-//!
-//! Whatever they do, what the service's own thread has recorded is in its trace, once; the trace is whole messages; the
-//! service ends when it is told to, and leaves nothing open.
 
 use crate::input::Input;
 use crate::trace;
@@ -12,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use tracebuf::producer::{ChunkPatch, ChunkToMove, Request};
+use tracebuf::proto::TracePackets;
 use tracebuf_ipc::{PerfettoSocket, ProducerSocket};
 use tracebuf_session::{Recorder, Session};
 
@@ -169,14 +167,7 @@ fn check(trace: &[u8], own: impl Iterator<Item = String>) {
         let times = trace.windows(name.len()).filter(|window| *window == name.as_bytes()).count();
         assert_eq!(times, 1, "{name}");
     }
-    let mut rest = trace;
-    while let Some((tag, behind)) = rest.split_first() {
-        assert_eq!(*tag, 0x0A, "a trace is packets");
-        let digits = behind.iter().position(|byte| byte & 0x80 == 0).expect("a length") + 1;
-        let (length, behind) = behind.split_at(digits);
-        let length = length.iter().rev().fold(0, |length, digit| length << 7 | usize::from(digit & 0x7F));
-        rest = behind.get(length..).expect("a whole packet");
-    }
+    assert!(TracePackets::new(trace).all(|packet| packet.is_ok()), "a trace is whole packets");
 }
 
 /// Any request about shared memory, mostly with small numbers.

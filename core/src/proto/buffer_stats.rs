@@ -53,10 +53,8 @@ macro_rules! buffer_counters {
                 abi_violations: ABI_VIOLATIONS = 9,
                 /// Packets given up by their writer, and those that still waited for a patch, or for their rest, when
                 /// their [producer ended](crate::buffer::TraceBuffer::end_producer). One that is overwritten while it
-                /// waits is [broken](crate::buffer::SequenceInfo::packets_broken) instead. Not counted here: one at the
-                /// end of its sequence in a buffer that is full and keeps its oldest, whose rest may not have been
-                /// taken (see `chunks_discarded`); and one that the program's end left waiting (see
-                /// [`Salvage::chunks_cut`](crate::buffer::Salvage::chunks_cut); the next packet reports it too).
+                /// waits is [broken](crate::buffer::SequenceInfo::packets_broken) instead; one that the program's end
+                /// left waiting is in [`Salvage::chunks_cut`](crate::buffer::Salvage::chunks_cut).
                 trace_writer_packet_loss: TRACE_WRITER_PACKET_LOSS = 19,
                 /// Chunks committed again with the bytes that are stored already.
                 chunks_unchanged,
@@ -77,26 +75,13 @@ macro_rules! stats {
         /// What happened in a buffer since it was made: a copy of all its counters. As a [`Message`] it is
         /// `TraceStats.BufferStats`, zeros included.
         ///
-        /// The counters count chunks, bytes or events since the buffer was made, in 64 bits, and are never reset while
-        /// it is in use. Attaching resets to 0 those that cannot be true (2⁵⁶ or more), and corrects those that do not
-        /// agree with what the region holds. Names are those of Perfetto's `TraceStats.BufferStats`; `chunks_unchanged`
-        /// and `chunks_refused` are ours. At any time
+        /// Attaching resets to 0 those that cannot be true (2⁵⁶ or more), and corrects those that do not agree with what
+        /// the region holds. Names are those of Perfetto's `TraceStats.BufferStats`; `chunks_unchanged` and
+        /// `chunks_refused` are ours. There may be more in later versions. At any time
         ///
         /// - every chunk offered counts once: written, rewritten, relocated, unchanged, discarded or refused;
         /// - `bytes_written + padding_bytes_written` = bytes held in chunks and padding + `bytes_read` +
         ///   `bytes_overwritten` + `padding_bytes_cleared` (a clone starts with read counters of zero).
-        ///
-        /// ```
-        /// use tracebuf::proto::trace_stats::BufferStats;
-        ///
-        /// /// Whether packets may be missing, as in a ring that has lapped.
-        /// fn has_lost(of: &BufferStats) -> bool {
-        ///     let chunks = of.chunks_overwritten + of.chunks_discarded + of.chunks_refused;
-        ///     chunks + of.trace_writer_packet_loss + of.patches_failed + of.abi_violations > 0
-        /// }
-        /// // There may be more counters in later versions.
-        /// assert!(has_lost(&BufferStats { chunks_overwritten: 3, ..BufferStats::default() }));
-        /// ```
         #[derive(Clone, Copy, Default, PartialEq, Eq)]
         #[cfg_attr(feature = "defmt", derive(defmt::Format))]
         pub struct BufferStats {

@@ -6,18 +6,6 @@ use super::sink::Head;
 use super::{Sink, WireType, tag, varint};
 
 /// An [`Encoder`]'s slice is full: what was written is cut short and must not be used.
-///
-/// ```
-/// use tracebuf::proto::{Encoder, Overflow, Sink, fields::trace_packet};
-///
-/// let mut memory = [0; 8];
-/// let mut packet = Encoder::new(&mut memory);
-/// let _ = packet.string(trace_packet::FOR_TESTING, "too long"); // `finish` says it again
-/// match packet.finish() {
-///     Ok(bytes) => println!("{bytes:?}"),
-///     Err(Overflow) => println!("left out"),
-/// }
-/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Overflow;
@@ -76,8 +64,7 @@ impl<'a> Encoder<'a> {
     /// Takes three bytes more than [`Sink::message`] for a short one, but each field is encoded once.
     ///
     /// # Errors
-    /// [`Overflow`] if it does not fit or is longer than [`MAX_LENGTH`](super::MAX_LENGTH), or if
-    /// `fields` returns it.
+    /// [`Overflow`] if it does not fit or is longer than [`MAX_LENGTH`](super::MAX_LENGTH).
     pub fn nested<F>(&mut self, field: u32, fields: F) -> Result<(), Overflow>
     where
         F: FnOnce(&mut Self) -> Result<(), Overflow>,

@@ -8,8 +8,7 @@
 //! how many frames are missing.
 //!
 //! The last frame of a packet with several has, after its bytes of trace, the exclusive or of the CRCs of those before
-//! it (4 bytes). A device that is reset numbers its frames from 1 again: without this, a packet that began before a
-//! reset would seem to continue with the second frame of the next start, if the first was lost.
+//! it (4 bytes). Without it, a packet that began before a reset would seem to go on with a frame of the next start.
 //!
 //! ```
 //! use tracebuf::proto::frame::{FIRST, FRAME, FrameDecoder, FrameEncoder, LAST};
@@ -47,7 +46,7 @@ const CHECK: usize = 4;
 const CRC: Crc<u32> = Crc::<u32>::new(&CRC_32_ISO_HDLC);
 
 /// The frames of a device since its start.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct FrameEncoder {
     /// The number of the last one.
     number: u16,
@@ -93,12 +92,6 @@ impl FrameEncoder {
             }
             _ => 0,
         }
-    }
-}
-
-impl Default for FrameEncoder {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

@@ -60,7 +60,7 @@ pub(crate) use buffer_stats::buffer_counters;
 pub use encoder::{Encoder, Overflow};
 pub use packet_view::PacketView;
 pub use sink::{Measure, Message, Sink, WireType, tag};
-pub(crate) use trace_file::write_all;
+pub(crate) use trace_file::{Fragments, write_all};
 pub use trace_file::{TraceFileWriter, WriteError};
 pub use trace_packets::{TraceFileError, TraceFileFault, TracePackets};
 pub use trusted::{SequenceId, TrustedFields, TrustedSuffix};

@@ -1,7 +1,8 @@
 //! Fields of a trace's packet, found in one pass: [`PacketView`].
 
-use super::fields::{clock_snapshot, data_loss_reason, sequence_flags, trace, trace_packet};
-use super::reader::{FieldValue, Fields, messages};
+use super::fields::{clock_snapshot, data_loss_reason, sequence_flags, trace, trace_packet as field};
+use super::reader::FieldValue::{Bytes, Number};
+use super::reader::{Field, Fields, messages};
 use super::{Sink, TracePackets, WireType, tag, varint};
 use crate::debug::debug_fields;
 use core::fmt;
@@ -63,33 +64,25 @@ impl<'p> PacketView<'p> {
         let mut packet = Self { content, ..Self::default() };
         let mut begins_state = false;
         let mut parts = Fields::of(content);
-        for field in &mut parts {
-            match (field.number, field.value) {
-                (trace_packet::TRUSTED_PACKET_SEQUENCE_ID, FieldValue::Number(id)) => packet.sequence_id = id,
-                (trace_packet::TRUSTED_PID, FieldValue::Number(pid)) => packet.pid = Some(pid as i32),
-                (trace_packet::TIMESTAMP, FieldValue::Number(time)) => packet.time = Some(time),
-                (trace_packet::TIMESTAMP_CLOCK_ID, FieldValue::Number(clock)) => packet.clock = Some(clock),
-                (trace_packet::SEQUENCE_FLAGS, FieldValue::Number(flags)) => packet.flags = flags,
-                (trace_packet::INCREMENTAL_STATE_CLEARED, FieldValue::Number(is_so)) => {
-                    begins_state = is_so != 0
-                }
-                (trace_packet::PREVIOUS_PACKET_DROPPED, FieldValue::Number(loss)) => packet.loss = loss,
-                (trace_packet::FIRST_PACKET_ON_SEQUENCE, FieldValue::Number(is_so)) => {
-                    packet.is_first = is_so != 0
-                }
-                (trace_packet::CLOCK_SNAPSHOT, FieldValue::Bytes(snapshot)) => packet.snapshot = snapshot,
-                (trace_packet::TRACE_PACKET_DEFAULTS, FieldValue::Bytes(defaults)) => {
-                    packet.defaults = defaults
-                }
-                (trace_packet::TRACK_DESCRIPTOR, FieldValue::Bytes(track)) => packet.track = track,
-                (trace_packet::TRACK_EVENT, FieldValue::Bytes(event)) => packet.event = Some(event),
-                (trace_packet::INTERNED_DATA, _) => packet.has_names = true,
-                (trace_packet::TRACE_STATS, FieldValue::Bytes(statistics)) => {
-                    packet.statistics = Some(statistics)
-                }
-                (trace_packet::FTRACE_EVENTS, FieldValue::Bytes(bundle)) => packet.ftrace_events = bundle,
-                (trace_packet::COMPRESSED_PACKETS | trace_packet::ZSTD_COMPRESSED_PACKETS, _) => {
-                    packet.is_compressed = true;
+        for Field { number, value, .. } in &mut parts {
+            match (number, value) {
+                (field::TRUSTED_PACKET_SEQUENCE_ID, Number(id)) => packet.sequence_id = id,
+                (field::TRUSTED_PID, Number(pid)) => packet.pid = Some(pid as i32),
+                (field::TIMESTAMP, Number(time)) => packet.time = Some(time),
+                (field::TIMESTAMP_CLOCK_ID, Number(clock)) => packet.clock = Some(clock),
+                (field::SEQUENCE_FLAGS, Number(flags)) => packet.flags = flags,
+                (field::INCREMENTAL_STATE_CLEARED, Number(is_so)) => begins_state = is_so != 0,
+                (field::PREVIOUS_PACKET_DROPPED, Number(loss)) => packet.loss = loss,
+                (field::FIRST_PACKET_ON_SEQUENCE, Number(is_so)) => packet.is_first = is_so != 0,
+                (field::CLOCK_SNAPSHOT, Bytes(snapshot)) => packet.snapshot = snapshot,
+                (field::TRACE_PACKET_DEFAULTS, Bytes(defaults)) => packet.defaults = defaults,
+                (field::TRACK_DESCRIPTOR, Bytes(track)) => packet.track = track,
+                (field::TRACK_EVENT, Bytes(event)) => packet.event = Some(event),
+                (field::INTERNED_DATA, _) => packet.has_names = true,
+                (field::TRACE_STATS, Bytes(statistics)) => packet.statistics = Some(statistics),
+                (field::FTRACE_EVENTS, Bytes(bundle)) => packet.ftrace_events = bundle,
+                (field::COMPRESSED_PACKETS | field::ZSTD_COMPRESSED_PACKETS, _) => {
+                    packet.is_compressed = true
                 }
                 _ => {}
             }
@@ -128,7 +121,7 @@ impl<'p> PacketView<'p> {
     /// # Errors
     /// The sink's.
     pub fn write_to<S: Sink>(&self, lost: bool, out: &mut S) -> Result<(), S::Error> {
-        const DROPPED: u32 = tag(trace_packet::PREVIOUS_PACKET_DROPPED, WireType::Varint);
+        const DROPPED: u32 = tag(field::PREVIOUS_PACKET_DROPPED, WireType::Varint);
         let loss = self.loss | u64::from(data_loss_reason::PRESENT);
         let suffix = if lost { varint::len(DROPPED.into()) + varint::len(loss) } else { 0 };
         out.length(trace::PACKET, self.content.len().saturating_add(suffix))?;

@@ -124,12 +124,6 @@ pub fn number(message: &[u8], of: u32) -> Option<u64> {
 }
 
 /// The last number in each of the fields `of`, 0 where there is none; `None` if the message is malformed.
-///
-/// ```
-/// use tracebuf::proto::reader::numbers;
-///
-/// assert_eq!(numbers(&[0x08, 1, 0x18, 7, 0x08, 2], [1, 2, 3]), Some([2, 0, 7]));
-/// ```
 pub fn numbers<const N: usize>(message: &[u8], of: [u32; N]) -> Option<[u64; N]> {
     let mut numbers = [0; N];
     let mut fields = Fields::of(message);

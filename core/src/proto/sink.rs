@@ -4,15 +4,7 @@ use core::convert::Infallible;
 
 use super::varint;
 
-/// How a field's value is laid out; the low three bits of its tag.
-///
-/// Types 3 and 4 (groups) are obsolete, 6 and 7 never existed.
-///
-/// ```
-/// use tracebuf::proto::{WireType, tag};
-///
-/// assert_eq!(tag(1, WireType::Length), 0x0A); // a packet in a trace file
-/// ```
+/// How a field's value is laid out; the low three bits of its tag. Types 3 and 4 (groups) are obsolete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[repr(u8)]
@@ -36,10 +28,9 @@ pub const fn tag(field: u32, wire_type: WireType) -> u32 {
 /// Something that protobuf fields can be written to.
 ///
 /// Only [`put`](Sink::put) must be implemented; [`head`](Sink::head), through which most of the rest goes, may be too,
-/// where there is a faster way. Each field's tag and value, or tag and length, arrive in one call, so a sink that takes
-/// a call whole or not at all never holds half of them. Field numbers are those of [`fields`](super::fields); a payload
-/// above [`MAX_LENGTH`](super::MAX_LENGTH) bytes would not be well-formed, and the caller must make sure that there is
-/// none.
+/// where there is a faster way. Each field's tag and value, or tag and length, arrive in one call. Field numbers are
+/// those of [`fields`](super::fields); a payload above [`MAX_LENGTH`](super::MAX_LENGTH) bytes is not well-formed. Errors
+/// are the sink's own.
 ///
 /// ```
 /// use tracebuf::proto::{Measure, Sink, fields::track_event};
@@ -54,16 +45,10 @@ pub trait Sink {
     /// What goes wrong when it takes no more.
     type Error;
 
-    /// Appends `bytes`.
-    ///
-    /// # Errors
-    /// The sink's own. Some of `bytes` may have been taken.
+    /// Appends `bytes`. After an error, some of them may have been taken.
     fn put(&mut self, bytes: &[u8]) -> Result<(), Self::Error>;
 
     /// A tag and a varint after it: the value, or the length of what comes next.
-    ///
-    /// # Errors
-    /// As [`put`](Sink::put).
     fn head(&mut self, tag: u32, value: u64) -> Result<(), Self::Error> {
         let mut head = Head::one(tag.into());
         head.varint(value);
@@ -71,34 +56,22 @@ pub trait Sink {
     }
 
     /// An unsigned integer or an enumeration.
-    ///
-    /// # Errors
-    /// As [`put`](Sink::put).
     #[inline]
     fn varint(&mut self, field: u32, value: u64) -> Result<(), Self::Error> {
         self.head(tag(field, WireType::Varint), value)
     }
 
     /// A signed integer (`int32`, `int64`); a negative one takes ten bytes and its tag.
-    ///
-    /// # Errors
-    /// As [`put`](Sink::put).
     fn int(&mut self, field: u32, value: i64) -> Result<(), Self::Error> {
         self.varint(field, value as u64)
     }
 
     /// A boolean.
-    ///
-    /// # Errors
-    /// As [`put`](Sink::put).
     fn bool(&mut self, field: u32, value: bool) -> Result<(), Self::Error> {
         self.varint(field, u64::from(value))
     }
 
     /// A `fixed64`.
-    ///
-    /// # Errors
-    /// As [`put`](Sink::put).
     fn fixed64(&mut self, field: u32, value: u64) -> Result<(), Self::Error> {
         let mut head = Head::one(tag(field, WireType::Fixed64).into());
         head.fixed64(value);
@@ -106,43 +79,28 @@ pub trait Sink {
     }
 
     /// A `double`.
-    ///
-    /// # Errors
-    /// As [`put`](Sink::put).
     fn double(&mut self, field: u32, value: f64) -> Result<(), Self::Error> {
         self.fixed64(field, value.to_bits())
     }
 
     /// Tag and length of a field whose `len` bytes the caller puts next.
-    ///
-    /// # Errors
-    /// As [`put`](Sink::put).
     fn length(&mut self, field: u32, len: usize) -> Result<(), Self::Error> {
         self.head(tag(field, WireType::Length), len as u64)
     }
 
     /// Bytes.
-    ///
-    /// # Errors
-    /// As [`put`](Sink::put).
     fn bytes(&mut self, field: u32, value: &[u8]) -> Result<(), Self::Error> {
         self.length(field, value.len())?;
         self.put(value)
     }
 
     /// A string.
-    ///
-    /// # Errors
-    /// As [`put`](Sink::put).
     fn string(&mut self, field: u32, value: &str) -> Result<(), Self::Error> {
         self.bytes(field, value.as_bytes())
     }
 
     /// A message within this one, measured first and then written: no buffer, the shortest length,
     /// `message.encode` called twice (2ⁿ times for one nested n deep).
-    ///
-    /// # Errors
-    /// As [`put`](Sink::put).
     fn message<M: Message>(&mut self, field: u32, message: &M) -> Result<(), Self::Error>
     where
         Self: Sized,
@@ -152,9 +110,6 @@ pub trait Sink {
     }
 
     /// A packed array of varints. `values` is iterated over twice; without values, nothing is written.
-    ///
-    /// # Errors
-    /// As [`put`](Sink::put).
     fn packed<I>(&mut self, field: u32, values: I) -> Result<(), Self::Error>
     where
         Self: Sized,
@@ -230,10 +185,8 @@ impl Head {
 /// # Ok::<(), tracebuf::proto::Overflow>(())
 /// ```
 pub trait Message {
-    /// Writes the fields. Must write the same ones each time, because lengths are measured by a first run.
-    ///
-    /// # Errors
-    /// The sink's own; pass them on.
+    /// Writes the fields, the same ones each time, because lengths are measured by a first run. Pass the sink's errors
+    /// on.
     fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error>;
 
     /// The number of bytes that [`encode`](Message::encode) writes.
@@ -247,15 +200,6 @@ pub trait Message {
 }
 
 /// A [`Sink`] that keeps only the length.
-///
-/// ```
-/// use tracebuf::proto::{Measure, Sink};
-///
-/// let mut size = Measure::default();
-/// size.varint(8, 300)?;
-/// assert_eq!(size.len(), 3);
-/// # Ok::<(), core::convert::Infallible>(())
-/// ```
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Measure {
     len: usize,

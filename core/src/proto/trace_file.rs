@@ -8,19 +8,6 @@ use super::fields::trace;
 use super::{MAX_LENGTH, Message, Sink, TrustedFields, TrustedSuffix};
 
 /// Why a packet was not written.
-///
-/// ```
-/// use tracebuf::proto::{SequenceId, TraceFileWriter, TrustedFields, WriteError};
-///
-/// let (mut flash, trusted) = ([0; 20], TrustedFields::new(0, SequenceId::FIRST_WRITER));
-/// let mut file = TraceFileWriter::new(&mut flash[..]);
-/// let mut write = |packet: &[u8]| match file.packet([packet], &trusted) {
-///     Ok(_) | Err(WriteError::TooLong) => true, // the next one can follow
-///     Err(_) => false,
-/// };
-/// while write(&[0x40, 5]) {}
-/// assert_eq!((file.packets(), file.bytes()), (2, 16)); // and part of a third: cut the file there
-/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum WriteError<E> {
@@ -49,9 +36,8 @@ impl<E: fmt::Debug + fmt::Display> core::error::Error for WriteError<E> {}
 
 /// Writes packets to an output as a trace file, as they come.
 ///
-/// Every byte goes straight to the output, in pieces as small as a tag; give it a buffered one where calls are
-/// expensive. There is no header and no footer: what was written up to any packet's end is a trace, and traces may be
-/// put one after the other.
+/// Every byte goes straight to the output, in pieces as small as a tag. There is no header and no footer: what was
+/// written up to any packet's end is a trace, and traces may be put one after the other.
 ///
 /// ```
 /// use tracebuf::proto::{SequenceId, TraceFileWriter, TrustedFields};
@@ -97,7 +83,7 @@ impl<W: Write> TraceFileWriter<W> {
     /// output.
     ///
     /// # Errors
-    /// As for [`packet`](Self::packet).
+    /// Those of `packet`.
     pub fn message<M: Message>(
         &mut self,
         fields: &M,
@@ -106,25 +92,13 @@ impl<W: Write> TraceFileWriter<W> {
         self.framed(fields, fields.encoded_len(), &trusted.suffix())
     }
 
-    /// Like [`packet`](Self::packet), when its length and the trusted fields' bytes are known.
-    pub(crate) fn packet_of_len<'a, I>(
-        &mut self,
-        fragments: I,
-        len: usize,
-        suffix: &TrustedSuffix,
-    ) -> Result<usize, WriteError<W::Error>>
-    where
-        I: Iterator<Item = &'a [u8]> + Clone,
-    {
-        self.framed(&Fragments(fragments), len, suffix)
-    }
-
     /// Whether a write has failed, and no more can be written.
     pub(crate) const fn is_broken(&self) -> bool {
         self.broken
     }
 
-    fn framed<M: Message>(
+    /// Like [`message`](Self::message), when its length and the trusted fields' bytes are known.
+    pub(crate) fn framed<M: Message>(
         &mut self,
         fields: &M,
         len: usize,
@@ -177,7 +151,7 @@ impl<W> TraceFileWriter<W> {
 }
 
 /// A packet in pieces.
-struct Fragments<I>(I);
+pub(crate) struct Fragments<I>(pub(crate) I);
 
 impl<'a, I: Iterator<Item = &'a [u8]> + Clone> Message for Fragments<I> {
     fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
@@ -343,8 +317,11 @@ mod tests {
         // What a length can just say is not too long.
         let suffix = TRUSTED.suffix();
         let longest = MAX_LENGTH as usize - suffix.as_bytes().len();
-        assert!(writer.packet_of_len(core::iter::empty(), longest, &suffix).is_ok());
-        assert_eq!(writer.packet_of_len(core::iter::empty(), longest + 1, &suffix), Err(WriteError::TooLong));
+        assert!(writer.framed(&Fragments(core::iter::empty()), longest, &suffix).is_ok());
+        assert_eq!(
+            writer.framed(&Fragments(core::iter::empty()), longest + 1, &suffix),
+            Err(WriteError::TooLong)
+        );
     }
 
     #[test]

@@ -3,8 +3,7 @@
 use core::fmt;
 
 use super::fields::trace;
-use super::varint::{self, VarintError};
-use super::{MAX_LENGTH, WireType, tag};
+use super::{MAX_LENGTH, WireType, tag, varint};
 
 /// What is wrong in a trace file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -19,19 +18,6 @@ pub enum TraceFileFault {
 }
 
 /// Where and why reading a trace file ended early.
-///
-/// ```
-/// use tracebuf::proto::{TraceFileFault, TracePackets};
-///
-/// let trace = [0x0A, 2, 0x40, 5, 0x0A, 9];
-/// match TracePackets::new(&trace).find_map(Result::err) {
-///     Some(error) if error.fault == TraceFileFault::Truncated => {
-///         println!("cut short: {:?} is whole", &trace[..error.offset]);
-///     }
-///     Some(error) => println!("damaged: {error}"),
-///     None => println!("a trace"),
-/// }
-/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct TraceFileError {
@@ -89,18 +75,16 @@ impl<'a> TracePackets<'a> {
     /// The packet at the start of the rest, and its length with tag and size.
     fn packet(&self) -> Result<(&'a [u8], usize), TraceFileFault> {
         const PACKET: u64 = tag(trace::PACKET, WireType::Length) as u64;
-        let (found, tag_len) = varint::read(self.rest).map_err(|error| match error {
-            VarintError::Truncated => TraceFileFault::Truncated,
-            VarintError::TooLong => TraceFileFault::NotAPacket,
-        })?;
+        let varint = |bytes: &[u8], too_long| {
+            let fault = if bytes.len() < varint::MAX_LEN { TraceFileFault::Truncated } else { too_long };
+            varint::decode(bytes).ok_or(fault)
+        };
+        let (found, tag_len) = varint(self.rest, TraceFileFault::NotAPacket)?;
         if found != PACKET {
             return Err(TraceFileFault::NotAPacket);
         }
         let after_tag = self.rest.get(tag_len..).unwrap_or_default();
-        let (len, len_len) = varint::read(after_tag).map_err(|error| match error {
-            VarintError::Truncated => TraceFileFault::Truncated,
-            VarintError::TooLong => TraceFileFault::BadLength,
-        })?;
+        let (len, len_len) = varint(after_tag, TraceFileFault::BadLength)?;
         if len > u64::from(MAX_LENGTH) {
             return Err(TraceFileFault::BadLength);
         }

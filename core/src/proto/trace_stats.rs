@@ -1,9 +1,7 @@
 //! The `TraceStats` packet, with which a trace tells what it lost.
 //!
 //! With it in a trace, `select * from stats where severity = 'data_loss' and value != 0` in Perfetto's trace processor
-//! shows every loss. The structs here are what goes into the packet and nothing more; the code that counts fills them
-//! in. Nothing is collected in between: lengths come from a first run over the same values, which are then written
-//! straight to the output.
+//! shows every loss.
 //!
 //! ```
 //! use tracebuf::proto::trace_stats::{BufferStats, TraceStats, TraceStatsPacket};
@@ -37,18 +35,6 @@ pub const CHUNK_HISTOGRAM_BUCKETS: usize = CHUNK_HISTOGRAM_BOUNDS.len() + 1;
 
 /// How large one writer's chunks were: for each bucket of [`CHUNK_HISTOGRAM_BOUNDS`] and the rest, how
 /// many there were and the sum of their payloads.
-///
-/// ```
-/// use tracebuf::proto::trace_stats::{CHUNK_HISTOGRAM_BOUNDS, ChunkHistogram};
-///
-/// let mut histogram = ChunkHistogram::default();
-/// for payload in [40, 500, 1000] {
-///     let bucket = CHUNK_HISTOGRAM_BOUNDS.iter().filter(|bound| payload > **bound).count();
-///     histogram.counts[bucket] += 1;
-///     histogram.sums[bucket] += u64::from(payload);
-/// }
-/// assert_eq!(histogram.counts[..5], [0, 0, 1, 1, 1]);
-/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct ChunkHistogram {
@@ -59,16 +45,6 @@ pub struct ChunkHistogram {
 }
 
 /// What is known about one writer.
-///
-/// ```
-/// use tracebuf::proto::SequenceId;
-/// use tracebuf::proto::trace_stats::{TraceStats, WriterStats};
-///
-/// let ids = (2..5).filter_map(SequenceId::new);
-/// let writers = ids.map(|sequence_id| WriterStats { sequence_id, buffer: 0, histogram: None });
-/// let stats = TraceStats::default().with_writers(writers);
-/// assert_eq!(stats.writers.count(), 3);
-/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct WriterStats {
@@ -93,15 +69,6 @@ impl Message for WriterStats {
 }
 
 /// How the flush at the end of a trace went.
-///
-/// ```
-/// use tracebuf::proto::trace_stats::{FinalFlush, TraceStats};
-///
-/// let have_answered = [true, false]; // each producer
-/// let final_flush = if have_answered == [true; 2] { FinalFlush::Succeeded } else { FinalFlush::Failed };
-/// let stats = TraceStats { flushes_requested: 1, flushes_failed: 1, final_flush, ..TraceStats::default() };
-/// assert_eq!(stats.final_flush, FinalFlush::Failed);
-/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[repr(u8)]
@@ -116,16 +83,6 @@ pub enum FinalFlush {
 }
 
 /// What the service counted over a whole trace; names and meanings are those of Perfetto's `TraceStats`.
-///
-/// ```
-/// use tracebuf::proto::trace_stats::{FinalFlush, TraceStats};
-///
-/// /// Whether something was lost on the way to the buffers, or from them to the file.
-/// fn has_lost(trace: &TraceStats<'_>) -> bool {
-///     let counts = [trace.chunks_discarded, trace.patches_discarded, trace.invalid_packets, trace.flushes_failed];
-///     counts != [0; 4] || trace.final_flush == FinalFlush::Failed
-/// }
-/// ```
 ///
 /// `W` is an iterator over the writers, cloned for each run over them (there are eight), so that they need
 /// not lie in an array.
@@ -157,22 +114,11 @@ pub struct TraceStats<'a, W = Empty<WriterStats>> {
 
 impl<W: fmt::Debug> fmt::Debug for TraceStats<'_, W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        debug_fields!(
-            self,
-            f,
-            "TraceStats",
-            buffers,
-            producers_connected,
-            producers_seen,
-            chunks_discarded,
-            patches_discarded,
-            invalid_packets,
-            flushes_requested,
-            flushes_succeeded,
-            flushes_failed,
-            final_flush,
-            writers,
-        )
+        debug_fields! {
+            self, f, "TraceStats",
+            buffers, producers_connected, producers_seen, chunks_discarded, patches_discarded,
+            invalid_packets, flushes_requested, flushes_succeeded, flushes_failed, final_flush, writers
+        }
     }
 }
 
@@ -245,18 +191,6 @@ impl<W: Iterator<Item = WriterStats> + Clone> Message for TraceStats<'_, W> {
 
 /// A `TracePacket` that holds [`TraceStats`], to be written with the trusted fields of
 /// [`SequenceId::SERVICE`].
-///
-/// ```
-/// use tracebuf::proto::trace_stats::{TraceStats, TraceStatsPacket};
-/// use tracebuf::proto::{SequenceId, TraceFileWriter, TrustedFields};
-///
-/// let mut memory = [0; 64];
-/// let mut file = TraceFileWriter::new(&mut memory[..]);
-/// let stats = TraceStats { invalid_packets: 1, ..TraceStats::default() };
-/// let packet = TraceStatsPacket { timestamp: None, stats };
-/// file.message(&packet, &TrustedFields::new(0, SequenceId::SERVICE)).unwrap();
-/// assert_eq!(file.packets(), 1);
-/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct TraceStatsPacket<'a, W = Empty<WriterStats>> {
     /// When it was counted, in nanoseconds of the trace's clock, if there is one.

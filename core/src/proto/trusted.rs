@@ -3,20 +3,11 @@
 use core::num::NonZeroU32;
 
 use super::fields::trace_packet as field;
-use super::{Encoder, Message, Sink, WireType, tag, varint};
+use super::{Encoder, Message, Sink};
 
 /// A `trusted_packet_sequence_id`: which writer of which producer wrote a packet.
 ///
-/// Never 0, which readers take for unset; 1 is [the service itself](SequenceId::SERVICE), so writers'
-/// ids begin at 2 ([`FIRST_WRITER`](SequenceId::FIRST_WRITER)).
-///
-/// ```
-/// use tracebuf::proto::SequenceId;
-///
-/// assert_eq!(SequenceId::new(0), None);
-/// assert_eq!(SequenceId::new(7).map(SequenceId::get), Some(7));
-/// assert_eq!(SequenceId::SERVICE.get(), 1);
-/// ```
+/// Never 0, which readers take for unset; 1 is the service itself, so writers' ids begin at 2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct SequenceId(NonZeroU32);
@@ -39,14 +30,6 @@ impl SequenceId {
     /// The number.
     pub const fn get(self) -> u32 {
         self.0.get()
-    }
-
-    /// The id after this one, `None` after the last.
-    pub const fn next(self) -> Option<Self> {
-        match self.0.checked_add(1) {
-            Some(id) => Some(Self(id)),
-            None => None,
-        }
     }
 }
 
@@ -84,34 +67,19 @@ pub struct TrustedFields {
     pub machine_id: Option<u32>,
 }
 
-/// Bytes of a tag.
-const fn tag_len(number: u32) -> usize {
-    varint::len(tag(number, WireType::Varint) as u64)
-}
-
 impl TrustedFields {
-    /// The most bytes they take.
-    pub const MAX_LEN: usize = tag_len(field::TRUSTED_UID)
-        + varint::len(u64::MAX)
-        + tag_len(field::TRUSTED_PACKET_SEQUENCE_ID)
-        + varint::len(u32::MAX as u64)
-        + tag_len(field::TRUSTED_PID)
-        + varint::len(u64::MAX)
-        + tag_len(field::PREVIOUS_PACKET_DROPPED)
-        + varint::len(u32::MAX as u64)
-        + tag_len(field::MACHINE_ID)
-        + varint::len(u32::MAX as u64);
+    /// The most bytes that they take, as a test shows.
+    const MAX_LEN: usize = 43;
 
     /// Neither process nor machine known, nothing lost.
     pub const fn new(uid: u32, sequence_id: SequenceId) -> Self {
         Self { uid, sequence_id, pid: None, previous_packet_dropped: 0, machine_id: None }
     }
 
-    /// The fields as bytes, to be put after a packet's own.
+    /// The fields as bytes.
     pub fn suffix(&self) -> TrustedSuffix {
         let mut bytes = [0; Self::MAX_LEN];
         let mut out = Encoder::new(&mut bytes);
-        // `MAX_LEN` is the sum of all fields' longest forms, as a test shows.
         let len = self.encode(&mut out).map_or(0, |()| out.len());
         TrustedSuffix { bytes, len }
     }
@@ -134,16 +102,7 @@ impl Message for TrustedFields {
     }
 }
 
-/// [`TrustedFields`] as bytes.
-///
-/// ```
-/// use tracebuf::proto::{SequenceId, TrustedFields};
-///
-/// let suffix = TrustedFields::new(1000, SequenceId::FIRST_WRITER).suffix();
-/// let mut packet = vec![0x40, 5]; // a producer's
-/// packet.extend_from_slice(suffix.as_bytes());
-/// assert_eq!(packet, [0x40, 5, 0x18, 0xE8, 0x07, 0x50, 0x02]);
-/// ```
+/// [`TrustedFields`] as bytes, to be put after a packet's own.
 #[derive(Debug, Clone, Copy)]
 pub struct TrustedSuffix {
     bytes: [u8; TrustedFields::MAX_LEN],
@@ -154,12 +113,6 @@ impl TrustedSuffix {
     /// The bytes.
     pub fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..self.len).unwrap_or_default()
-    }
-}
-
-impl AsRef<[u8]> for TrustedSuffix {
-    fn as_ref(&self) -> &[u8] {
-        self.as_bytes()
     }
 }
 
@@ -196,22 +149,16 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_takes_a_byte_up_to_field_15_and_two_up_to_2047() {
-        assert_eq!([1, 15, 16, 2047, 2048].map(tag_len), [1, 1, 2, 2, 3]);
-    }
-
-    #[test]
     fn what_is_not_known_is_not_written() {
         let trusted = TrustedFields::new(0, SequenceId::SERVICE);
         assert_eq!(trusted.suffix().as_bytes(), [0x18, 0, 0x50, 1]);
         let trusted = TrustedFields { machine_id: Some(3), ..trusted };
-        assert_eq!(trusted.suffix().as_ref(), [0x18, 0, 0x50, 1, 0x90, 0x06, 3]);
+        assert_eq!(trusted.suffix().as_bytes(), [0x18, 0, 0x50, 1, 0x90, 0x06, 3]);
     }
 
     #[test]
-    fn sequence_ids_count_from_the_service_to_the_last() {
-        assert_eq!(SequenceId::SERVICE.next(), Some(SequenceId::FIRST_WRITER));
-        assert_eq!(SequenceId::new(u32::MAX).unwrap().next(), None);
-        assert_eq!(SequenceId::new(0), None);
+    fn sequence_ids_count_from_the_service() {
+        let ids = [SequenceId::new(1), SequenceId::new(2), SequenceId::new(0)];
+        assert_eq!(ids, [Some(SequenceId::SERVICE), Some(SequenceId::FIRST_WRITER), None]);
     }
 }

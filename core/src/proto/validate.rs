@@ -15,15 +15,7 @@ const LAST: usize = varint::MAX_LEN - 1;
 
 /// Whether only the service may write this field of a `TracePacket`.
 ///
-/// Such fields say who wrote a packet, are about the trace as a whole, or hold packets in a form that cannot be looked
-/// into (compressed).
-///
-/// ```
-/// use tracebuf::proto::{fields::trace_packet, is_service_only};
-///
-/// assert!(is_service_only(trace_packet::TRUSTED_UID));
-/// assert!(!is_service_only(trace_packet::TRACK_EVENT));
-/// ```
+/// Such fields say who wrote a packet, are about the trace as a whole, or hold packets that are compressed.
 #[inline]
 pub const fn is_service_only(number: u32) -> bool {
     matches!(
@@ -44,30 +36,18 @@ pub const fn is_service_only(number: u32) -> bool {
 }
 
 /// What is wrong with a packet.
-///
-/// ```
-/// use tracebuf::proto::{Fault, PacketValidator};
-///
-/// match PacketValidator::check([&[0x40, 1, 0x18, 0][..]]).map_err(|error| error.fault) {
-///     Ok(valid) => println!("{} bytes", valid.len),
-///     Err(Fault::ServiceOnlyField(field)) => println!("forges field {field}"),
-///     Err(fault) => println!("malformed: {fault}"),
-/// }
-/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Fault {
     /// It ends within a field.
     Truncated,
-    /// A tag above 32 bits or of more than five bytes. A decoder that keeps the low 32 bits would see
-    /// another field than was checked.
+    /// A tag above 32 bits or of more than five bytes.
     TagTooLarge,
     /// Field number 0.
     FieldNumberZero,
     /// A wire type that is a group's (3, 4) or no one's (6, 7).
     WireType(u8),
-    /// A value of more than ten bytes of varint, or with bits above the 64th: some decoders drop those,
-    /// others give up on the whole trace.
+    /// A value of more than ten bytes of varint, or with bits above the 64th.
     VarintTooLong,
     /// A length above [`MAX_LENGTH`] or of more than five bytes.
     LengthTooLarge,
@@ -76,14 +56,6 @@ pub enum Fault {
 }
 
 /// Why a packet is refused, and where.
-///
-/// ```
-/// use tracebuf::proto::{Fault, PacketValidator};
-///
-/// let error = PacketValidator::check([&[0x40, 1, 0x18, 0][..]]).unwrap_err();
-/// assert_eq!(error.fault, Fault::ServiceOnlyField(3));
-/// assert_eq!(format!("{error}"), "field 3 is the service's to write, at byte 2 of the packet");
-/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct InvalidPacket {
@@ -116,14 +88,6 @@ impl fmt::Display for InvalidPacket {
 impl core::error::Error for InvalidPacket {}
 
 /// What was learned about a packet while checking it.
-///
-/// ```
-/// use tracebuf::proto::PacketValidator;
-///
-/// let valid = PacketValidator::check([&[0x40, 5, 0xD0, 0x02, 1][..]])?;
-/// assert_eq!((valid.len, valid.previous_packet_dropped), (5, 1)); // its writer has lost the one before
-/// # Ok::<(), tracebuf::proto::InvalidPacket>(())
-/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct ValidPacket {
@@ -138,11 +102,8 @@ pub struct ValidPacket {
 ///
 /// Well-formed means: field after field, numbers 1 to 2²⁹ − 1, wire types 0, 1, 2 and 5, values of up to 64 bits in up
 /// to ten bytes of varint, lengths up to [`MAX_LENGTH`], tags and lengths in up to five bytes, and the packet's end at
-/// the end of a field. Beyond that, no field may be one that [`is_service_only`]. Where fragments are cut makes no
-/// difference, not even to the error. The contents of length-delimited fields are stepped over: the cost depends on the
-/// number of the packet's own fields and fragments, not on its bytes.
-///
-/// An empty packet is well-formed, as in protobuf.
+/// the end of a field; it may be empty. Beyond that, no field may be one that [`is_service_only`]. Where fragments are
+/// cut makes no difference, not even to the error. Cost: it depends on the number of fields and fragments, not on bytes.
 ///
 /// ```
 /// use tracebuf::proto::{Fault, PacketValidator};
@@ -155,7 +116,7 @@ pub struct ValidPacket {
 /// assert_eq!(validator.finish()?.len, 6);
 /// # Ok::<(), tracebuf::proto::InvalidPacket>(())
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct PacketValidator {
     state: State,
     /// The bits of a varint that is not complete, and how many of its bytes were seen.
@@ -172,8 +133,9 @@ pub struct PacketValidator {
 }
 
 /// What the next byte belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum State {
+    #[default]
     Tag,
     Value,
     Length,
@@ -183,25 +145,10 @@ enum State {
 
 impl fmt::Debug for PacketValidator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        debug_fields!(
-            self,
-            f,
-            "PacketValidator",
-            state,
-            value,
-            seen,
-            number,
-            offset,
-            field_start,
-            previous_packet_dropped,
-            fault,
-        )
-    }
-}
-
-impl Default for PacketValidator {
-    fn default() -> Self {
-        Self::new()
+        debug_fields! {
+            self, f, "PacketValidator",
+            state, value, seen, number, offset, field_start, previous_packet_dropped, fault
+        }
     }
 }
 
@@ -293,24 +240,19 @@ impl PacketValidator {
         let Some((tag, len)) = varint::decode(bytes) else { return Ok(None) };
         let (number, expected) = check_tag(tag, len as u8)?;
         let after = bytes.get(len..).unwrap_or_default();
-        Ok(match expected {
-            State::Contents(size) => Some(self.step_over(size, after)),
-            expected => match varint::decode(after) {
-                Some((value, len)) => {
-                    let (varint, after) = after.split_at_checked(len).unwrap_or_default();
-                    if expected == State::Length {
-                        Some(self.step_over(check_length(value, len as u8)?, after))
-                    } else {
-                        if let Some(&last) = varint.get(LAST) {
-                            check_last(last)?;
-                        }
-                        self.note(number, value);
-                        Some(after)
-                    }
-                }
-                None => None,
-            },
-        })
+        if let State::Contents(size) = expected {
+            return Ok(Some(self.step_over(size, after)));
+        }
+        let Some((value, len)) = varint::decode(after) else { return Ok(None) };
+        let (varint, after) = after.split_at_checked(len).unwrap_or_default();
+        if expected == State::Length {
+            return Ok(Some(self.step_over(check_length(value, len as u8)?, after)));
+        }
+        if let Some(&last) = varint.get(LAST) {
+            check_last(last)?;
+        }
+        self.note(number, value);
+        Ok(Some(after))
     }
 
     /// One byte of a varint that is cut into pieces.

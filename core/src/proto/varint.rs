@@ -18,8 +18,6 @@
 //! assert_eq!(varint::decode(&reserved), Some((300, 4)));
 //! ```
 
-use core::fmt;
-
 /// Bytes in the longest varint: ⌈64 / 7⌉.
 pub const MAX_LEN: usize = 10;
 
@@ -32,46 +30,7 @@ pub const REDUNDANT_MAX: u32 = 0x0FFF_FFFF;
 /// The size a writer gives to a fragment whose packet it gave up.
 pub const ABORTED_SIZE: u32 = REDUNDANT_MAX;
 
-/// Why a varint cannot be read.
-///
-/// ```
-/// use tracebuf::proto::varint::{self, VarintError};
-///
-/// /// The size at the start of what has come so far: `Ok(None)` says to wait for more.
-/// fn size(bytes: &[u8]) -> Result<Option<u64>, &'static str> {
-///     match varint::read(bytes) {
-///         Ok((size, _)) => Ok(Some(size)),
-///         Err(VarintError::Truncated) => Ok(None),
-///         Err(VarintError::TooLong) => Err("no size"),
-///     }
-/// }
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub enum VarintError {
-    /// The bytes end before the varint does.
-    Truncated,
-    /// [`MAX_LEN`] bytes, and the last of them still says that more follow.
-    TooLong,
-}
-
-impl fmt::Display for VarintError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            VarintError::Truncated => "the bytes end within a varint",
-            VarintError::TooLong => "a varint of more than 10 bytes",
-        })
-    }
-}
-
-impl core::error::Error for VarintError {}
-
 /// The length in bytes of the shortest encoding of `value`, 1 to [`MAX_LEN`].
-///
-/// ```
-/// # use tracebuf::proto::varint;
-/// assert_eq!((varint::len(127), varint::len(128), varint::len(u64::MAX)), (1, 2, 10));
-/// ```
 #[inline]
 pub const fn len(value: u64) -> usize {
     // ⌈bits / 7⌉ without a division: 9/64 is a little more than 1/7, and near enough up to 64 bits
@@ -82,10 +41,9 @@ pub const fn len(value: u64) -> usize {
 
 /// Reads the varint at the start of `bytes`: its value, and how many bytes it takes (1 to [`MAX_LEN`]).
 ///
-/// `None` if `bytes` ends first or the varint is longer than [`MAX_LEN`] bytes; [`read`] says which. Bits above the
-/// 64th, which only a varint of ten bytes has room for, are dropped, as Perfetto's own decoder does; others refuse
-/// them, and so does [`PacketValidator`](super::PacketValidator). The one- and two-byte forms, nearly all that occur,
-/// are decided inline.
+/// `None` if `bytes` ends first or the varint is longer than [`MAX_LEN`] bytes. Bits above the 64th are dropped, as
+/// Perfetto's own decoder does; [`PacketValidator`](super::PacketValidator) refuses them. The one- and two-byte forms,
+/// nearly all that occur, are decided inline.
 #[inline]
 pub fn decode(bytes: &[u8]) -> Option<(u64, usize)> {
     match *bytes {
@@ -135,22 +93,6 @@ const fn decode_word(word: u64) -> Option<(u64, usize)> {
     let word = (word & 0x0000_3FFF_0000_3FFF) | (word & 0x3FFF_0000_3FFF_0000) >> 2;
     let word = (word & 0x0000_0000_0FFF_FFFF) | (word & 0x0FFF_FFFF_0000_0000) >> 4;
     Some((word, ends.trailing_zeros() as usize / 8 + 1))
-}
-
-/// Like [`decode`], with the reason when there is no varint.
-///
-/// # Errors
-/// [`VarintError::TooLong`] if ten bytes are there and none ends the varint,
-/// [`VarintError::Truncated`] if the bytes end before.
-///
-/// ```
-/// # use tracebuf::proto::varint::{self, VarintError};
-/// assert_eq!(varint::read(&[0x80; 9]), Err(VarintError::Truncated));
-/// assert_eq!(varint::read(&[0x80; 10]), Err(VarintError::TooLong));
-/// ```
-#[inline]
-pub fn read(bytes: &[u8]) -> Result<(u64, usize), VarintError> {
-    decode(bytes).ok_or(if bytes.len() < MAX_LEN { VarintError::Truncated } else { VarintError::TooLong })
 }
 
 /// Writes the shortest encoding of `value` to the start of `out` and returns its length.
@@ -221,9 +163,9 @@ mod tests {
 
     #[test]
     fn bytes_that_end_too_early_are_told_from_a_varint_that_is_too_long() {
-        assert_eq!(read(&[0x80; 9]), Err(VarintError::Truncated));
-        assert_eq!(read(&[0x80; 10]), Err(VarintError::TooLong));
-        assert_eq!(read(&[0x80; 11]), Err(VarintError::TooLong));
+        assert_eq!(decode(&[0x80; 9]), None);
+        assert_eq!(decode(&[0x80; 10]), None);
+        assert_eq!(decode(&[0x80; 11]), None);
     }
 
     #[test]
@@ -238,7 +180,7 @@ mod tests {
             out[written..].fill(0x7F);
             assert_eq!(decode(&out), Some((value, written)));
             for short in 0..written {
-                assert_eq!(read(&out[..short]), Err(VarintError::Truncated));
+                assert_eq!(decode(&out[..short]), None);
                 let mut small = [0xEE; MAX_LEN];
                 assert_eq!(encode(value, &mut small[..short]), None);
                 assert_eq!(small, [0xEE; MAX_LEN]);
@@ -261,7 +203,7 @@ mod tests {
             let mut bytes = [0x80; MAX_LEN];
             bytes[0] = 0x85;
             bytes[total - 1] = 0;
-            assert_eq!(read(&bytes), Ok((5, total)));
+            assert_eq!(decode(&bytes), Some((5, total)));
         }
     }
 
@@ -269,8 +211,8 @@ mod tests {
     fn eleven_bytes_are_too_many() {
         let mut bytes = [0x80; 11];
         bytes[10] = 0;
-        assert_eq!(read(&bytes), Err(VarintError::TooLong));
-        assert_eq!(read(&[]), Err(VarintError::Truncated));
+        assert_eq!(decode(&bytes), None);
+        assert_eq!(decode(&[]), None);
     }
 
     #[test]
@@ -288,7 +230,7 @@ mod tests {
         for value in edges().filter_map(|value| u32::try_from(value).ok()) {
             match encode_redundant(value) {
                 Some(bytes) => {
-                    assert_eq!(read(&bytes), Ok((value.into(), REDUNDANT_LEN)));
+                    assert_eq!(decode(&bytes), Some((value.into(), REDUNDANT_LEN)));
                     assert_eq!(of_four_bytes(u32::from_le_bytes(bytes)), value);
                     assert_eq!(of_four_bytes(u32::from_le_bytes(bytes) | 1 << 31), value);
                 }

@@ -14,19 +14,12 @@ mod discarded;
 mod patching;
 
 /// Who a producer is, as the service knows it, not as the producer says.
-///
-/// ```
-/// use tracebuf::service::ProducerIdentity;
-///
-/// let producer = ProducerIdentity { producer_id: 1, uid: 1000, pid: 42 };
-/// # let _ = producer;
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct ProducerIdentity {
-    /// Its number, which the service gives, from 1. Do not use one again while a buffer has unread chunks of the
-    /// producer that had it before, which may be for as long as the buffer lasts: what comes would be taken for that
-    /// one's, user and process included. Call [`TraceBuffer::forget_producer`] first.
+    /// Its number, which the service gives, from 1. Before you give it to another producer, call
+    /// [`TraceBuffer::forget_producer`]: while a buffer has unread chunks of the first, the other's would be taken for
+    /// that one's.
     pub producer_id: u16,
     /// Its user, `u32::MAX` if unknown.
     pub uid: u32,
@@ -41,57 +34,36 @@ pub struct ProducerIdentity {
 /// producer does, says, or changes while it is read can do harm: it is refused and counted.
 ///
 /// A writer has a place here from its registration on or, without one, from the first of its chunks that is taken,
-/// until it is unregistered. If there are more than `WRITERS` at a time, the others' chunks are discarded: with made-up
-/// writers, one producer does not get all sequences of a buffer that has more than `WRITERS`. As many as the producer's
-/// [`ProducerStorage`](crate::producer::ProducerStorage) has are enough, because a producer of this crate numbers its
-/// writers from 1 up to that. The sequence of a writer that has ended stays in its buffer until it is read or
-/// overwritten, or [another needs its place](TraceBuffer::make_place): if you trust no producer, count what each one
+/// until it is unregistered. If there are more than `WRITERS` at a time, the others' chunks are discarded, so that no
+/// producer gets all sequences of a buffer; as many as its [`ProducerStorage`](crate::producer::ProducerStorage) has
+/// are enough. The sequence of a writer that has ended stays in its buffer until it is read or overwritten, or
+/// [another needs its place](TraceBuffer::make_place): if you trust no producer, count what each one
 /// [unregisters](Request::Unregister), and disconnect one that does nothing else.
 ///
 /// ```
-/// use std::sync::Mutex;
 /// use tracebuf::buffer::{Config, FillPolicy, TraceBuffer};
-/// use tracebuf::producer::{
-///     CommitRequest, CommitSink, Consumer, Exhaustion, Layout, Producer, ProducerStorage, SharedMemory, atomic_words,
-/// };
+/// use tracebuf::producer::*;
 /// use tracebuf::service::{ProducerEndpoint, ProducerIdentity};
 ///
-/// /// A service that is a call away.
-/// struct Service<'m>(Mutex<(ProducerEndpoint<'m, 8>, [TraceBuffer<Vec<u8>>; 1])>);
-///
-/// impl CommitSink for Service<'_> {
-///     fn commit(&self, request: &CommitRequest<'_>) {
-///         let (endpoint, buffers) = &mut *self.0.lock().unwrap();
-///         endpoint.carry_out(request, buffers);
-///     }
-///
-///     fn register_writer(&self, writer_id: u16, target: u16) {
-///         self.0.lock().unwrap().0.register_writer(writer_id, target);
-///     }
-///
-///     fn unregister_writer(&self, writer_id: u16) {
-///         self.0.lock().unwrap().0.unregister_writer(writer_id);
-///     }
-/// }
-///
+/// # struct Nowhere;
+/// # impl CommitSink for Nowhere { fn commit(&self, _: &CommitRequest<'_>) {} }
 /// let mut words = vec![0u32; 4096];
 /// let memory = SharedMemory::new(atomic_words(&mut words), 4096)?;
 /// let identity = ProducerIdentity { producer_id: 1, uid: 1000, pid: 42 };
-/// let mut endpoint = ProducerEndpoint::new(Consumer::new(memory), identity);
+/// let mut endpoint = ProducerEndpoint::<8>::new(Consumer::new(memory), identity);
 /// endpoint.allow(0);
-/// let buffer = TraceBuffer::new(vec![0u8; 8192], Config::new(FillPolicy::RingBuffer)).unwrap();
-/// let service = Service(Mutex::new((endpoint, [buffer])));
+/// let mut buffers = [TraceBuffer::new(vec![0u8; 8192], Config::new(FillPolicy::RingBuffer)).unwrap()];
 ///
 /// let storage = ProducerStorage::<4, 8>::new();
-/// let producer = Producer::new(memory, Layout::One, &storage, &service)?;
+/// let producer = Producer::new(memory, Layout::One, &storage, &Nowhere)?;
 /// let mut writer = producer.writer(0, Exhaustion::Drop).expect("one of eight");
+/// endpoint.register_writer(1, 0); // in a program, the producer's sink is told to
 /// writer.packet().varint(8, 1_000_000); // a timestamp
-/// writer.flush();
+/// drop((writer, producer));
 ///
-/// let (endpoint, [buffer]) = &mut *service.0.lock().unwrap();
-/// assert_eq!(endpoint.stats().chunks_moved, 1);
-/// assert_eq!(buffer.read().next_packet().expect("a packet").producer_id(), 1);
-/// # Ok::<(), tracebuf::producer::MemoryError>(())
+/// assert_eq!(endpoint.disconnect(&mut buffers), 1); // a chunk that nobody had moved
+/// assert_eq!(buffers[0].read().next_packet().expect("a packet").producer_id(), 1);
+/// # Ok::<(), MemoryError>(())
 /// ```
 pub struct ProducerEndpoint<'m, const WRITERS: usize> {
     consumer: Consumer<'m>,
@@ -138,11 +110,9 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
     /// Registers a writer that will write to `target`. False, and an earlier registration of the same writer is gone,
     /// if that is no buffer of the producer, or if there are too many writers: its chunks are then discarded.
     ///
-    /// If its first chunk has the id 0 and the buffer already knows chunks of a writer of this number, its chunks go on
-    /// behind those: Perfetto's writers begin with 0 even when their number was another's. So do the chunks of the next
-    /// writers of this number, whether they count from 0 again or go on. They do not if those that the buffer knows are
-    /// the writer's own, scraped while the service took them for those of the previous writer, which had none and has
-    /// ended since. On microcontrollers nothing is added to ids.
+    /// If its first chunk has the id 0 and the buffer already knows chunks of an earlier writer of this number, its
+    /// chunks go on behind those, and so do those of later ones: Perfetto's writers begin with 0 even when their number
+    /// was another's. On microcontrollers nothing is added to ids.
     pub fn register_writer(&mut self, writer_id: u16, target: u16) -> bool {
         let counting = self.writers.counting(writer_id, target);
         self.writers.remove(writer_id);
@@ -153,11 +123,10 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
         is_there
     }
 
-    /// Like [`register_writer`](Self::register_writer), for a writer that went on counting its chunks where the
-    /// previous one of its number had stopped, as this crate's do with the same
-    /// [`ProducerStorage`](crate::producer::ProducerStorage): its ids are taken as they are. This is for what is found
-    /// in shared memory after a crash, when the buffer knows some of it already and no endpoint knows which. The
-    /// producer's number must not have been that of another whose chunks the buffer still knows.
+    /// Like [`register_writer`](Self::register_writer), for a writer whose ids are taken as they are, because it went on
+    /// counting where the previous one of its number had stopped, as this crate's do. This is for what is found in
+    /// shared memory after a crash, when the buffer knows some of it already and no endpoint knows which. The producer's
+    /// number must not have been that of another whose chunks the buffer still knows.
     pub fn register_counting_writer(&mut self, writer_id: u16, target: u16) -> bool {
         let is_there = self.register_writer(writer_id, target);
         // Nothing is added to ids on microcontrollers.
@@ -193,24 +162,6 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
     /// Does one thing that a producer asked for, as a queue holds it. The caller must acknowledge a flush, with the
     /// number that is returned.
     ///
-    /// ```
-    /// use std::sync::mpsc::Receiver;
-    /// use tracebuf::{buffer::TraceBuffer, producer::{Producer, Request}, service::ProducerEndpoint};
-    ///
-    /// fn serve(
-    ///     requests: Receiver<Request>,
-    ///     producer: &Producer<'_>,
-    ///     endpoint: &mut ProducerEndpoint<'_, 8>,
-    ///     buffers: &mut [TraceBuffer<Vec<u8>>],
-    /// ) {
-    ///     for request in requests {
-    ///         if let Some(flush) = endpoint.carry_out_one(&request, buffers) {
-    ///             producer.flushed(flush);
-    ///         }
-    ///     }
-    /// }
-    /// ```
-    ///
     /// Cost: that of one chunk in [`carry_out`](Self::carry_out).
     #[must_use = "a flush is to be acknowledged, by `Producer::flushed`"]
     pub fn carry_out_one<M: AsRef<[u8]> + AsMut<[u8]>>(
@@ -223,9 +174,7 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
                 self.register_writer(writer_id, target);
             }
             Request::Unregister { writer_id } => self.unregister_writer(writer_id),
-            Request::Move(chunk) => {
-                self.move_chunk(&chunk, buffers);
-            }
+            Request::Move(chunk) => self.move_chunk(&chunk, buffers),
             Request::Patch { writer_id, target, patch, has_more } => {
                 let (chunk_id, patches) = (patch.chunk_id, &[patch]);
                 self.patch(&ChunkToPatch { writer_id, target, chunk_id, patches, has_more }, buffers);
@@ -240,11 +189,9 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
     /// that was copied is offered again only if there is more in it, or if the buffer overwrote it unread and has read
     /// nothing of its writer since. Returns how many chunks were offered.
     ///
-    /// This is for flushes; for a producer that is gone there is [`disconnect`](Self::disconnect). Chunks come in the
-    /// order of their addresses, but none before its writer's older ones, and none behind one that its writer completed
-    /// while this looked elsewhere: what is offered of a writer has no gap. While patches of a writer are to come,
-    /// which must find their chunks among the newest [`WALK_LIMIT`](buffer::WALK_LIMIT), only about a thousand of its
-    /// chunks are offered that are newer than the committed ones.
+    /// This is for flushes; for a producer that is gone there is [`disconnect`](Self::disconnect). What is offered of a
+    /// writer has no gap. While patches of a writer are to come, only about a thousand of its chunks are offered that
+    /// are newer than the committed ones.
     ///
     /// Cost: that of [`Consumer::scrape`], which touches each page; none while no writer is registered.
     pub fn scrape<M: AsRef<[u8]> + AsMut<[u8]>>(&mut self, buffers: &mut [TraceBuffer<M>]) -> u64 {
@@ -272,7 +219,7 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
             |writers, chunk| {
                 let mut header = header_of(&chunk.header(), chunk.is_complete(), identity);
                 let Some(writer) = writers.get_mut(header.writer_id) else { return };
-                let Some(buffer) = buffers.get_mut(usize::from(writer.target())) else { return };
+                let Some(buffer) = buffers.get_mut(usize::from(writer.target)) else { return };
                 header.chunk_id = writer.id_of(header.chunk_id, || buffer.go_on_from(&header));
                 if is_there(writer, &header, buffer) || !is_wanted(writer, &header) {
                     return;
@@ -281,9 +228,8 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
                 scraped += 1;
                 writer.offer(&header);
                 let is_stored = !matches!(commit, Commit::Discarded | Commit::Refused(_));
-                // A chunk that waits for patches may still be changed where it lies, if not by a writer of this crate or
-                // Perfetto's: these complete a chunk when nothing in it changes any more. If its flag is gone when it is
-                // committed, that is refused, and the copy stays open until patches come or the producer ends.
+                // A chunk that waits for patches may still be changed where it lies, though not by a writer of this crate
+                // or Perfetto's.
                 if is_stored && !waits_for_patches(&header) {
                     writer.show(&header);
                 }
@@ -298,8 +244,7 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
     /// on. None of its writers is registered any more, and a later scrape finds nothing. Returns how many chunks were
     /// offered to a buffer.
     ///
-    /// Its sequences keep their places in the buffers' tables until others need them, and in a table that is full of
-    /// sequences with unread chunks, some are [given up](TraceBuffer::make_place) for newcomers:
+    /// Its sequences keep their places in the buffers' tables until others need them:
     /// [`Config::sequences`](buffer::Config::sequences) must be enough for all producers that are to be read together.
     pub fn disconnect<M: AsRef<[u8]> + AsMut<[u8]>>(&mut self, buffers: &mut [TraceBuffer<M>]) -> u64 {
         // No more patches will come, for which a chunk could be too far.
@@ -322,10 +267,10 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
         &mut self,
         wanted: &ChunkToMove,
         buffers: &mut [TraceBuffer<M>],
-    ) -> Option<Commit> {
+    ) {
         let Some(chunk) = self.consumer.take(wanted.page, wanted.chunk) else {
             self.stats.chunks_missing = self.stats.chunks_missing.saturating_add(1);
-            return None;
+            return;
         };
         let mut header = header_of(&chunk.header(), true, self.identity);
         let allowed = may_write_to(self.allowed, wanted.target);
@@ -335,7 +280,7 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
         let Some((buffer, writer)) = found.filter(|(_, writer)| writer.may_write_to(wanted.target)) else {
             self.discarded.note(header.writer_id);
             self.stats.chunks_discarded = self.stats.chunks_discarded.saturating_add(1);
-            return None;
+            return;
         };
         header.chunk_id = writer.id_of(header.chunk_id, || buffer.go_on_from(&header));
         let is_known = is_there(writer, &header, buffer);
@@ -344,10 +289,10 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
         if is_known {
             // Its packets may have been read since, and the buffer would count it as one that came too late.
             self.stats.chunks_scraped_before = self.stats.chunks_scraped_before.saturating_add(1);
-            return None;
+            return;
         }
         self.stats.chunks_moved = self.stats.chunks_moved.saturating_add(1);
-        Some(self.discarded.commit(buffer, &header, chunk.payload()))
+        self.discarded.commit(buffer, &header, chunk.payload());
     }
 }
 

@@ -5,15 +5,6 @@ use core::fmt;
 use crate::debug::debug_fields;
 
 /// What became of a producer's chunks and patches before they reached a buffer.
-///
-/// ```
-/// use tracebuf::service::EndpointStats;
-///
-/// fn is_lossless(stats: &EndpointStats) -> bool {
-///     [stats.chunks_discarded, stats.chunks_missing, stats.patches_discarded] == [0; 3]
-/// }
-/// # assert!(is_lossless(&EndpointStats::default()));
-/// ```
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct EndpointStats {
@@ -35,17 +26,11 @@ pub struct EndpointStats {
 
 impl fmt::Debug for EndpointStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        debug_fields!(
-            self,
-            f,
-            "EndpointStats",
-            chunks_moved,
-            chunks_scraped,
-            chunks_scraped_before,
-            chunks_discarded,
-            chunks_missing,
-            patches_discarded,
-        )
+        debug_fields! {
+            self, f, "EndpointStats",
+            chunks_moved, chunks_scraped, chunks_scraped_before, chunks_discarded, chunks_missing,
+            patches_discarded
+        }
     }
 }
 

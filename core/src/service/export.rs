@@ -3,49 +3,26 @@
 use crate::buffer::{BufferStats, DataLoss, Packet, Reader, SequenceInfo};
 use crate::proto::trace_stats::{TraceStats, TraceStatsPacket, WriterStats};
 use crate::proto::{
-    InvalidPacket, PacketValidator, SequenceId, TraceFileWriter, TrustedFields, TrustedSuffix, WriteError,
+    Fragments, InvalidPacket, PacketValidator, SequenceId, TraceFileWriter, TrustedFields, TrustedSuffix,
+    WriteError,
 };
 use embedded_io::Write;
 
 /// What became of a packet that was to be exported.
-///
-/// ```
-/// use tracebuf::service::{Exported, TraceExporter, sequence_id};
-/// # use tracebuf::buffer::{Chunk, ChunkHeader, Config, DataLoss, FillPolicy, TraceBuffer};
-/// # let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer).sequences(4))?;
-/// # let header = ChunkHeader { producer_id: 1, fragments: 2, ..Default::default() };
-/// # buffer.copy_chunk_untrusted(&Chunk { header, payload: &[2, 0x18, 0, 2, 0x40, 5] });
-/// # let mut file = [0; 256];
-///
-/// let (mut exporter, mut reader) = (TraceExporter::new(&mut file[..]), buffer.read());
-/// while let Some(packet) = reader.next_packet() {
-///     let id = sequence_id(packet.producer_id(), packet.writer_id());
-///     match exporter.packet(&packet, id, DataLoss::empty()).unwrap() {
-///         Exported::Written(_) => {}
-///         left_out => reader.reject_packet(left_out.loss()), // so that the next one says so
-///     }
-/// }
-/// assert_eq!((exporter.file().packets(), exporter.invalid_packets()), (1, 1));
-/// # Ok::<(), tracebuf::buffer::RegionError>(())
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[must_use = "what was left out is a loss, of which the sequence's next packet is to tell"]
 pub enum Exported {
     /// Written, with this many bytes in the file.
     Written(usize),
-    /// Left out and counted: not well-formed, or it holds fields that only the service may write. The next packet of
-    /// the sequence has to say so. What its writer said in it about losses before it (`previous_packet_dropped`) is
-    /// lost with all else that is in it.
+    /// Left out and counted: not well-formed, or it holds fields that only the service may write.
     Invalid(InvalidPacket),
-    /// Left out and counted: longer than [`MAX_LENGTH`](crate::proto::MAX_LENGTH), which the format has no room for.
-    /// Only a buffer of more than 256 MiB can hold one.
+    /// Left out and counted: longer than [`MAX_LENGTH`](crate::proto::MAX_LENGTH).
     TooLong,
 }
 
 impl Exported {
-    /// What the sequence's next packet has to say about this one: nothing if it was written. It is for
-    /// [`Reader::reject_packet`], or for `lost_before` of that next packet.
+    /// What the sequence's next packet has to say about this one, by [`Reader::reject_packet`] or its `lost_before`.
     pub const fn loss(self) -> DataLoss {
         match self {
             Exported::Written(_) => DataLoss::empty(),
@@ -58,9 +35,8 @@ impl Exported {
 /// Writes the packets of a buffer as a trace file: each is checked, gets the fields that its producer must
 /// not forge, and is framed. No packet is copied or joined.
 ///
-/// The output is a writer of `embedded-io`, such as a slice of bytes or, with the feature `std`, a `Vec<u8>`. A writer
-/// of `std::io` becomes one with `FromStd` of the crate `embedded-io-adapters`, or is written to by
-/// `tracebuf_std::pftrace::TraceFile`.
+/// The output is a writer of `embedded-io`, such as a slice of bytes; `FromStd` of the crate `embedded-io-adapters`
+/// makes one of a writer of `std::io`.
 ///
 /// ```
 /// use tracebuf::service::{TraceExporter, sequence_id};
@@ -77,8 +53,6 @@ impl Exported {
 /// file.truncate(written); // a trace, with its statistics
 /// # Ok::<(), tracebuf::buffer::RegionError>(())
 /// ```
-///
-/// See [the module](super) for one that says who the writers were.
 #[derive(Debug)]
 pub struct TraceExporter<W> {
     file: TraceFileWriter<W>,
@@ -118,8 +92,8 @@ impl<W: Write> TraceExporter<W> {
         Self { file: TraceFileWriter::new(output), invalid_packets: 0, last: LastSuffix::NONE }
     }
 
-    /// Writes one packet. `lost_before` is what the caller knows to be lost on the sequence besides what the packet
-    /// tells itself, such as an invalid packet before it.
+    /// Writes one packet. `lost_before` is what was lost on its sequence besides what it tells itself, such as an
+    /// invalid packet.
     ///
     /// # Errors
     /// The output's; the file then ends in part of a packet, and [`file`](Self::file) says where to cut it.
@@ -137,7 +111,7 @@ impl<W: Write> TraceExporter<W> {
             }
         };
         let suffix = self.last.of(&trusted);
-        match self.file.packet_of_len(packet.slices(), len, &suffix) {
+        match self.file.framed(&Fragments(packet.slices()), len, &suffix) {
             Ok(bytes) => Ok(Exported::Written(bytes)),
             Err(WriteError::TooLong) => {
                 self.invalid_packets = self.invalid_packets.saturating_add(1);
@@ -161,33 +135,15 @@ impl<W: Write> TraceExporter<W> {
     }
 
     /// Writes what a read session gives, until there is no more, or until this call has dealt with more than `limit`
-    /// bytes: those of the file, and those of packets that were left out, because looking at one takes time, whatever
-    /// becomes of it. So it goes beyond the limit by less than one packet, and a limit of 0 is one packet. `ids` numbers
-    /// the sequences, as [`sequence_id`] does.
+    /// bytes, those of packets left out included: a limit of 0 is one packet. `ids` numbers the sequences, as
+    /// [`sequence_id`] does.
     ///
     /// A packet that cannot be written, because of its content or its length, is lost, and its sequence's next packet
     /// says so.
     ///
-    /// ```
-    /// use tracebuf::service::{TraceExporter, sequence_id};
-    /// # use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
-    /// # let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer).sequences(4))?;
-    /// # let header = ChunkHeader { producer_id: 1, fragments: 2, ..Default::default() };
-    /// # buffer.copy_chunk_untrusted(&Chunk { header, payload: &[2, 0x40, 5, 2, 0x40, 6] });
-    ///
-    /// // In turns, so that other work has its own.
-    /// let mut file = [0; 256];
-    /// let (mut exporter, mut reader, mut turns) = (TraceExporter::new(&mut file[..]), buffer.read(), 1);
-    /// while !exporter.drain_up_to(&mut reader, sequence_id, 0).unwrap().is_exhausted {
-    ///     turns += 1;
-    /// }
-    /// assert_eq!((exporter.file().packets(), turns), (2, 3));
-    /// # Ok::<(), tracebuf::buffer::RegionError>(())
-    /// ```
-    ///
     /// # Errors
-    /// The output's. The packet that was being written is lost in the same way. An exporter that has failed before
-    /// reads nothing: [`WriteError::AfterFailure`].
+    /// The output's; the packet that was being written is lost. After that, nothing is read:
+    /// [`WriteError::AfterFailure`].
     pub fn drain_up_to(
         &mut self,
         reader: &mut Reader<'_>,
@@ -226,32 +182,9 @@ impl<W: Write> TraceExporter<W> {
     }
 
     /// Writes the `TraceStats` packet of a trace of one buffer, by which readers find its losses; a trace should end
-    /// with it. For several buffers, each [drained](Self::drain) in turn, or to report what a
-    /// [`ProducerEndpoint`](super::ProducerEndpoint) has discarded, write the packet to the [`file`](Self::file). Where
-    /// open chunks are scraped, use the counters [of a trace](BufferStats::of_trace): a ring in which nothing is lost
-    /// then counts some chunks as discarded, and readers would take them for a loss.
-    ///
-    /// ```
-    /// use tracebuf::buffer::{Config, FillPolicy, TraceBuffer};
-    /// use tracebuf::proto::trace_stats::{TraceStats, TraceStatsPacket};
-    /// use tracebuf::proto::{SequenceId, TrustedFields};
-    /// use tracebuf::service::{TraceExporter, sequence_id, writer_stats};
-    ///
-    /// let buffer = |policy| TraceBuffer::new(vec![0u8; 4096], Config::new(policy)).unwrap();
-    /// let mut buffers = [FillPolicy::RingBuffer, FillPolicy::Discard].map(buffer);
-    /// let (mut file, mut writers) = ([0; 512], vec![]);
-    /// let mut exporter = TraceExporter::new(&mut file[..]);
-    /// for (buffer, number) in buffers.iter_mut().zip(0..) {
-    ///     exporter.drain(&mut buffer.read(), sequence_id).unwrap();
-    ///     let told = |of| writer_stats(&of, sequence_id(of.producer_id, of.writer_id), number);
-    ///     writers.extend(buffer.sequences().map(told));
-    /// }
-    /// let counters = buffers.each_ref().map(|buffer| buffer.stats());
-    /// let invalid_packets = exporter.invalid_packets();
-    /// let stats = TraceStats { buffers: &counters, invalid_packets, ..Default::default() }.with_writers(writers);
-    /// let packet = TraceStatsPacket { timestamp: None, stats };
-    /// exporter.file().message(&packet, &TrustedFields::new(0, SequenceId::SERVICE)).unwrap();
-    /// ```
+    /// with it. For several buffers, or to report what a [`ProducerEndpoint`](super::ProducerEndpoint) has discarded,
+    /// write a [`TraceStatsPacket`] to the [`file`](Self::file). Where open chunks are scraped, use the counters
+    /// [of a trace](BufferStats::of_trace): the chunks that a ring then counts as discarded are no loss.
     ///
     /// # Errors
     /// The output's.
@@ -259,10 +192,8 @@ impl<W: Write> TraceExporter<W> {
     where
         I: IntoIterator<Item = WriterStats, IntoIter: Clone>,
     {
-        let buffers = [*buffer];
-        let invalid_packets = self.invalid_packets;
-        let stats =
-            TraceStats { buffers: &buffers, invalid_packets, ..TraceStats::default() }.with_writers(writers);
+        let (buffers, invalid_packets) = (core::slice::from_ref(buffer), self.invalid_packets);
+        let stats = TraceStats { buffers, invalid_packets, ..TraceStats::default() }.with_writers(writers);
         let packet = TraceStatsPacket { timestamp: None, stats };
         self.file.message(&packet, &TrustedFields::new(0, SequenceId::SERVICE))
     }
@@ -297,8 +228,8 @@ pub struct Drained {
     pub is_exhausted: bool,
 }
 
-/// Checks a packet that is to be exported, and returns its length and what the service has to say about it: what
-/// [`TraceExporter::packet`] writes, for those who write packets in a way of their own.
+/// Checks a packet, and returns its length and what the service has to say about it: what [`TraceExporter::packet`]
+/// writes, for those who write packets in a way of their own.
 ///
 /// # Errors
 /// It is not well-formed, or it holds fields that only the service may write: see [`Exported::Invalid`].
@@ -322,12 +253,6 @@ pub fn trusted_fields(
 ///
 /// 0 is no sequence and 1 is the service itself, so {0, 1}, which only an unusual service has, gets the number
 /// of {65535, 65535}.
-///
-/// ```
-/// use tracebuf::service::sequence_id;
-///
-/// assert_eq!(sequence_id(1, 2).get(), 0x1_0002);
-/// ```
 pub fn sequence_id(producer_id: u16, writer_id: u16) -> SequenceId {
     let number = (u32::from(producer_id) << 16) | u32::from(writer_id);
     let number = if number > SequenceId::SERVICE.get() { number } else { u32::MAX };

@@ -10,8 +10,7 @@ use crate::wrapping::{is_after, is_reached};
 /// question is answered once the answer has come and the flush was carried out: either may come first, because another
 /// thread of the producer may be sending just then. An answer holds for all earlier questions too.
 ///
-/// A service with several producers can give all of them the same numbers: those of its own flushes. Several may be
-/// under way at once, each with its own question.
+/// All producers of a service can be given the same numbers. Several questions may be under way at once.
 ///
 /// ```
 /// use tracebuf::service::FlushTracker;
@@ -27,8 +26,7 @@ use crate::wrapping::{is_after, is_reached};
 /// ```
 ///
 /// Where answers come behind all that belongs to them, as in Perfetto's protocol, they name no flush:
-/// `answer(question, None)`. A producer that has to say so itself has a tracker too, and tells the service of what is
-/// [answered](Self::answered).
+/// `answer(question, None)`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FlushTracker {
     asked: u64,
@@ -68,7 +66,7 @@ impl FlushTracker {
     }
 
     /// Notes that the producer has answered a question: all that belongs to the answer has come once this flush of the
-    /// producer was carried out, or has come already. What was not asked has no answer: it is ignored.
+    /// producer was carried out, or has come already. Ignored if it was not asked.
     pub fn answer(&mut self, question: u64, flush: Option<u32>) {
         if question > self.asked || question <= self.answered {
             return;

@@ -84,8 +84,8 @@ impl StartMark {
 
     /// Reads a word of memory as a mark, if it is one.
     ///
-    /// About one word of random bits in 260,000 is taken for a mark. So check what it says: on the device, the size of
-    /// shared memory is known; in a dump, a ring begins where the mark says. All zeros, and all ones, are no mark.
+    /// About one word of random bits in 260,000 is taken for a mark, but not all zeros or all ones. So check what it
+    /// says: on the device by [`is_of`](Self::is_of), in a dump by the ring that begins where the mark says.
     pub const fn from_word(word: u64) -> Option<Self> {
         let word = u64::from_le(word);
         let mark =

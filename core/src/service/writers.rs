@@ -19,7 +19,8 @@ pub(super) struct Writers<const N: usize> {
 
 pub(super) struct Writer {
     id: u16,
-    target: u16,
+    /// The buffer that it writes to.
+    pub(super) target: u16,
     registration: Registration,
     shift: Shift,
     /// The chunks that scrapes have shown whole and whose commits have not come, as far as they follow each other: the
@@ -158,10 +159,9 @@ impl Writer {
     }
 
     /// The id by which its buffer is to know a chunk, given the newest id that the buffer knows from writers of this
-    /// number; it is asked for that at a writer's first chunk only. Perfetto's writers have the numbers of others that
-    /// have ended, and count their chunks from 0 again: theirs go on behind the others'. So do those of writers that go
-    /// on after one that wrote to another buffer, if this buffer knows later ids: those are then from an earlier producer
-    /// of the same number.
+    /// number; it is asked for that at a writer's first chunk only. Those of Perfetto's writers, which count from 0 again,
+    /// go on behind those of earlier ones. So do those of writers that go on after one that wrote to another buffer, if
+    /// this buffer knows later ids: those are then from an earlier producer of the same number.
     pub(super) fn id_of(&mut self, chunk_id: u32, newest: impl FnOnce() -> Option<u32>) -> u32 {
         let is_moved = self.registration == Registration::Moved;
         if is_moved || self.registration == Registration::New {
@@ -185,11 +185,6 @@ impl Writer {
         self.shift.of(chunk_id)
     }
 
-    /// The buffer that it writes to.
-    pub(super) fn target(&self) -> u16 {
-        self.target
-    }
-
     /// Whether a buffer that the producer may write to is this writer's: any is, while the writer is not registered.
     pub(super) fn may_write_to(&self, target: u16) -> bool {
         !self.is_registered() || self.target == target
@@ -207,9 +202,8 @@ impl Writer {
         self.unpatched > 0 && is_after(header.chunk_id, self.first_shown.wrapping_add(MOST_AHEAD))
     }
 
-    /// Whether a chunk comes behind one that was not complete when a scrape looked at it, and must be by now: the
-    /// writer went on between the two looks, and what it still had to write into that chunk would be missing in
-    /// between.
+    /// Whether a chunk comes behind one that was not complete when a scrape looked at it, and must be by now: what its
+    /// writer put into that one since would be missing.
     pub(super) fn is_behind_unfinished(&self, header: &ChunkHeader) -> bool {
         self.unfinished.is_before(header.chunk_id)
     }

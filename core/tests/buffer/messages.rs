@@ -8,7 +8,7 @@ use tracebuf::buffer::{
 };
 use tracebuf::proto::{
     Fault, InvalidPacket, MAX_LENGTH, Overflow, PacketValidator, TraceFileError, TraceFileFault, WriteError,
-    trace_stats::TraceStats, varint::VarintError,
+    trace_stats::TraceStats,
 };
 
 fn says<T: std::fmt::Display, const N: usize>(all: [(T, &str); N]) {
@@ -92,10 +92,6 @@ fn faults_of_packets_and_trace_files_say_what_and_where() {
         (at(TraceFileFault::Truncated), "the trace ends within a packet, after 4 bytes of whole packets"),
         (at(TraceFileFault::NotAPacket), "something other than a packet, after 4 bytes of whole packets"),
         (at(TraceFileFault::BadLength), "a packet without a valid length, after 4 bytes of whole packets"),
-    ]);
-    says([
-        (VarintError::Truncated, "the bytes end within a varint"),
-        (VarintError::TooLong, "a varint of more than 10 bytes"),
     ]);
 }
 

@@ -1,16 +1,14 @@
 //! `ops`: all operations on a small buffer, by writers that obey the rules and by one that does not.
 //!
-//! What the honest writers wrote is known (see [`writer`]), so besides the buffer's own consistency these are checked:
-//! every packet comes out as it was written, in order and once; what is missing is reported, and nothing else is;
-//! clones read like the original; leases give their packet or nothing; an observer of overwriting changes nothing; and
-//! nothing waits for ever.
+//! What the honest writers wrote is known (see [`writer`]): what comes out must agree with it, and in the end nothing
+//! may wait. `README.md` lists all that is checked.
 
 mod op;
 mod world;
 pub mod writer;
 
 use crate::input::Input;
-pub use op::{Op, Setup};
+use op::{Op, Setup};
 use world::World;
 
 /// More would make an input slow and no better.
@@ -19,13 +17,12 @@ const MOST_OPS: usize = 200;
 /// Runs one input.
 pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
-    let Some(setup) = input.value::<Setup>() else { return };
-    let mut world = World::new(&setup);
+    let mut world = World::new(&Setup::read(&mut input));
     for _ in 0..MOST_OPS {
         if input.is_over() {
             break;
         }
-        let Some(op) = input.value::<Op>() else { break };
+        let op = Op::read(&mut input);
         crate::trace(|| format!("{op:?}"));
         world.run(&op);
     }

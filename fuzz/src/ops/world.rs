@@ -5,7 +5,7 @@ mod reading;
 use super::op::{Op, Setup};
 use super::writer::Writer;
 use crate::cost::{bounded, capacity};
-use crate::memory::Memory;
+use crate::memory::{Memory, check};
 use reading::{Read, read};
 use tracebuf::buffer::{
     Chunk, ChunkFlags, ChunkHeader, Commit, Config, FillPolicy, Lease, OverwriteObserver, Packet, Patch,
@@ -41,7 +41,6 @@ impl OverwriteObserver for Observer {
     }
 }
 
-/// The world that the module describes.
 pub(super) struct World {
     buffer: TraceBuffer<Memory>,
     twin: Option<TraceBuffer<Memory>>,
@@ -151,7 +150,7 @@ impl World {
                 }
                 self.patch(writer, index, false);
             }
-            if self.writers[writer].is_open() {
+            if self.writers[writer].open {
                 self.writers[writer].produce(0, &[0]);
                 self.commit(writer, self.writers[writer].chunks.len() - 1, false);
             }
@@ -199,33 +198,29 @@ impl World {
 
     fn scrape(&mut self, writer: usize, index: usize, how: u8) {
         let chunk = &mut self.writers[writer].chunks[index];
-        let mut header = chunk.flags;
         if chunk.committed {
             return;
         }
         let complete = how & 4 != 0 || chunk.seen_complete;
         let fragments = (usize::from(how >> 3)).max(chunk.shown).min(chunk.ends.len());
-        if complete && chunk.patches.is_empty() {
+        let bytes = if complete && chunk.patches.is_empty() {
             chunk.seen_complete = true;
-            let header = self.writers[writer].header(index);
-            let bytes = self.writers[writer].chunks[index].in_shared_memory(usize::MAX);
-            let outcome = self.offer(&header, &bytes, how & 1 != 0, false);
-            self.took(writer, index, outcome);
+            chunk.in_shared_memory(usize::MAX)
         } else if !complete && fragments >= 2 {
             chunk.shown = fragments;
-            let bytes = chunk.in_shared_memory(fragments);
+            chunk.in_shared_memory(fragments)
+        } else {
+            return;
+        };
+        let mut header = self.writers[writer].header(index);
+        if !complete {
+            (header.fragments, header.complete) = (fragments as u16, false);
             if how & 2 == 0 {
-                header &= ChunkFlags::CONTINUES_FROM_PREVIOUS;
+                header.flags &= ChunkFlags::CONTINUES_FROM_PREVIOUS;
             }
-            let header = ChunkHeader {
-                fragments: fragments as u16,
-                flags: header,
-                complete: false,
-                ..self.writers[writer].header(index)
-            };
-            let outcome = self.offer(&header, &bytes, how & 1 != 0, false);
-            self.took(writer, index, outcome);
         }
+        let outcome = self.offer(&header, &bytes, how & 1 != 0, false);
+        self.took(writer, index, outcome);
     }
 
     fn took(&mut self, writer: usize, index: usize, outcome: Commit) {
@@ -333,17 +328,7 @@ impl World {
         }
     }
 
-    /// Checks that ring, lists, table and counters agree, every chunk offered was counted once, and the twin is no
-    /// different.
     fn check(&mut self) {
-        self.buffer.check().expect("a consistent region");
-        let stats = self.buffer.stats();
-        assert_eq!(stats.chunks_offered(), self.offered, "{stats:?}");
-        if let Some(twin) = &mut self.twin {
-            twin.check().expect("a consistent twin");
-            assert_eq!(twin.stats(), stats, "watching changes counters");
-            let (ours, its) = (self.buffer.sequences(), twin.sequences());
-            assert_eq!(its.collect::<Vec<_>>(), ours.collect::<Vec<_>>(), "watching changes sequences");
-        }
+        check(&mut self.buffer, self.twin.as_mut(), self.offered);
     }
 }

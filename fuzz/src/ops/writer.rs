@@ -3,26 +3,21 @@
 use tracebuf::buffer::{ChunkFlags, ChunkHeader, DataLoss, Patch};
 
 /// A chunk as its writer knows it.
+#[derive(Default)]
 pub struct Chunk {
-    /// Its id.
     pub id: u32,
-    /// Its fragments, with their size fields.
     pub bytes: Vec<u8>,
     /// Bytes after them in shared memory.
     pub slack: usize,
-    /// Where each fragment ends.
     pub ends: Vec<usize>,
     /// Its flags once it is complete.
     pub flags: ChunkFlags,
-    /// Patches still to come.
     pub patches: Vec<Patch>,
     /// Whether it was committed, not only scraped.
     pub committed: bool,
-    /// Whether it was scraped as complete.
     pub seen_complete: bool,
     /// The most fragments that a scrape has shown.
     pub shown: usize,
-    /// Whether a copy of it was stored.
     pub stored: bool,
     /// Whether the buffer took all of it.
     pub accepted: bool,
@@ -43,14 +38,14 @@ pub struct Packet {
 }
 
 /// A writer that obeys the rules.
+#[derive(Default)]
 pub struct Writer {
     /// Its id; its producer's id is 1.
     pub id: u16,
     first_id: u32,
-    /// Its chunks.
     pub chunks: Vec<Chunk>,
     packets: Vec<Packet>,
-    open: bool,
+    pub open: bool,
     /// The packet after the last one that came out.
     next: usize,
     /// The chunk that the last one ended in.
@@ -67,26 +62,8 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// A writer whose first chunk has this id.
     pub fn new(id: u16, first_id: u32) -> Self {
-        Self {
-            id,
-            first_id,
-            chunks: Vec::new(),
-            packets: Vec::new(),
-            open: false,
-            next: 0,
-            last_end: None,
-            baseline: None,
-            must_report: false,
-            forgotten: false,
-            some_is_unknown: false,
-        }
-    }
-
-    /// Whether a packet was begun and has not ended.
-    pub fn is_open(&self) -> bool {
-        self.open
+        Self { id, first_id, ..Self::default() }
     }
 
     /// Writes a chunk; see [`Op::Produce`](super::Op::Produce).
@@ -95,18 +72,8 @@ impl Writer {
         let (on, patches, abort) = (how & 1 != 0, how & 2 != 0, how & 4 != 0);
         let mut chunk = Chunk {
             id: self.first_id.wrapping_add(index as u32),
-            bytes: Vec::new(),
             slack: usize::from(how >> 5) * 5,
-            ends: Vec::new(),
-            flags: ChunkFlags::empty(),
-            patches: Vec::new(),
-            committed: false,
-            seen_complete: false,
-            shown: 0,
-            stored: false,
-            accepted: false,
-            late: false,
-            patched_later: false,
+            ..Chunk::default()
         };
         chunk.flags.set(ChunkFlags::CONTINUES_FROM_PREVIOUS, self.open && !sizes.is_empty());
         for (i, size) in sizes.iter().enumerate() {
@@ -154,7 +121,6 @@ impl Writer {
         self.chunks.push(chunk);
     }
 
-    /// The header of a chunk.
     pub fn header(&self, index: usize) -> ChunkHeader {
         let chunk = &self.chunks[index];
         ChunkHeader {
@@ -219,7 +185,6 @@ impl Writer {
         (from..self.packets.len()).find(|&k| same(&self.packets[k]))
     }
 
-    /// Whether the newest packet has come out.
     pub fn is_done(&self) -> bool {
         self.next == self.packets.len()
     }

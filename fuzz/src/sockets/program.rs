@@ -16,6 +16,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tracebuf::producer::{ChunkPatch, ChunkToMove, Request};
+use tracebuf::proto::Sink;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Protocol {
@@ -209,21 +210,12 @@ impl Program {
     }
 }
 
-fn varint(mut message: Vec<u8>, mut value: u64) -> Vec<u8> {
-    while value >= 0x80 {
-        message.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    message.push(value as u8);
+fn number(mut message: Vec<u8>, field: u32, value: u64) -> Vec<u8> {
+    let Ok(()) = message.varint(field, value);
     message
 }
 
-fn number(message: Vec<u8>, field: u32, value: u64) -> Vec<u8> {
-    varint(varint(message, u64::from(field) << 3), value)
-}
-
-fn bytes(message: Vec<u8>, field: u32, bytes: &[u8]) -> Vec<u8> {
-    let mut message = varint(varint(message, u64::from(field) << 3 | 2), bytes.len() as u64);
-    message.extend_from_slice(bytes);
+fn bytes(mut message: Vec<u8>, field: u32, bytes: &[u8]) -> Vec<u8> {
+    let Ok(()) = message.bytes(field, bytes);
     message
 }

@@ -1,13 +1,11 @@
 //! `tracebuf-conformance replay`.
 
-use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
-use tracebuf_conformance::replay::LeftOut;
-use tracebuf_conformance::replay::{Replay, ReplayError};
+use tracebuf_conformance::replay::{LeftOut, Replay, ReplayError};
 
-use crate::files::{Failure, input, is_stdout, output_path, printed, tell};
+use crate::files::{Failure, input, is_same, is_stdout, output_path, printed, tell};
 
 /// Run a script of recorded operations over a buffer and print what comes out.
 ///
@@ -35,8 +33,7 @@ pub(crate) fn run(arguments: &Args) -> Result<(), Failure> {
     let result = match pftrace {
         None => replay(io::stdout().lock()).run(reader),
         Some(path) => {
-            let (read, written) = (fs::canonicalize(script), fs::canonicalize(path));
-            if read.is_ok_and(|read| written.is_ok_and(|written| read == written)) {
+            if is_same(path, script) {
                 return Err(Failure::writing(path, "it is the file that is read"));
             }
             let output: Box<dyn Write> =

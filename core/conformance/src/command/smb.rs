@@ -1,6 +1,6 @@
 //! `tracebuf-conformance smb`.
 
-use std::io::{self, BufWriter, Read, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
@@ -8,7 +8,7 @@ use clap::builder::TypedValueParser;
 use tracebuf::producer::{Layout, SharedMemory, atomic_words};
 use tracebuf_conformance::smb::{self, SampleError};
 
-use crate::files::{Failure, input, output_path, printed, write};
+use crate::files::{Failure, output_path, printed, read_start, write};
 
 /// Shared memory images: what producers write and the service reads.
 #[derive(clap::Args)]
@@ -74,9 +74,7 @@ pub(crate) fn run(arguments: &Args) -> Result<(), Failure> {
 fn dump(file: &Path, page_size: u32) -> Result<(), Failure> {
     // One page more than allowed is enough for it to be refused, whatever follows.
     let most = u64::from(page_size.min(SharedMemory::MAX_PAGE)) * (SharedMemory::MAX_PAGES as u64 + 1);
-    let mut bytes = Vec::new();
-    let read = input(file).and_then(|input| input.take(most).read_to_end(&mut bytes));
-    read.map_err(|error| Failure::of(file, error))?;
+    let bytes = read_start(file, most)?;
     let mut words = smb::words(&bytes);
     let memory =
         SharedMemory::new(atomic_words(&mut words), page_size).map_err(|error| no_memory(file, error))?;

@@ -109,13 +109,16 @@ fn a_replay_s_trace_file_is_whole_also_when_nobody_reads_what_is_printed() {
 #[cfg(unix)]
 #[test]
 fn a_trace_is_not_written_into_its_script() {
-    let [script, link] = ["script", "link"].map(|name| scratch(&format!("same/{name}")));
+    let [script, link, other] = ["script", "link", "other"].map(|name| scratch(&format!("same/{name}")));
     fs::write(&script, "new 4096 ring\n").expect("a file");
-    let _ = fs::remove_file(&link);
+    let _ = (fs::remove_file(&link), fs::remove_file(&other));
     std::os::unix::fs::symlink(&script, &link).expect("a link");
-    for output in [&script, &link] {
-        let mut replay = command(&["replay", script.to_str().expect("text"), "--pftrace"]);
-        let said = replay.arg(output).output().expect("the command");
+    fs::hard_link(&script, &other).expect("another name");
+    let name = script.to_str().expect("text");
+    for (input, output) in [(name, &script), (name, &link), (name, &other), ("-", &script)] {
+        let mut replay = command(&["replay", input, "--pftrace"]);
+        let said = replay.arg(output).stdin(fs::File::open(&script).expect("a file")).output();
+        let said = said.expect("the command");
         assert_eq!(said.status.code(), Some(1));
         assert!(text(&said.stderr).ends_with(": cannot be written: it is the file that is read\n"));
         assert_eq!(fs::read_to_string(&script).expect("a file"), "new 4096 ring\n");

@@ -94,6 +94,20 @@ fn the_command_prints_an_image_gzipped_or_not() {
 }
 
 #[test]
+fn of_an_image_that_is_cut_within_gzip_there_is_what_was_unpacked() {
+    // Text that hardly shrinks, so that half of the file is about half of the pages.
+    let image: Vec<u8> = (0..16_384u32).flat_map(|n| n.wrapping_mul(n | 1).to_le_bytes()).collect();
+    let (mut packed, file) = (crate::gzipped(&image), scratch("smb/cut.smb.gz"));
+    packed.truncate(packed.len() / 2);
+    fs::write(&file, packed).unwrap();
+    let (text, errors, status) = run(&["smb", "dump", file.to_str().unwrap(), "4096"]);
+    assert!(errors.contains(" cannot be unpacked to its end: ") && status == Some(0), "{errors}");
+    let told: usize = errors.rsplit("of the ").next().unwrap().split(' ').next().unwrap().parse().unwrap();
+    assert!(text.starts_with(&format!("smb size={} ", told / 4096 * 4096)), "{told}");
+    fs::remove_file(file).unwrap();
+}
+
+#[test]
 fn samples_of_every_layout_and_page_size_read_without_an_anomaly() {
     let file = scratch("smb/sample.smb");
     let path = file.to_str().unwrap();

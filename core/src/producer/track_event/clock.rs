@@ -2,9 +2,7 @@
 
 use crate::producer::atomics::{AtomicU32, Ordering, const_fn};
 
-/// A clock: ticks since any fixed moment, never backwards. Their frequency is the
-/// [`TracerConfig`](super::TracerConfig)'s. If a tracer's first reading is above 2⁶⁴ − 2³², it is taken for one before
-/// tick 0, and becomes 0.
+/// A clock: ticks since any fixed moment, never backwards, of the [`TracerConfig`](super::TracerConfig)'s frequency.
 ///
 /// Tracers whose times are to be compared must read the same clock. Any closure that returns ticks is a clock.
 ///
@@ -29,9 +27,8 @@ impl<F: Fn() -> u64> Clock for F {
 /// A 32-bit timer that counts up and wraps, extended to 64 bits.
 ///
 /// Shared by all interrupt priorities and cores: reading it never waits and never goes backwards. It must be
-/// read at least once in half a period of the timer (13 s at 160 MHz); an interrupt that does nothing else
-/// will do. All must read the same timer: where each core has its own, each has an extension of its own. Cost: two
-/// loads, and twice a period a compare-and-swap.
+/// read at least once in half a period of the timer (13 s at 160 MHz). Where each core has its own timer, each has an
+/// extension of its own. Cost: two loads, and twice a period a compare-and-swap.
 ///
 /// ```
 /// use tracebuf::producer::track_event::{Clock, Extended32};
@@ -58,6 +55,7 @@ impl<F: Fn() -> u64> Clock for F {
 /// #     assert_eq!(Clock::now(&clock), time);
 /// # }
 /// ```
+#[derive(Default)]
 pub struct Extended32 {
     /// Half periods begun, less one: the lowest bit equals the timer's highest, or the timer has gone on.
     halves: AtomicU32,
@@ -71,8 +69,7 @@ impl Extended32 {
         }
     }
 
-    /// The 64-bit time; `timer` reads the timer, each time that it is called: a value from before would set the time
-    /// forward by half a period for good.
+    /// The 64-bit time. `timer` must read the timer anew each time that it is called.
     pub fn extend(&self, timer: impl Fn() -> u32) -> u64 {
         let mut halves = self.halves.load(Ordering::Acquire);
         loop {
@@ -93,12 +90,6 @@ impl Extended32 {
                 Err(now) => halves = now,
             }
         }
-    }
-}
-
-impl Default for Extended32 {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

@@ -69,15 +69,6 @@ impl<'a, const N: usize> Intern<'a> for Names<'a, N> {
 }
 
 /// The value of an annotation. Made from numbers, `bool` and `&str` with `into`.
-///
-/// ```
-/// # use tracebuf::producer::track_event::*;
-/// # fn example<const N: usize, const T: usize>(track: OnTrack<'_, '_, impl Clock, N, T>) {
-/// // Only what is no plain number, such as an address, has to be named.
-/// track.instant_with("fault", |event| event.arg("at", Value::Pointer(0x2000_0000)).arg("tries", 3));
-/// # }
-/// assert_eq!(Value::from(3), Value::Int(3));
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value<'v> {
     /// Yes or no.
@@ -97,8 +88,7 @@ pub enum Value<'v> {
 impl<'a> Event<'_, '_, 'a> {
     /// A debug annotation. The key is interned.
     ///
-    /// trace_processor's numbers are signed: it shows a `u64` of 2^63 or more as a negative one. In keys, it replaces
-    /// `.`, `[` and `]` by `_`.
+    /// trace_processor shows a `u64` of 2⁶³ or more as a negative number, and replaces `.`, `[` and `]` in keys by `_`.
     pub fn arg<'v>(&mut self, key: &'a str, value: impl Into<Value<'v>>) -> &mut Self {
         self.annotate(key, value.into());
         self
@@ -118,15 +108,8 @@ impl<'a> Event<'_, '_, 'a> {
 
     /// Where in the source the event is: a file's path, and a line from 1.
     ///
-    /// ```
-    /// # use tracebuf::producer::track_event::*;
-    /// # fn example<const N: usize, const T: usize>(track: OnTrack<'_, '_, impl Clock, N, T>) {
-    /// track.instant_with("retry", |event| event.source_location(file!(), line!()));
-    /// # }
-    /// ```
-    ///
-    /// ui.perfetto.dev shows it beside the annotations. It is interned, as one of the tracer's names, and costs 3 bytes;
-    /// on microcontrollers it is written out in each event.
+    /// It is interned, as one of the tracer's names, and costs 3 bytes; on microcontrollers it is written out in each
+    /// event.
     pub fn source_location(&mut self, file: &'a str, line: u32) -> &mut Self {
         match NameKind::source(line).and_then(|kind| self.names.intern(kind, file)) {
             Some(iid) => self.message.varint(track_event::SOURCE_LOCATION_IID, u64::from(iid)),
@@ -139,17 +122,7 @@ impl<'a> Event<'_, '_, 'a> {
         self
     }
 
-    /// Makes the event part of a flow, as all with the same id are.
-    ///
-    /// ```
-    /// # use tracebuf::producer::track_event::*;
-    /// # fn example<const N: usize, const T: usize>(main: OnTrack<'_, '_, impl Clock, N, T>,
-    /// #     worker: OnTrack<'_, '_, impl Clock, N, T>) {
-    /// main.slice_with("ask", |event| event.flow(17), || { /* … */ });
-    /// // On another thread, with its own tracer; ui.perfetto.dev draws an arrow to it.
-    /// worker.slice_with("answer", |event| event.end_flow(17), || { /* … */ });
-    /// # }
-    /// ```
+    /// Makes the event part of a flow, as all with the same id are: ui.perfetto.dev draws arrows between them.
     pub fn flow(&mut self, id: u64) -> &mut Self {
         self.message.fixed64(track_event::FLOW_IDS, id);
         self
@@ -163,14 +136,6 @@ impl<'a> Event<'_, '_, 'a> {
 
     /// An annotation whose text is formatted into the event, as it is written.
     ///
-    /// ```
-    /// # use tracebuf::producer::track_event::*;
-    /// # fn example<const N: usize, const T: usize>(track: OnTrack<'_, '_, impl Clock, N, T>) {
-    /// let (x, y) = (3, 4);
-    /// track.instant_with("moved", |event| event.arg_fmt("to", format_args!("{x}, {y}")));
-    /// # }
-    /// ```
-    ///
     /// If formatting fails, the text up to there stays. If it traces on the same tracer, those events are skipped
     /// ([`TracerStats`](super::TracerStats)).
     pub fn arg_fmt(&mut self, key: &'a str, text: fmt::Arguments<'_>) -> &mut Self {
@@ -181,13 +146,6 @@ impl<'a> Event<'_, '_, 'a> {
 
     /// A name that does not live as long as the tracer, written as it is, for an event begun without one, that is, with
     /// "". The end of a slice has none: its begin's counts.
-    ///
-    /// ```
-    /// # use tracebuf::producer::track_event::*;
-    /// # fn example<const N: usize, const T: usize>(track: OnTrack<'_, '_, impl Clock, N, T>, file: String) {
-    /// let _slice = track.enter_with("", |event| event.name(&file));
-    /// # }
-    /// ```
     pub fn name(&mut self, name: &str) -> &mut Self {
         if !self.is_end {
             self.message.string(track_event::NAME, name);
@@ -228,14 +186,8 @@ const ANNOTATION_KEY: u32 = tag(debug_annotation::NAME_IID, WireType::Varint);
 /// Bytes that a short one may have after its size, which is one byte long.
 const MOST_SHORT: usize = 127;
 
-/// Writes an annotation of few bytes, put together in registers, into the open event:
-///
-/// ```text
-/// 22 size  08 key  tag value
-/// ```
-///
-/// as bytes. False, with nothing written, if what is before a text does not fit the chunk or the size takes more than a
-/// byte.
+/// Writes an annotation of few bytes, put together in registers, into the open event: 22 size, 08 key, tag value. False,
+/// with nothing written, if what is before a text does not fit the chunk or the size takes more than a byte.
 fn write_short(key: u32, value: Value<'_>, writer: &mut TraceWriter<'_>) -> bool {
     let varint = |field, value| {
         let (words, len) = varint_words(value);

@@ -31,7 +31,6 @@
 //! # let writer = producer.writer(0, Exhaustion::Drop).expect("one of eight");
 //! let start = std::time::Instant::now();
 //! let clock = move || start.elapsed().as_nanos() as u64;
-//! // The type says how many names and tracks it knows at a time: as many as by default.
 //! // For a ring of 64 KiB: whatever lies in it, the state to read it by does so too.
 //! let config = TracerConfig::new(1_000_000_000).state_every(64 * 1024 / 4);
 //! let tracer = Tracer::new(writer, clock, &MAIN, config);
@@ -44,13 +43,11 @@
 //! # Names
 //! Names, categories and annotation keys that live as long as the tracer are written once and then referred to by
 //! number. They are known by where they lie: the same text elsewhere is another name. The numbers are part of the
-//! *incremental state*, with the clock and the tracks' descriptions. That starts anew, names and all, after a packet
-//! that the writer dropped, when [`Producer::clear_incremental_state`](super::Producer::clear_incremental_state) was
-//! called, when nothing happened for 2³² units of time or ticks of the clock (4 s of nanoseconds), when the clock has
-//! gone back by more ticks than that, and when the producer has written [`TracerConfig::state_every`] bytes since: a
-//! ring that overwrites its oldest must still hold the state for what it holds. What a hanging thread wrote last comes
-//! into the ring late: for that, let each chunk have its own state. A state takes about 80 bytes, and what it
-//! describes.
+//! *incremental state*, with the clock and the tracks' descriptions: about 80 bytes, and what it describes. That starts
+//! anew after a packet that the writer dropped, when
+//! [`Producer::clear_incremental_state`](super::Producer::clear_incremental_state) was called, when nothing happened for
+//! 2³² units of time or ticks of the clock (4 s of nanoseconds), and when the producer has written
+//! [`TracerConfig::state_every`] bytes since.
 
 mod clock;
 mod event;

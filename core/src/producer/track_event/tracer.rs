@@ -37,8 +37,8 @@ use small_event::SmallEvent;
 /// # }
 /// ```
 ///
-/// The [module](super) has a whole example. Cost: on x86-64, with a clock that costs nothing and within a chunk,
-/// a slice's begin or end is 11 ns, on a busy machine up to 31 (`--bench budgets`).
+/// Cost: on x86-64, with a clock that costs nothing and within a chunk, a slice's begin or end is 11 ns, on a busy
+/// machine up to 31 (`--bench budgets`).
 #[repr(C)]
 pub struct Tracer<'a, C, const NAMES: usize = 64, const TRACKS: usize = 8> {
     reentered: Cell<usize>,
@@ -113,8 +113,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Tracer<'a, C, N, T> {
         OnTrack { tracer: self, track: None }
     }
 
-    /// Another track. Its description is written with its first event, and in each new state again. It need not live
-    /// longer than what is recorded on it here: the tracer knows it by its id.
+    /// Another track. Its description is written with its first event, and in each new state again.
     pub fn on<'t>(&'t self, track: &'t Track<'t>) -> OnTrack<'t, 'a, C, N, T> {
         OnTrack { tracer: self, track: Some(track) }
     }
@@ -136,7 +135,6 @@ impl<'a, C: Clock, const N: usize, const T: usize> Tracer<'a, C, N, T> {
     }
 
     /// How many of [`TracerStats::skipped`] came inside the writing of another event, modulo 2³² on targets of 32 bits.
-    /// Known inside an event's details too, at the cost of a load.
     #[inline]
     pub fn reentered(&self) -> usize {
         self.reentered.get()

@@ -9,12 +9,10 @@ use crate::proto::{WireType, tag, varint};
 
 /// A timeline: a process, a thread, a counter, or one of your own.
 ///
-/// Its id is made from what it is and from its parent's id, so that two writers that describe the same track mean the
-/// same one: from the numbers of a process or a thread, and from the name of any other track. A counter's unit is not
-/// part of the id, nor is the name of a process or a thread. So two tracks with the same name and no parent are one,
+/// Its id is made from the numbers of a process or a thread, or from any other track's name and its parent's id, so that
+/// two writers that describe the same track mean the same one. So two tracks with the same name and no parent are one,
 /// whichever process they are in, and the slices of both end each other: put what is one process's own
-/// [within](Self::within) its track. Of several tracks with the same id, the one described is the first that a writer
-/// uses after its state has started anew, or after it has forgotten the id for others.
+/// [within](Self::within) its track. Of several tracks with the same id, the first that a writer uses is described.
 ///
 /// ```
 /// use tracebuf::producer::track_event::{Track, Unit};
@@ -26,8 +24,8 @@ use crate::proto::{WireType, tag, varint};
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Track<'a> {
-    id: TrackId,
-    parent: Option<&'a Track<'a>>,
+    pub(super) id: TrackId,
+    pub(super) parent: Option<&'a Track<'a>>,
     name: &'a str,
     /// What comes between the ids and the name in the description.
     head: Head,
@@ -144,12 +142,6 @@ pub enum Unit {
     /// Bytes.
     Bytes,
     /// A unit of this name, in up to [`Unit::MAX_LEN`] bytes: the rest of a longer text is left out.
-    ///
-    /// ```
-    /// use tracebuf::producer::track_event::{Track, Unit};
-    ///
-    /// static TEMPERATURE: Track<'static> = Track::counter("oven", Unit::Named("°C"));
-    /// ```
     Named(&'static str),
 }
 
@@ -198,8 +190,7 @@ const fn hash(mut hash: u64, bytes: &[u8]) -> u64 {
 const SEED: u64 = 0xCBF2_9CE4_8422_2325;
 
 impl<'a> Track<'a> {
-    /// How many tracks within each other are described with an event: threads' tracks can be within each other in a
-    /// ring.
+    /// How many tracks within each other are described with an event: there may be a ring of them.
     pub(super) const MAX_DEPTH: u32 = 32;
 
     /// A process by its id.
@@ -229,24 +220,14 @@ impl<'a> Track<'a> {
         Self::new(hash(hash(SEED, b"c"), name.as_bytes()), name, head)
     }
 
-    /// One of several tracks with the same name, such as requests that overlap: the id is different for each number.
-    /// Also for processes and threads with the same numbers, as in several containers. The number is not shown;
-    /// ui.perfetto.dev lays tracks of slices that have the same name and parent together.
-    ///
-    /// ```
-    /// # use tracebuf::producer::track_event::*;
-    /// fn serve<const N: usize, const T: usize>(tracer: &Tracer<'_, impl Clock, N, T>, request: u64) {
-    ///     let track = Track::custom("request").numbered(request);
-    ///     tracer.on(&track).slice("request", || { /* … */ });
-    /// }
-    /// ```
+    /// One of several tracks with the same name, such as requests that overlap, or of processes and threads with the same
+    /// numbers, as in several containers: the id is different for each number, which is not shown.
     pub const fn numbered(self, number: u64) -> Self {
         self.told_apart_by(b"n", number)
     }
 
     /// The same track under a parent, which is described with it. The id is different, except for processes and
-    /// threads, which have only one. With an event, at most 32 tracks are described: its own and 31 above it; those
-    /// further up are left out. trace_processor follows ten.
+    /// threads. Of the tracks above it, 31 are described with an event; trace_processor follows ten.
     pub const fn within(self, parent: &'a Track<'a>) -> Self {
         // The parent of a process or a thread is not looked at: in a ring of statics it is not made yet.
         let track = if self.head.is_named { self.told_apart_by(b"", parent.uuid()) } else { self };
@@ -267,11 +248,6 @@ impl<'a> Track<'a> {
         self.id.value()
     }
 
-    #[inline]
-    pub(super) fn id(&self) -> TrackId {
-        self.id
-    }
-
     /// The id as a varint of seven bytes.
     #[inline]
     pub(super) fn id_varint(&self) -> [u32; 2] {
@@ -283,10 +259,6 @@ impl<'a> Track<'a> {
         writer.tag(field, WireType::Varint);
         writer.put(self.id.low, 4);
         writer.put(self.id.high, 3);
-    }
-
-    pub(super) fn parent(&self) -> Option<&'a Track<'a>> {
-        self.parent
     }
 
     /// Writes the description as a packet.

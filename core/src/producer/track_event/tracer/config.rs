@@ -40,8 +40,7 @@ impl TracerConfig {
     ///
     /// A tick's length is rounded to 2⁻³² steps, so that times are off by at most frequency × steps in seconds
     /// ÷ 2³³ of what the clock reads: by 0.02 parts in a billion at 168 MHz and 1 ns, 3 at 24 MHz and 1 µs. So let a
-    /// clock begin with the program: one of 10⁹ ticks a second that counts from 1970 is two minutes late with steps
-    /// of 1,000 ns, though not with those of 1,024.
+    /// clock begin with the program, not in 1970.
     pub const fn unit_ns(self, unit_ns: u32) -> Self {
         let unit_ns = if unit_ns == 0 { 1 } else { unit_ns };
         let ticks = self.frequency.saturating_mul(unit_ns as u64);
@@ -66,15 +65,13 @@ impl TracerConfig {
     /// Starts the state anew whenever the producer has written this many bytes of shared memory: a quarter of the ring,
     /// or less. What was written before the oldest state that the ring holds cannot be decoded.
     ///
-    /// All of the producer's chunks count in full, however little is in them; in the ring, each has 16 bytes more. When
-    /// several producers share the ring, divide by their number, or have the service ask all of them for
+    /// All of the producer's chunks count in full, however little is in them. When several producers share the ring,
+    /// divide by their number, or have the service ask all of them for
     /// [`clear_incremental_state`](crate::producer::Producer::clear_incremental_state) with each quarter that is filled.
     ///
-    /// With 0, each chunk begins with a state. Then the last chunk of a thread that hangs, which a scrape finds when
-    /// others may have overwritten the ring many times, can be decoded however late. That takes about 80 bytes a chunk
-    /// and the names that it uses; a chunk must have room for that, the descriptions of its tracks, and 40 bytes more.
-    /// An event whose details go on in a second chunk leaves that chunk otherwise empty: where details are long, make
-    /// chunks many times as long.
+    /// With 0, each chunk begins with a state, so that the last chunk of a thread that hangs can be decoded however late
+    /// a scrape finds it. That takes about 80 bytes a chunk and the names that it uses; a chunk must have room for that,
+    /// the descriptions of its tracks, and 40 bytes more, and many times as much where details are long.
     #[doc(alias = "incremental_state_clear_period")]
     #[doc(alias = "incremental_state_config")]
     pub const fn state_every(self, bytes: u32) -> Self {
@@ -105,23 +102,6 @@ fn bit_by_bit(mut dividend: u32, divisor: u32) -> u32 {
 }
 
 /// What a tracer has done so far.
-///
-/// ```
-/// # use tracebuf::producer::{track_event::*, *};
-/// # struct Nowhere;
-/// # impl CommitSink for Nowhere { fn commit(&self, _: &CommitRequest<'_>) {} }
-/// # let (mut words, storage) = (vec![0u32; 1024], ProducerStorage::<4, 8>::new());
-/// # let memory = SharedMemory::new(atomic_words(&mut words), 4096)?;
-/// # let producer = Producer::new(memory, Layout::Four, &storage, &Nowhere)?;
-/// # let writer = producer.writer(0, Exhaustion::Drop).expect("one of eight");
-/// # let main = Track::thread(1, 2, "main");
-/// # let tracer = Tracer::new(writer, || 0, &main, TracerConfig::new(1_000_000_000));
-/// tracer.track().instant("started");
-/// let stats = tracer.stats();
-/// println!("{} packets, {} of them states", stats.writer.packets, stats.states);
-/// assert_eq!((stats.writer.dropped, stats.skipped), (0, 0)); // nothing is lost
-/// # Ok::<(), MemoryError>(())
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct TracerStats {

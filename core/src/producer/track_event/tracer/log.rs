@@ -56,11 +56,8 @@ impl<'a, D: fmt::Display> LogMessage<'a, D> {
         LogMessage { priority, text, source: None }
     }
 
-    /// Where in the source the line comes from: a file's path, and a line from 1. ui.perfetto.dev shows it as the
-    /// line's tag.
-    ///
-    /// It is interned, as one of the tracer's names; on microcontrollers, and where there is no room for
-    /// more names, it is left out.
+    /// Where in the source the line comes from: a file's path, and a line from 1, which ui.perfetto.dev shows as a tag.
+    /// On microcontrollers, and where there is no room for more of the tracer's names, it is left out.
     pub fn source_location(self, file: &'a str, line: u32) -> Self {
         LogMessage { source: Some((file, line)), ..self }
     }
@@ -70,25 +67,13 @@ impl<'a, C: Clock, const N: usize, const T: usize> Tracer<'a, C, N, T> {
     /// Writes a line of a log: an instant on the tracer's own track, which must be a thread's, and a row in
     /// ui.perfetto.dev's list of logs, which can be filtered by priority and text.
     ///
-    /// ```
-    /// use tracebuf::producer::track_event::*;
-    ///
-    /// # fn example<const N: usize, const T: usize>(tracer: &Tracer<'_, impl Clock, N, T>) {
-    /// let celsius = 81;
-    /// tracer.log("cooling", LogMessage::new(LogPriority::Warn, format_args!("{celsius} degrees")));
-    /// # }
-    /// ```
-    ///
-    /// Cost: the text goes before the event, in a packet of its own, which takes about 12 bytes and the text; the event
-    /// takes about 8 more than other instants. If shared memory has room for neither or only for the text, the line is
-    /// lost, which is reported like any loss. If the text itself traces on the same tracer, those events are skipped
-    /// ([`TracerStats`](super::TracerStats)).
+    /// Cost: about 20 bytes and the text more than other instants. If the text itself traces on the same tracer, those
+    /// events are skipped ([`TracerStats`](super::TracerStats)).
     pub fn log(&self, name: &'a str, message: LogMessage<'a, impl fmt::Display>) {
         self.log_with(name, message, |event| event);
     }
 
-    /// Like [`log`](Self::log), with details. An empty name is left out, so that [`Event::name`] can give one that does
-    /// not live as long as the tracer.
+    /// Like [`log`](Self::log), with details. An empty name is left out: [`Event::name`] can give one.
     pub fn log_with(
         &self,
         name: &'a str,
@@ -112,9 +97,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Tracer<'a, C, N, T> {
 }
 
 impl<C, const N: usize, const T: usize> Inner<'_, C, N, T> {
-    /// Writes the text of a line, and returns its number; `None` if it is lost, and the line with it.
-    ///
-    /// Names of an event are written after it; but the text may live no longer than this call, and be of any length.
+    /// Writes the text of a line, which may live no longer than this call, and returns its number; `None` if it is lost.
     fn log_body(&mut self, text: fmt::Arguments<'_>) -> Option<u64> {
         let mut packet = self.writer.packet();
         packet.varint(trace_packet::SEQUENCE_FLAGS, sequence_flags::NEEDS_INCREMENTAL_STATE);

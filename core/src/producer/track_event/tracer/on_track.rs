@@ -10,9 +10,8 @@ use crate::proto::fields::track_event;
 /// A tracer's events on one track.
 ///
 /// A slice is a call of [`slice`](Self::slice), a guard by [`enter`](Self::enter), or a pair of [`begin`](Self::begin)
-/// and [`end`](Self::end). Each of the three, and an [`instant`](Self::instant), may have a category (`_in`, on the
-/// tracer's own track as quick as without), or any details (`_with`). With details, an empty name is left out, so that
-/// [`Event::name`] can give one that does not live as long as the tracer.
+/// and [`end`](Self::end). Each of the three, and an [`instant`](Self::instant), may have a category (`_in`) or any
+/// details (`_with`). With details, an empty name is left out: [`Event::name`] can give one.
 ///
 /// ```
 /// # use tracebuf::producer::track_event::*;
@@ -49,8 +48,7 @@ impl<C, const N: usize, const T: usize> Copy for OnTrack<'_, '_, C, N, T> {}
 /// ```
 ///
 /// Slices stay nested even when events are lost: a slice whose begin is lost has no end, and on the tracer's own track
-/// a lost end is written before the next guard begins or ends a slice, with that time. After a lost
-/// [`end`](OnTrack::end) or begin without a guard, slices end with those around them.
+/// a lost end is written before the next guard begins or ends a slice, with that time.
 #[must_use = "the slice ends when this is dropped"]
 pub struct TracerSliceGuard<'t, 'a, C: Clock, const NAMES: usize = 64, const TRACKS: usize = 8> {
     on: OnTrack<'t, 'a, C, NAMES, TRACKS>,
@@ -59,15 +57,6 @@ pub struct TracerSliceGuard<'t, 'a, C: Clock, const NAMES: usize = 64, const TRA
 
 impl<'a, C: Clock, const N: usize, const T: usize> TracerSliceGuard<'_, 'a, C, N, T> {
     /// Ends the slice with details that were not known when it began.
-    ///
-    /// ```
-    /// # use tracebuf::producer::track_event::*;
-    /// # fn example<const N: usize, const T: usize>(track: OnTrack<'_, '_, impl Clock, N, T>) {
-    /// let request = track.enter("request");
-    /// let status = 200;
-    /// request.end_with(|event| event.arg("status", status));
-    /// # }
-    /// ```
     pub fn end_with(self, details: impl Details<'a>) {
         let on = self.on;
         if self.detach() {
@@ -174,17 +163,6 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
     }
 
     /// A guard for the slice begun last on this track, from which another one was [detached](TracerSliceGuard::detach).
-    ///
-    /// ```
-    /// # use tracebuf::producer::track_event::*;
-    /// # fn example<const N: usize, const T: usize>(tracer: &Tracer<'_, impl Clock, N, T>) {
-    /// let has_begun = tracer.track().enter("request").detach();
-    /// // Later, where the guard could not be kept:
-    /// if has_begun {
-    ///     tracer.track().attach().end();
-    /// }
-    /// # }
-    /// ```
     #[inline]
     pub fn attach(&self) -> TracerSliceGuard<'t, 'a, C, N, T> {
         TracerSliceGuard { on: *self, has_begun: true }
@@ -192,8 +170,7 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
 
     /// Begins a slice that [`OnTrack::end`] or [`OnTrack::end_with`] ends.
     ///
-    /// If one of the two is lost, for want of shared memory, the slices around it end in its place, or stay open: guards
-    /// keep slices within each other.
+    /// If one of the two is lost, the slices around it end in its place, or stay open: guards prevent that.
     #[inline]
     pub fn begin(&self, name: &'a str) {
         self.write_begin(name);
@@ -217,15 +194,6 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
     }
 
     /// Ends the slice begun last, with details that were not known when it began.
-    ///
-    /// ```
-    /// # use tracebuf::producer::track_event::*;
-    /// # fn example<const N: usize, const T: usize>(track: OnTrack<'_, '_, impl Clock, N, T>) {
-    /// track.begin("request");
-    /// let status = 200;
-    /// track.end_with(|event| event.arg("status", status));
-    /// # }
-    /// ```
     pub fn end_with(&self, details: impl Details<'a>) {
         self.event(EventType::SliceEnd, "", details);
     }
@@ -332,8 +300,7 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
 impl<C: Clock, const N: usize, const T: usize> Tracer<'_, C, N, T> {
     /// How many ends of guards' slices on the tracer's own track are lost and not yet written.
     ///
-    /// If several tracers write to one track, move what one owes to the one that is next to begin or end a slice: ends
-    /// have no names.
+    /// If several tracers write to one track, move what one owes to the one that is next to begin or end a slice.
     #[inline]
     pub fn owed_ends(&self) -> usize {
         self.owed_ends.get()
@@ -352,7 +319,7 @@ impl<C: Clock, const N: usize, const T: usize> Tracer<'_, C, N, T> {
     }
 
     /// Writes the lost ends, as guards do themselves before they begin or end a slice on the tracer's own track. Returns
-    /// false if there is no room for them yet: what comes next is lost too, and the end that was tried counts for it.
+    /// false if there is no room for them yet.
     #[inline]
     pub fn make_up_for_ends(&self) -> bool {
         self.owed_ends.get() == 0 || self.write_owed_ends()

@@ -89,12 +89,12 @@ impl<C: Clock, const N: usize, const T: usize> Inner<'_, C, N, T> {
             if self.writer.is_interrupted() || self.knows(track) {
                 break;
             }
-            if self.described.push(track.id()).is_err() {
+            if self.described.push(track.id).is_err() {
                 // Any will do: it is described again when it is used.
                 self.described.clear();
             }
             track.describe(&mut self.writer);
-            next = track.parent();
+            next = track.parent;
         }
         let lost = self.writer.is_interrupted();
         self.skipped = self.skipped.wrapping_add(lost.into());
@@ -105,7 +105,7 @@ impl<C: Clock, const N: usize, const T: usize> Inner<'_, C, N, T> {
     #[cfg_attr(not(tracebuf_small), inline)]
     pub(super) fn knows(&self, track: &Track<'_>) -> bool {
         // Those that come and go have come last.
-        self.described.iter().rev().any(|known| *known == track.id())
+        self.described.iter().rev().any(|known| *known == track.id)
     }
 }
 

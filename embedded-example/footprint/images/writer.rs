@@ -82,5 +82,5 @@ mod image {
 
 #[cfg(not(target_os = "none"))]
 fn main() {
-    println!("an image for a bare target, to be looked at and not to be run");
+    println!("an image for a bare target, not to be run");
 }

@@ -13,6 +13,7 @@ compile_error!("this runs on the host");
 
 use std::process::ExitCode;
 use tracebuf::buffer::{FillPolicy, Patch, ReadOnlyTraceBuffer, Reader, TraceBuffer};
+use tracebuf::proto::varint;
 use tracebuf_analysis::recover::{Dump, Place, RecoverError};
 use tracebuf_embedded::recorder;
 use tracebuf_firmware::crash_log::{self, ENTRY, HEAD, Kind, MAGIC, Operation, TEXT};
@@ -62,16 +63,11 @@ fn apply(ring: &mut Ring, operation: &Operation<'_>) {
     }
 }
 
-struct Log<'a> {
-    started: usize,
-    finished: usize,
-    operations: &'a [u8],
-}
-
-fn log(dump: &[u8]) -> Option<Log<'_>> {
+/// How many operations were started and finished, and the operations.
+fn log(dump: &[u8]) -> Option<(usize, usize, &[u8])> {
     let at = dump.windows(MAGIC.len()).position(|window| window == MAGIC)?;
     let word = |at: usize| Some(u32::from_le_bytes(dump.get(at..at + 4)?.try_into().ok()?) as usize);
-    Some(Log { started: word(at + 8)?, finished: word(at + 12)?, operations: dump.get(at + HEAD..)? })
+    Some((word(at + 8)?, word(at + 12)?, dump.get(at + HEAD..)?))
 }
 
 /// A packet's number, which is its timestamp, if it ends with the text that the firmware writes for that number.
@@ -80,15 +76,7 @@ fn number_of(packet: &[u8]) -> Option<u32> {
     let marks = [&[0xB8, 5, 1][..], &[0xD0, 2, 0x81, 0], &[0xD0, 2, 0x81, 2]];
     let fields = marks.iter().fold(packet, |rest, mark| rest.strip_prefix(*mark).unwrap_or(rest));
     let fields = fields.strip_prefix(&[0x40])?;
-    let (mut number, mut at) = (0, 0);
-    loop {
-        let byte = *fields.get(at)?;
-        number |= u32::from(byte & 0x7F).checked_shl(7 * at as u32)?;
-        at += 1;
-        if byte < 0x80 {
-            break;
-        }
-    }
+    let number = varint::split(fields)?.0.try_into().ok()?;
     packet.ends_with(crash_log::text(number, &mut [0; TEXT])).then_some(number)
 }
 
@@ -125,7 +113,7 @@ struct Checked {
 fn check(path: &str) -> Result<Checked, String> {
     let dump = std::fs::read(path).map_err(|error| error.to_string())?;
     let found = Dump::parse(&dump).and_then(|parsed| parsed.find(Place::Anywhere));
-    let Some(log) = log(&dump) else {
+    let Some((started, finished, operations)) = log(&dump) else {
         // The recorder was not there yet.
         return match found {
             Ok(found) if found.salvage.chunks_kept > 0 => Err("chunks from nowhere".into()),
@@ -138,20 +126,16 @@ fn check(path: &str) -> Result<Checked, String> {
 
     let config = recorder::CONFIG;
     let size = found.buffer.stats().buffer_size;
-    let mut ring = Ring::new(vec![0; config.region_size(size as u32) as usize], config)
-        .map_err(|error| error.to_string())?;
+    let mut ring =
+        Ring::new(vec![0; config.region_size(size as u32) as usize], config).map_err(|e| e.to_string())?;
     if (ring.stats().buffer_size, ring.policy()) != (size, FillPolicy::RingBuffer) {
         return Err(format!("a ring of {size} bytes is not to be had here"));
     }
-    let mut operations = log
-        .operations
-        .as_chunks::<ENTRY>()
-        .0
-        .iter()
-        .map(|entry| Operation::read(entry).expect("an operation"));
-    operations.by_ref().take(log.finished).for_each(|operation| apply(&mut ring, &operation));
+    let (entries, _) = operations.as_chunks::<ENTRY>();
+    let mut operations = entries.iter().map(|entry| Operation::read(entry).expect("an operation"));
+    operations.by_ref().take(finished).for_each(|operation| apply(&mut ring, &operation));
     let before = in_ring(&ring);
-    let cut_short = (log.started > log.finished).then(|| operations.next()).flatten();
+    let cut_short = (started > finished).then(|| operations.next()).flatten();
     if let Some(operation) = cut_short {
         apply(&mut ring, &operation);
     }

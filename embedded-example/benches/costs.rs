@@ -1,10 +1,8 @@
 //! The cost sheet of a Cortex-M4, or a Cortex-M0: `cargo bench` in this folder, in QEMU.
 //!
 //! A line for each figure: `budget NAME MEASURED LIMIT UNIT ok|over`. Instructions are counted by SysTick, which QEMU
-//! advances by the instruction: on the M4 32 ns each, at 25 MHz. Stack is what was written to, of memory that was
-//! painted before. Every run gives the same. The limits of slices, stack and the ring's memory are the project's; the
-//! others stand for what was measured when they were written, and some more. `./costs` prints code and the longest
-//! time with interrupts masked as well.
+//! advances by the instruction. Stack is what was written to, of memory that was painted before. The limits of slices,
+//! stack and the ring's memory are the project's; the others are what was measured once, and some more.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 #[cfg(not(target_os = "none"))]

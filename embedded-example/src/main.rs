@@ -28,14 +28,13 @@ mod firmware {
     use tracebuf_firmware::oven::{CONTROL, MAIN, POWER, SENSOR, TEMPERATURE};
     use tracebuf_firmware::oven::{Controller, Oven, Program, Sensor as Probe};
 
-    /// Shared memory and ring, which are most of the tracing's memory. The micro:bit has 16 KiB in all.
+    /// The micro:bit has 16 KiB in all.
     const TRACE_BYTES: usize = if cfg!(board = "microbit") { 6 } else { 8 } * 1024;
 
     /// Start-up code leaves it alone, so the start after a reset finds what was recorded before.
     #[unsafe(link_section = ".uninit.TRACE")]
     static TRACE: Region<{ TRACE_BYTES / 8 }> = Region::zeroed();
-    /// For the ring as it was around an alarm, which is smaller than the region. On the micro:bit, with its 16 KiB, the
-    /// stack needs what is left.
+    /// For the ring as it was around an alarm. On the micro:bit the stack needs what is left.
     static SNAPSHOT: Region<{ if cfg!(board = "microbit") { 0 } else { TRACE_BYTES / 8 } }> =
         Region::zeroed();
     static STORAGE: Storage = Storage::new();
@@ -48,11 +47,7 @@ mod firmware {
     const CONFIG: TracerConfig =
         TracerConfig::new(board::FREQUENCY).unit_ns(1_000).state_every(state_every(TRACE_BYTES));
 
-    /// Steps of the control loop until the firmware ends itself.
-    const STEPS: u32 = 1_000;
-    /// Steps for a thousand laps of the ring: three minutes.
-    const LAPS_STEPS: u32 = 48_000;
-    /// Steps until it crashes, if asked to, and until a start after a crash ends itself.
+    /// Steps of the control loop until the firmware crashes, if asked to, and until a start after a crash ends itself.
     const FEW_STEPS: u32 = 200;
     const CONTROL_MICROS: u32 = 4_000;
     const SENSOR_MICROS: u32 = 9_200;
@@ -210,8 +205,9 @@ mod firmware {
         start_interrupts();
         let steps = match mode {
             _ if found.is_some() => FEW_STEPS,
-            Mode::Laps => LAPS_STEPS,
-            _ => STEPS,
+            // A thousand laps of the ring: three minutes.
+            Mode::Laps => 48_000,
+            _ => 1_000,
         };
         let sent = run(producer, &tracer, recorder, mode, steps);
         drop(tracer);

@@ -69,7 +69,7 @@ struct Drain {
     recorder: UnsafeCell<Option<Drained>>,
 }
 
-/// The recorder, and of an export that failed the packet that the next one is to begin with.
+/// The recorder, and the packet that the export after a failed one begins with.
 struct Drained {
     recorder: RingRecorder<'static>,
     unsent: Unsent,

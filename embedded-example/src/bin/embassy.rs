@@ -44,20 +44,18 @@ mod image {
     type TaskTracer = Tracer<'static, BoardClock, 16, 8>;
 
     /// What an interrupt tells a task.
-    struct Ticks {
-        count: Mutex<Cell<u32>>,
-        waker: Mutex<RefCell<Option<Waker>>>,
-    }
+    struct Ticks(Mutex<RefCell<(u32, Option<Waker>)>>);
 
     impl Ticks {
         const fn new() -> Self {
-            Ticks { count: Mutex::new(Cell::new(0)), waker: Mutex::new(RefCell::new(None)) }
+            Ticks(Mutex::new(RefCell::new((0, None))))
         }
 
         fn tick(&self) {
             let waker = critical_section::with(|cs| {
-                self.count.borrow(cs).set(self.count.borrow(cs).get() + 1);
-                self.waker.borrow_ref_mut(cs).take()
+                let (count, waker) = &mut *self.0.borrow_ref_mut(cs);
+                *count += 1;
+                waker.take()
             });
             if let Some(waker) = waker {
                 waker.wake();
@@ -67,15 +65,14 @@ mod image {
         /// Waits for a tick, and takes at most so many.
         async fn take(&self, most: u32) {
             poll_fn(|context| {
-                critical_section::with(|cs| match self.count.borrow(cs).get() {
-                    0 => {
-                        *self.waker.borrow_ref_mut(cs) = Some(context.waker().clone());
-                        Poll::Pending
+                critical_section::with(|cs| {
+                    let (count, waker) = &mut *self.0.borrow_ref_mut(cs);
+                    if *count == 0 {
+                        *waker = Some(context.waker().clone());
+                        return Poll::Pending;
                     }
-                    count => {
-                        self.count.borrow(cs).set(count.saturating_sub(most));
-                        Poll::Ready(())
-                    }
+                    *count = count.saturating_sub(most);
+                    Poll::Ready(())
                 })
             })
             .await;

@@ -49,8 +49,6 @@ mod firmware {
 
     /// Steps of the control loop until the firmware crashes, if asked to, and until a start after a crash ends itself.
     const FEW_STEPS: u32 = 200;
-    const CONTROL_MICROS: u32 = 4_000;
-    const SENSOR_MICROS: u32 = 9_200;
 
     /// The board's clock as one priority reads it.
     struct PriorityClock(usize);
@@ -202,7 +200,8 @@ mod firmware {
         let taken = || [(); WRITERS].map(|()| producer.writer(0, Exhaustion::Drop));
         let _others = (mode == Mode::Untraced).then(taken);
 
-        start_interrupts();
+        // SAFETY: what the handlers share is atomic, or only used with interrupts masked.
+        unsafe { board::start_interrupts(4_000, 9_200) };
         let steps = match mode {
             _ if found.is_some() => FEW_STEPS,
             // A thousand laps of the ring: three minutes.
@@ -241,22 +240,6 @@ mod firmware {
         let mut sender = Sender::raw(file);
         if sender.finish_ring(ring).is_err() {
             sender.abandon(ring);
-        }
-    }
-
-    fn start_interrupts() {
-        board::start(CONTROL_MICROS, SENSOR_MICROS);
-        if let Some(mut core) = cortex_m::Peripherals::take() {
-            // SAFETY: no lock relies on these priorities; what is shared is atomic or only used with interrupts masked.
-            unsafe {
-                core.NVIC.set_priority(interrupt::Control, 0x40);
-                core.NVIC.set_priority(interrupt::Sensor, 0x80);
-            }
-        }
-        // SAFETY: both handlers may run from now on.
-        unsafe {
-            NVIC::unmask(interrupt::Control);
-            NVIC::unmask(interrupt::Sensor);
         }
     }
 

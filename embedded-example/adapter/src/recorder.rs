@@ -65,8 +65,7 @@ impl<'a> RingRecorder<'a> {
     /// Lays a region out, whatever is in it: a [mark](StartMark), shared memory (a quarter, up to 4 KiB), the ring.
     ///
     /// # Errors
-    /// [`RingRecorderError`] below 1176 bytes, where chunks do not fit. Events of a ring that was lapped can be decoded
-    /// from about 4 KiB on, as names and clock have to be in it, too.
+    /// [`RingRecorderError`] below 1176 bytes. Events of a ring that was lapped can be decoded from about 4 KiB on.
     pub fn new(
         region: &'a mut [u64],
         storage: &'a Storage,
@@ -101,7 +100,9 @@ impl<'a> RingRecorder<'a> {
         let mut number = 1;
         if let Some(salvage) = found {
             let (memory, _) = shared_memory(parts.shared)?;
-            let last = start_of(*parts.mark, memory);
+            // Divided otherwise, the mark is another program's.
+            let mark = StartMark::from_word(*parts.mark).filter(|mark| mark.is_of(&memory));
+            let last = mark.map(StartMark::start);
             if let Some(last) = last {
                 Consumer::new(memory).reclaim();
                 let mut rings = [ring];
@@ -219,12 +220,6 @@ fn shared_memory(part: &mut [u64]) -> Result<(SharedMemory<'_>, Layout), RingRec
     memory.map(|memory| (memory, layout)).map_err(RingRecorderError::SharedMemory)
 }
 
-/// The number of the start that has recorded there, according to a word; 1 to 65,535.
-fn start_of(word: u64, memory: SharedMemory<'_>) -> Option<u16> {
-    // Divided otherwise, it is another program's.
-    StartMark::from_word(word).filter(|mark| mark.is_of(&memory)).map(StartMark::start)
-}
-
 /// The service's end of this start's writers, or of an earlier one's.
 fn endpoint(memory: SharedMemory<'_>, start: u16) -> ProducerEndpoint<'_, WRITERS> {
     let identity = ProducerIdentity { producer_id: start, uid: 0, pid: -1 };
@@ -247,7 +242,9 @@ fn make_room(ring: &mut TraceBuffer<&mut [u8]>, last: u16, number: u16) -> bool 
             return true;
         }
         let starts = || ring.sequences().map(|sequence| sequence.producer_id).filter(|start| *start != last);
-        let empty = starts().find(|start| !has_chunks(ring, *start));
+        let is_of =
+            |content, start| matches!(content, RingContent::Chunk(chunk) if chunk.producer_id == start);
+        let empty = starts().find(|start| !ring.inspect().items().any(|item| is_of(item.content, *start)));
         // The oldest: the farthest before the last one.
         let Some(start) = empty.or_else(|| starts().max_by_key(|start| last.wrapping_sub(*start))) else {
             break;
@@ -255,12 +252,6 @@ fn make_room(ring: &mut TraceBuffer<&mut [u8]>, last: u16, number: u16) -> bool 
         ring.forget_producer(start);
     }
     false
-}
-
-/// Whether there is something of a start that has not been read.
-fn has_chunks(ring: &TraceBuffer<&mut [u8]>, start: u16) -> bool {
-    let is_its = |content| matches!(content, RingContent::Chunk(chunk) if chunk.producer_id == start);
-    ring.inspect().items().any(|item| is_its(item.content))
 }
 
 /// The parts of a region.

@@ -124,8 +124,8 @@ impl<E: Export> Sender<E> {
         self.given_up
     }
 
-    /// Sends one piece, of at most [`PAYLOAD`](tracebuf::proto::frame::PAYLOAD) bytes of packet. Without frames it sends a whole
-    /// packet and waits for the line, because nothing would tell a reader that a packet was given up.
+    /// Sends one piece, of at most 64 bytes of packet. Without frames it sends a whole packet and waits for the line,
+    /// because nothing would tell a reader that a packet was given up.
     ///
     /// A loop that records more than a piece in a turn calls this, and the drain before each call, until it returns
     /// [`Busy`](Progress::Busy) or [`Idle`](Progress::Idle): otherwise the ring laps over what is still to be sent.
@@ -187,9 +187,8 @@ impl<E: Export> Sender<E> {
         }
     }
 
-    /// Gives up the packet that was read and not fully sent, after an error, if no other sender is to [send
-    /// it](Self::into_unsent). The next packet of its sequence reports the loss; if there is none, only
-    /// [`given_up`](Self::given_up) has it. Half of it may be on the line, which a receiver of frames notices.
+    /// Gives up the packet that was read and not fully sent, after an error. The next packet of its sequence reports the
+    /// loss; if there is none, only [`given_up`](Self::given_up) has it. A receiver of frames notices half a packet.
     pub fn abandon<M: AsRef<[u8]> + AsMut<[u8]>>(&mut self, buffer: &mut TraceBuffer<M>) {
         self.line.clear();
         if let Some(current) = self.current.take() {
@@ -200,9 +199,8 @@ impl<E: Export> Sender<E> {
     }
 
     /// Sends what is in the ring, waiting for the line, with a drain after each piece (without frames, each packet): so
-    /// recording goes on. [`finish`](Self::finish) then sends the rest, without draining.
-    ///
-    /// It also ends when writers faster than the line have filled the ring once more.
+    /// recording goes on. It also ends when writers faster than the line have filled the ring once more.
+    /// [`finish`](Self::finish) then sends the rest, without draining.
     ///
     /// # Errors
     /// The line's, as for [`finish`](Self::finish).
@@ -274,9 +272,8 @@ impl<E: Export> Sender<E> {
         self.send_whole(&envelope, once(packet), packet.len())
     }
 
-    /// Sends everything in a snapshot and a packet of its counters, waiting for the line.
-    ///
-    /// It comes between packets: before any was sent, or after [`finish`](Self::finish).
+    /// Sends everything in a snapshot and a packet of its counters, waiting for the line: before any packet was sent, or
+    /// after [`finish`](Self::finish).
     ///
     /// # Errors
     /// The line's.

@@ -14,7 +14,7 @@ mod image {
     use core::cell::Cell;
     use core::sync::atomic::{AtomicU32, Ordering::SeqCst, compiler_fence};
     use cortex_m::interrupt::Mutex;
-    use cortex_m::peripheral::{NVIC, SCB};
+    use cortex_m::peripheral::SCB;
     use cortex_m_rt::entry;
     use defmt_semihosting as _;
     use static_cell::{ConstStaticCell, StaticCell};
@@ -125,16 +125,8 @@ mod image {
         let Some(mut talker) = Talker::new() else { end() };
         log.magic = MAGIC;
         compiler_fence(SeqCst);
-        board::start(700, 1_900);
-        // SAFETY: both handlers may run from now on; all that they share is atomic.
-        unsafe {
-            if let Some(mut core) = cortex_m::Peripherals::take() {
-                core.NVIC.set_priority(interrupt::Control, 0x40);
-                core.NVIC.set_priority(interrupt::Sensor, 0x80);
-            }
-            NVIC::unmask(interrupt::Control);
-            NVIC::unmask(interrupt::Sensor);
-        }
+        // SAFETY: all that the handlers share is atomic.
+        unsafe { board::start_interrupts(700, 1_900) };
         let mut watch = Consumer::new(producer.memory());
         for round in 0u32.. {
             talker.talk();

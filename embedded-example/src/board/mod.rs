@@ -12,6 +12,7 @@ pub use chip::{FREQUENCY, acknowledge_control, acknowledge_sensor, start};
 
 use chip::{VECTORS, lamp, ticks, uart};
 use core::convert::Infallible;
+use cortex_m::peripheral::NVIC;
 use embedded_hal::digital;
 use tracebuf::producer::track_event::{Clock, Extended32};
 
@@ -82,6 +83,23 @@ pub enum interrupt {
 unsafe impl cortex_m::interrupt::InterruptNumber for interrupt {
     fn number(self) -> u16 {
         self as u16
+    }
+}
+
+/// Starts the clock and both timers, whose handlers may run from now on; the control loop's has the higher priority.
+///
+/// # Safety
+/// What the handlers share with each other and the rest is atomic, or used with interrupts masked.
+pub unsafe fn start_interrupts(control_micros: u32, sensor_micros: u32) {
+    start(control_micros, sensor_micros);
+    // SAFETY: as above.
+    unsafe {
+        if let Some(mut core) = cortex_m::Peripherals::take() {
+            core.NVIC.set_priority(interrupt::Control, 0x40);
+            core.NVIC.set_priority(interrupt::Sensor, 0x80);
+        }
+        NVIC::unmask(interrupt::Control);
+        NVIC::unmask(interrupt::Sensor);
     }
 }
 

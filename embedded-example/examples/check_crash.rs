@@ -100,24 +100,15 @@ fn check_shared(dump: &[u8], recovered: &[Said]) -> Result<usize, String> {
     Ok(all.len() - recovered.len())
 }
 
-/// What checking a dump found.
-#[derive(Default)]
-struct Checked {
-    cut_short: Option<Kind>,
-    /// Patches before the operation that was cut short.
-    patches: u64,
-    /// Packets in shared memory.
-    shared: usize,
-}
-
-fn check(path: &str) -> Result<Checked, String> {
+/// The kind of operation that was cut short, the patches before it, and the packets in shared memory.
+fn check(path: &str) -> Result<(Option<Kind>, u64, usize), String> {
     let dump = std::fs::read(path).map_err(|error| error.to_string())?;
     let found = Dump::parse(&dump).and_then(|parsed| parsed.find(Place::Anywhere));
     let Some((started, finished, operations)) = log(&dump) else {
         // The recorder was not there yet.
         return match found {
             Ok(found) if found.salvage.chunks_kept > 0 => Err("chunks from nowhere".into()),
-            Ok(_) | Err(RecoverError::Attach(_)) => Ok(Checked::default()),
+            Ok(_) | Err(RecoverError::Attach(_)) => Ok((None, 0, 0)),
             Err(error) => Err(error.to_string()),
         };
     };
@@ -164,11 +155,8 @@ fn check(path: &str) -> Result<Checked, String> {
             return Err(format!("the packets of writer {writer} are not in its order"));
         }
     }
-    Ok(Checked {
-        cut_short: cut_short.map(|operation| operation.kind),
-        patches: ring.stats().patches_succeeded,
-        shared: check_shared(&dump, &recovered)?,
-    })
+    let kind = cut_short.map(|operation| operation.kind);
+    Ok((kind, ring.stats().patches_succeeded, check_shared(&dump, &recovered)?))
 }
 
 fn main() -> ExitCode {
@@ -176,11 +164,11 @@ fn main() -> ExitCode {
     let (mut bad, mut most_patches, mut from_shared) = (0, 0, 0);
     for path in std::env::args().skip(1) {
         match check(&path) {
-            Ok(checked) => {
+            Ok((kind, patches, shared)) => {
                 good += 1;
-                most_patches = most_patches.max(checked.patches);
-                from_shared += checked.shared;
-                cut_short[checked.cut_short.map_or(0, |kind| kind as usize)] += 1;
+                most_patches = most_patches.max(patches);
+                from_shared += shared;
+                cut_short[kind.map_or(0, |kind| kind as usize)] += 1;
             }
             Err(why) => {
                 eprintln!("{path}: {why}");

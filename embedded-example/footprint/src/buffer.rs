@@ -5,7 +5,7 @@ use crate::observe::{Nowhere, debug, ok, show};
 use core::hint::black_box;
 use tracebuf::buffer::{
     BufferStats, Chunk, ChunkFlags, ChunkHeader, Commit, Config, DataLoss, FillPolicy, OverwriteObserver,
-    Packet, Patch, ReadOnlyTraceBuffer, Reader, RingView, Salvage, SequenceInfo, TraceBuffer,
+    Packet, Patch, ReadOnlyTraceBuffer, Reader, RingView, SequenceInfo, TraceBuffer,
 };
 
 pub(crate) fn config(input: &mut Input<'_>) -> Config {
@@ -34,20 +34,16 @@ fn found(input: &mut Input<'_>, memory: &mut [u8], config: Config) {
         ring(view);
     }
     if let Some((buffer, salvage)) = ok(TraceBuffer::attach(&mut *memory)) {
-        salvaged(salvage);
+        black_box((salvage.is_clean(), salvage.chunks_dropped()));
+        show(salvage);
         live(input, buffer);
     }
     debug(ReadOnlyTraceBuffer::attach_ended(&mut *memory).map(|(_, salvage)| salvage));
     if let Some((clone, salvage)) = ok(ReadOnlyTraceBuffer::attach(&mut *memory)) {
-        salvaged(salvage);
+        debug(salvage);
         of_clone(input, clone);
     }
     debug(TraceBuffer::attach_or_new(memory, config).map(|(_, salvage)| salvage));
-}
-
-fn salvaged(salvage: Salvage) {
-    black_box((salvage.is_clean(), salvage.chunks_dropped()));
-    show(salvage);
 }
 
 fn leases(input: &mut Input<'_>, buffer: &mut TraceBuffer<&mut [u8]>) {

@@ -5,9 +5,8 @@ use crate::observe::{debug, ok};
 use crate::track_event;
 use core::hint::black_box;
 use tracebuf::producer::{
-    Bitmap, CommitRequest, CommitSink, Consumer, Exhaustion, Layout, MessageHandle, Producer,
-    ProducerStorage, ScrapedChunk, SharedMemory, SmbChunkHeader, atomic_words, atomic_words_at,
-    atomic_words_in,
+    CommitRequest, CommitSink, Consumer, Exhaustion, Layout, MessageHandle, Producer, ProducerStorage,
+    ScrapedChunk, SharedMemory, SmbChunkHeader, atomic_words, atomic_words_at, atomic_words_in,
 };
 
 pub(crate) fn all(input: &mut Input<'static>, memory: &mut [u8]) {
@@ -89,8 +88,9 @@ fn fields(input: &mut Input<'static>, message: &mut MessageHandle<'_, '_>) {
 
 fn looks(input: &mut Input<'static>, memory: SharedMemory<'_>) {
     for page in memory.all_pages() {
-        bits(input, page.bitmap());
-        black_box((page.reserved(), page.size()));
+        let bitmap = page.bitmap();
+        debug((bitmap, bitmap.layout_bits(), bitmap.layout(), bitmap.state(input.u32())));
+        black_box((bitmap.reserved_bit(), bitmap.has_stray_states(), page.reserved(), page.size()));
         for chunk in page.chunks() {
             debug((chunk.index(), chunk.offset(), chunk.payload_len(), chunk.state(), chunk.header()));
             let mut bytes = [0; 16];
@@ -100,13 +100,7 @@ fn looks(input: &mut Input<'static>, memory: SharedMemory<'_>) {
         }
     }
     black_box(memory.page(input.u32()).is_some());
-}
-
-fn bits(input: &mut Input<'static>, bitmap: Bitmap) {
-    debug((bitmap, bitmap.layout_bits(), bitmap.layout(), bitmap.state(input.u32())));
-    black_box((bitmap.reserved_bit(), bitmap.has_stray_states()));
-    let header = SmbChunkHeader::from_words([input.u32(), input.u32()]);
-    black_box(header.to_words());
+    black_box(SmbChunkHeader::from_words([input.u32(), input.u32()]).to_words());
 }
 
 fn consumer(input: &mut Input<'static>, memory: SharedMemory<'_>) {

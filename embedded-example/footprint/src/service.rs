@@ -23,8 +23,11 @@ pub(crate) fn all(input: &mut Input<'_>, memory: &mut [u8]) {
 
 fn endpoint(input: &mut Input<'_>, shared: &mut [u8], central: &mut [u8]) {
     let Ok(memory) = SharedMemory::new(atomic_words_in(shared), input.u32()) else { return };
-    mark(input.u64(), StartMark::new(input.u16(), &memory));
-    black_box(StartMark::from_word(input.u64()).is_some_and(|mark| mark.is_of(&memory)));
+    black_box(StartMark::new(input.u16(), &memory).to_word());
+    if let Some(mark) = StartMark::from_word(input.u64()) {
+        debug((mark, mark.start(), mark.page_size(), mark.pages(), mark.ring_offset()));
+        black_box((mark.is_of(&memory), mark == StartMark::new(input.u16(), &memory)));
+    }
     let Ok(buffer) = TraceBuffer::new(central, config(input)) else { return };
     let mut buffers = [buffer];
     let identity = ProducerIdentity { producer_id: input.u16(), uid: input.u32(), pid: input.u32() as i32 };
@@ -55,12 +58,6 @@ fn endpoint(input: &mut Input<'_>, shared: &mut [u8], central: &mut [u8]) {
     }
     black_box(endpoint.disconnect(&mut buffers));
     debug(endpoint.stats());
-}
-
-fn mark(word: u64, ours: StartMark) {
-    let Some(mark) = StartMark::from_word(word) else { return };
-    debug((mark, mark.start(), mark.page_size(), mark.pages(), mark.ring_offset()));
-    black_box((mark == ours, ours.to_word()));
 }
 
 fn export(input: &mut Input<'_>, memory: &mut [u8]) {

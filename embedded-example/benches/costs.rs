@@ -1,10 +1,8 @@
 //! The cost sheet of a Cortex-M4, or a Cortex-M0: `cargo bench` in this folder, in QEMU.
 //!
 //! A line for each figure: `budget NAME MEASURED LIMIT UNIT ok|over`. Instructions are counted by SysTick, which QEMU
-//! advances by the instruction: on the M4 32 ns each, at 25 MHz. Stack is what was written to, of memory that was
-//! painted before. Every run gives the same. The limits of slices, stack and the ring's memory are the project's; the
-//! others stand for what was measured when they were written, and some more. `./costs` prints code and the longest
-//! time with interrupts masked as well.
+//! advances by the instruction. Stack is what was written to, of memory that was painted before. The limits of slices,
+//! stack and the ring's memory are the project's; the others are what was measured once, and some more.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 #[cfg(not(target_os = "none"))]
@@ -22,7 +20,7 @@ mod image {
     use defmt_semihosting as _;
     use static_cell::{ConstStaticCell, StaticCell};
     use tracebuf::buffer::{Chunk, ChunkHeader, TraceBuffer};
-    use tracebuf::producer::track_event::{Clock, Extended32, Tracer, TracerConfig, Track, Unit};
+    use tracebuf::producer::track_event::{Tracer, TracerConfig, Track, Unit};
     use tracebuf::producer::{
         ChunkPatch, ChunkToMove, ChunkToPatch, CommitRequest, CommitSink, Exhaustion, Producer,
     };
@@ -31,7 +29,7 @@ mod image {
     use tracebuf_embedded::recorder::{self, Inbox, RingRecorder, Storage};
     use tracebuf_embedded::region::bytes;
     use tracebuf_embedded::send::Sender;
-    use tracebuf_firmware::board;
+    use tracebuf_firmware::board::{self, BoardClock};
 
     /// The microbit has 16 KiB of RAM in all, of which the stack needs a half.
     const REGION_BYTES: usize = if cfg!(board = "microbit") { 6 } else { 16 } * 1024;
@@ -46,15 +44,6 @@ mod image {
     static FIRMWARE: Track<'static> = Track::process(1, "firmware");
     static INTERRUPT: Track<'static> = Track::thread(1, 2, "interrupt").within(&FIRMWARE);
     static LEVEL: Track<'static> = Track::counter("level", Unit::Count);
-    static CLOCK: Extended32 = Extended32::new();
-
-    struct BoardClock;
-
-    impl Clock for BoardClock {
-        fn now(&self) -> u64 {
-            CLOCK.extend(|| board::ticks(0))
-        }
-    }
 
     const CONFIG: TracerConfig = TracerConfig::new(board::FREQUENCY).unit_ns(1_000);
 
@@ -66,10 +55,8 @@ mod image {
     /// As ./qemu has it.
     const INSTRUCTION_PS: u64 = if cfg!(board = "microbit") { 64_000 } else { 32_000 };
 
-    /// Instructions of one call, without those of looking at the clock.
-    struct Meter {
-        empty: u32,
-    }
+    /// Instructions of one call, without those of looking at the clock, which this has.
+    struct Meter(u32);
 
     impl Meter {
         #[inline(never)]
@@ -80,20 +67,16 @@ mod image {
             ((u64::from(ticks) * TICK_PS + INSTRUCTION_PS / 2) / INSTRUCTION_PS) as u32
         }
 
-        fn new() -> Self {
-            Meter { empty: Self::raw(|| ()) }
-        }
-
         fn count(&self, work: impl FnOnce()) -> u32 {
-            Self::raw(work).saturating_sub(self.empty)
+            Self::raw(work).saturating_sub(self.0)
         }
+    }
 
-        /// The median and the largest of many calls.
-        fn many(&self, mut work: impl FnMut()) -> (u32, u32) {
-            let mut counts: [u32; 101] = core::array::from_fn(|_| self.count(&mut work));
-            counts.sort_unstable();
-            (counts.get(50).copied().unwrap_or(0), counts.last().copied().unwrap_or(0))
-        }
+    /// The median and the largest of so many counts.
+    fn many<const N: usize>(count: impl FnMut(usize) -> u32) -> (u32, u32) {
+        let mut counts: [u32; N] = core::array::from_fn(count);
+        counts.sort_unstable();
+        (counts.get(N / 2).copied().unwrap_or(0), counts.last().copied().unwrap_or(0))
     }
 
     const PAINT: u32 = 0xA5A5_5A5A;
@@ -120,9 +103,8 @@ mod image {
         work();
     }
 
-    struct Sheet {
-        over: bool,
-    }
+    /// Whether a line is over.
+    struct Sheet(bool);
 
     impl Sheet {
         fn line(&mut self, name: &str, measured: u32, limit: u32, unit: &str) {
@@ -130,7 +112,7 @@ mod image {
             let takes_more = unit == "instructions" || name.starts_with("high_water");
             let limit = if cfg!(board = "microbit") && takes_more { limit * 8 / 5 } else { limit };
             let verdict = if measured > limit { "over" } else { "ok" };
-            self.over |= measured > limit;
+            self.0 |= measured > limit;
             semihosting::println!("budget {name} {measured} {limit} {unit} {verdict}");
         }
     }
@@ -172,8 +154,8 @@ mod image {
         let producer = PRODUCER.init(producer);
         let Some(writer) = producer.writer(0, Exhaustion::Drop) else { finish(true) };
         let tracer: SmallTracer = Tracer::with_tables(writer, BoardClock, &MAIN, CONFIG);
-        let mut sheet = Sheet { over: false };
-        let meter = Meter::new();
+        let mut sheet = Sheet(false);
+        let meter = Meter(Meter::raw(|| ()));
         // The state, and the names.
         begin(&tracer);
         end(&tracer);
@@ -187,7 +169,7 @@ mod image {
         buffer(&mut sheet, &meter);
         memory(&mut sheet);
         drop(tracer);
-        finish(sheet.over)
+        finish(sheet.0)
     }
 
     fn writing(
@@ -198,15 +180,11 @@ mod image {
         producer: &Producer<'static>,
     ) {
         let mut measure = |name: &str, limit: u32, worst: &str, most: u32, call: fn(&SmallTracer)| {
-            let (median, largest) = {
-                let mut counts: [u32; 101] = [0; 101];
-                for at in &mut counts {
-                    *at = meter.count(|| call(tracer));
-                    recorder.drain(producer);
-                }
-                counts.sort_unstable();
-                (counts.get(50).copied().unwrap_or(0), counts.last().copied().unwrap_or(0))
-            };
+            let (median, largest) = many::<101>(|_| {
+                let count = meter.count(|| call(tracer));
+                recorder.drain(producer);
+                count
+            });
             sheet.line(name, median, limit, "instructions");
             sheet.line(worst, largest, most, "instructions");
         };
@@ -261,7 +239,7 @@ mod image {
         sheet.line("high_water_new_state", deep, 700, "bytes");
     }
 
-    /// A chunk from shared memory into the ring, which is full by now, with what the drain does for it.
+    /// A chunk from shared memory into the ring, which is full by now.
     fn moving(
         sheet: &mut Sheet,
         meter: &Meter,
@@ -269,29 +247,26 @@ mod image {
         recorder: &mut RingRecorder<'static>,
         producer: &Producer<'static>,
     ) {
-        let mut counts: [u32; 21] = [0; 21];
-        for at in &mut counts {
+        let complete = || {
             for _ in 0..8 {
                 begin(tracer);
                 end(tracer);
             }
             tracer.flush();
             producer.commit();
-            *at = meter.count(|| {
+        };
+        let (median, _) = many::<21>(|_| {
+            complete();
+            let count = meter.count(|| {
                 if let Some(request) = recorder.next_request() {
                     recorder.carry_out(request, producer);
                 }
             });
             recorder.drain(producer);
-        }
-        counts.sort_unstable();
-        sheet.line("drain_of_a_chunk", counts.get(10).copied().unwrap_or(0), 3_000, "instructions");
-        for _ in 0..8 {
-            begin(tracer);
-            end(tracer);
-        }
-        tracer.flush();
-        producer.commit();
+            count
+        });
+        sheet.line("drain_of_a_chunk", median, 3_000, "instructions");
+        complete();
         sheet.line("high_water_drain", stack(|| recorder.drain(producer)), 1_024, "bytes");
     }
 
@@ -318,7 +293,7 @@ mod image {
         }
     }
 
-    /// What a full frame costs, on a line that loses bytes: most of it is the CRC.
+    /// A full frame: most of it is the CRC.
     fn framing(sheet: &mut Sheet, meter: &Meter) {
         let (piece, mut line, mut frames) = ([0x5A; PAYLOAD], [0; FRAME], FrameEncoder::new());
         let one = meter.count(|| {
@@ -332,25 +307,19 @@ mod image {
         // Four packets of 29 bytes.
         let mut payload = [1; 120];
         payload.iter_mut().step_by(30).for_each(|size| *size = 29);
-        let mut id = 0;
-        let (median, largest) = meter.many(|| {
-            commit(&mut ring, id, &payload);
-            id += 1;
-        });
+        let (median, largest) = many::<101>(|id| meter.count(|| commit(&mut ring, id as u32, &payload)));
         sheet.line("chunk_commit", median, 2_000, "instructions");
         sheet.line("chunk_commit_worst", largest, 3_000, "instructions");
-        sheet.line("high_water_commit", stack(|| commit(&mut ring, id, &payload)), 512, "bytes");
+        sheet.line("high_water_commit", stack(|| commit(&mut ring, 101, &payload)), 512, "bytes");
 
         let mut reader = ring.read();
-        let mut read = [0; 24];
-        for at in &mut read {
-            *at = meter.count(|| {
+        let (median, largest) = many::<24>(|_| {
+            meter.count(|| {
                 black_box(reader.next_packet().map(|packet| packet.len()));
-            });
-        }
-        read.sort_unstable();
-        sheet.line("packet_read", read.get(12).copied().unwrap_or(0), 500, "instructions");
-        sheet.line("packet_read_worst", read.last().copied().unwrap_or(0), 1_500, "instructions");
+            })
+        });
+        sheet.line("packet_read", median, 500, "instructions");
+        sheet.line("packet_read_worst", largest, 1_500, "instructions");
         let used = stack(|| {
             let mut reader = ring.read();
             while let Some(packet) = reader.next_packet() {

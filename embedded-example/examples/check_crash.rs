@@ -13,6 +13,7 @@ compile_error!("this runs on the host");
 
 use std::process::ExitCode;
 use tracebuf::buffer::{FillPolicy, Patch, ReadOnlyTraceBuffer, Reader, TraceBuffer};
+use tracebuf::proto::varint;
 use tracebuf_analysis::recover::{Dump, Place, RecoverError};
 use tracebuf_embedded::recorder;
 use tracebuf_firmware::crash_log::{self, ENTRY, HEAD, Kind, MAGIC, Operation, TEXT};
@@ -62,16 +63,11 @@ fn apply(ring: &mut Ring, operation: &Operation<'_>) {
     }
 }
 
-struct Log<'a> {
-    started: usize,
-    finished: usize,
-    operations: &'a [u8],
-}
-
-fn log(dump: &[u8]) -> Option<Log<'_>> {
+/// How many operations were started and finished, and the operations.
+fn log(dump: &[u8]) -> Option<(usize, usize, &[u8])> {
     let at = dump.windows(MAGIC.len()).position(|window| window == MAGIC)?;
     let word = |at: usize| Some(u32::from_le_bytes(dump.get(at..at + 4)?.try_into().ok()?) as usize);
-    Some(Log { started: word(at + 8)?, finished: word(at + 12)?, operations: dump.get(at + HEAD..)? })
+    Some((word(at + 8)?, word(at + 12)?, dump.get(at + HEAD..)?))
 }
 
 /// A packet's number, which is its timestamp, if it ends with the text that the firmware writes for that number.
@@ -80,15 +76,7 @@ fn number_of(packet: &[u8]) -> Option<u32> {
     let marks = [&[0xB8, 5, 1][..], &[0xD0, 2, 0x81, 0], &[0xD0, 2, 0x81, 2]];
     let fields = marks.iter().fold(packet, |rest, mark| rest.strip_prefix(*mark).unwrap_or(rest));
     let fields = fields.strip_prefix(&[0x40])?;
-    let (mut number, mut at) = (0, 0);
-    loop {
-        let byte = *fields.get(at)?;
-        number |= u32::from(byte & 0x7F).checked_shl(7 * at as u32)?;
-        at += 1;
-        if byte < 0x80 {
-            break;
-        }
-    }
+    let number = varint::split(fields)?.0.try_into().ok()?;
     packet.ends_with(crash_log::text(number, &mut [0; TEXT])).then_some(number)
 }
 
@@ -112,24 +100,15 @@ fn check_shared(dump: &[u8], recovered: &[Said]) -> Result<usize, String> {
     Ok(all.len() - recovered.len())
 }
 
-/// What checking a dump found.
-#[derive(Default)]
-struct Checked {
-    cut_short: Option<Kind>,
-    /// Patches before the operation that was cut short.
-    patches: u64,
-    /// Packets in shared memory.
-    shared: usize,
-}
-
-fn check(path: &str) -> Result<Checked, String> {
+/// The kind of operation that was cut short, the patches before it, and the packets in shared memory.
+fn check(path: &str) -> Result<(Option<Kind>, u64, usize), String> {
     let dump = std::fs::read(path).map_err(|error| error.to_string())?;
     let found = Dump::parse(&dump).and_then(|parsed| parsed.find(Place::Anywhere));
-    let Some(log) = log(&dump) else {
+    let Some((started, finished, operations)) = log(&dump) else {
         // The recorder was not there yet.
         return match found {
             Ok(found) if found.salvage.chunks_kept > 0 => Err("chunks from nowhere".into()),
-            Ok(_) | Err(RecoverError::Attach(_)) => Ok(Checked::default()),
+            Ok(_) | Err(RecoverError::Attach(_)) => Ok((None, 0, 0)),
             Err(error) => Err(error.to_string()),
         };
     };
@@ -138,20 +117,16 @@ fn check(path: &str) -> Result<Checked, String> {
 
     let config = recorder::CONFIG;
     let size = found.buffer.stats().buffer_size;
-    let mut ring = Ring::new(vec![0; config.region_size(size as u32) as usize], config)
-        .map_err(|error| error.to_string())?;
+    let mut ring =
+        Ring::new(vec![0; config.region_size(size as u32) as usize], config).map_err(|e| e.to_string())?;
     if (ring.stats().buffer_size, ring.policy()) != (size, FillPolicy::RingBuffer) {
         return Err(format!("a ring of {size} bytes is not to be had here"));
     }
-    let mut operations = log
-        .operations
-        .as_chunks::<ENTRY>()
-        .0
-        .iter()
-        .map(|entry| Operation::read(entry).expect("an operation"));
-    operations.by_ref().take(log.finished).for_each(|operation| apply(&mut ring, &operation));
+    let (entries, _) = operations.as_chunks::<ENTRY>();
+    let mut operations = entries.iter().map(|entry| Operation::read(entry).expect("an operation"));
+    operations.by_ref().take(finished).for_each(|operation| apply(&mut ring, &operation));
     let before = in_ring(&ring);
-    let cut_short = (log.started > log.finished).then(|| operations.next()).flatten();
+    let cut_short = (started > finished).then(|| operations.next()).flatten();
     if let Some(operation) = cut_short {
         apply(&mut ring, &operation);
     }
@@ -180,11 +155,8 @@ fn check(path: &str) -> Result<Checked, String> {
             return Err(format!("the packets of writer {writer} are not in its order"));
         }
     }
-    Ok(Checked {
-        cut_short: cut_short.map(|operation| operation.kind),
-        patches: ring.stats().patches_succeeded,
-        shared: check_shared(&dump, &recovered)?,
-    })
+    let kind = cut_short.map(|operation| operation.kind);
+    Ok((kind, ring.stats().patches_succeeded, check_shared(&dump, &recovered)?))
 }
 
 fn main() -> ExitCode {
@@ -192,11 +164,11 @@ fn main() -> ExitCode {
     let (mut bad, mut most_patches, mut from_shared) = (0, 0, 0);
     for path in std::env::args().skip(1) {
         match check(&path) {
-            Ok(checked) => {
+            Ok((kind, patches, shared)) => {
                 good += 1;
-                most_patches = most_patches.max(checked.patches);
-                from_shared += checked.shared;
-                cut_short[checked.cut_short.map_or(0, |kind| kind as usize)] += 1;
+                most_patches = most_patches.max(patches);
+                from_shared += shared;
+                cut_short[kind.map_or(0, |kind| kind as usize)] += 1;
             }
             Err(why) => {
                 eprintln!("{path}: {why}");

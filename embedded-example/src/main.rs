@@ -14,10 +14,9 @@ mod firmware {
     use cortex_m::peripheral::{NVIC, SCB};
     use cortex_m_rt::{ExceptionFrame, entry, exception};
     use defmt_semihosting as _;
-    use embedded_hal::digital::OutputPin;
     use static_cell::StaticCell;
     use tracebuf::buffer::{ReadOnlyTraceBuffer, TraceBuffer};
-    use tracebuf::producer::track_event::{Clock, Extended32, Tracer, TracerConfig, Track};
+    use tracebuf::producer::track_event::{Clock, Tracer, TracerConfig, Track};
     use tracebuf::producer::{Exhaustion, Producer};
     use tracebuf_embedded::export::Export;
     use tracebuf_embedded::recorder::{Inbox, RingRecorder, Storage, WRITERS, state_every};
@@ -25,20 +24,17 @@ mod firmware {
     use tracebuf_embedded::send::{Progress, Sender};
     use tracebuf_embedded::trigger::{High, Trigger};
     use tracebuf_firmware::board::{self, interrupt};
-    #[cfg(not(feature = "uart"))]
-    use tracebuf_firmware::host::file;
-    use tracebuf_firmware::host::{Mode, end};
+    use tracebuf_firmware::host::{Mode, end, file};
     use tracebuf_firmware::oven::{CONTROL, MAIN, POWER, SENSOR, TEMPERATURE};
     use tracebuf_firmware::oven::{Controller, Oven, Program, Sensor as Probe};
 
-    /// Shared memory and ring, which are most of the tracing's memory. The micro:bit has 16 KiB in all.
+    /// The micro:bit has 16 KiB in all.
     const TRACE_BYTES: usize = if cfg!(board = "microbit") { 6 } else { 8 } * 1024;
 
     /// Start-up code leaves it alone, so the start after a reset finds what was recorded before.
     #[unsafe(link_section = ".uninit.TRACE")]
     static TRACE: Region<{ TRACE_BYTES / 8 }> = Region::zeroed();
-    /// For the ring as it was around an alarm, which is smaller than the region. On the micro:bit, with its 16 KiB, the
-    /// stack needs what is left.
+    /// For the ring as it was around an alarm. On the micro:bit the stack needs what is left.
     static SNAPSHOT: Region<{ if cfg!(board = "microbit") { 0 } else { TRACE_BYTES / 8 } }> =
         Region::zeroed();
     static STORAGE: Storage = Storage::new();
@@ -51,28 +47,20 @@ mod firmware {
     const CONFIG: TracerConfig =
         TracerConfig::new(board::FREQUENCY).unit_ns(1_000).state_every(state_every(TRACE_BYTES));
 
-    /// Steps of the control loop until the firmware ends itself.
-    const STEPS: u32 = 1_000;
-    /// Steps for a thousand laps of the ring: three minutes.
-    const LAPS_STEPS: u32 = 48_000;
-    /// Steps until it crashes, if asked to, and until a start after a crash ends itself.
+    /// Steps of the control loop until the firmware crashes, if asked to, and until a start after a crash ends itself.
     const FEW_STEPS: u32 = 200;
-    const CONTROL_MICROS: u32 = 4_000;
-    const SENSOR_MICROS: u32 = 9_200;
 
     /// The board's clock as one priority reads it.
     struct PriorityClock(usize);
 
-    static CLOCK: Extended32 = Extended32::new();
-
     impl Clock for PriorityClock {
         fn now(&self) -> u64 {
-            CLOCK.extend(|| board::ticks(self.0))
+            board::now(self.0)
         }
     }
 
     // The log and the trace share one clock.
-    defmt::timestamp!("{=u64:us}", PriorityClock(0).now() / (board::FREQUENCY / 1_000_000));
+    defmt::timestamp!("{=u64:us}", board::now(0) / (board::FREQUENCY / 1_000_000));
 
     /// A tracer with few names, to save memory.
     type SmallTracer = Tracer<'static, PriorityClock, 16, 4>;
@@ -129,7 +117,7 @@ mod firmware {
         }
         // The oven is controlled even without a tracer.
         let tracer = TRACER.as_ref();
-        let (oven, controller) = LOOP.get_or_insert_with(|| (Oven::new(), Controller::default()));
+        let (oven, controller) = LOOP.get_or_insert_with(|| (Oven::NEW, Controller::default()));
         let slice = tracer.map(|tracer| tracer.track().enter("control"));
         let power = controller.step(MEASURED.load(Relaxed), WANTED.load(Relaxed));
         TRUE_TEMPERATURE.store(oven.step(power), Relaxed);
@@ -149,7 +137,7 @@ mod firmware {
                 if let Some(tracer) = tracer {
                     tracer.track().instant("alarm");
                 }
-                let _ = board::Lamp::new().set_high();
+                board::Lamp::start().light();
             }
             return;
         }
@@ -168,7 +156,7 @@ mod firmware {
     /// The interrupt with the lower priority: the sensor.
     #[cortex_m_rt::interrupt]
     fn Sensor() {
-        static mut PROBE: Probe = Probe::new();
+        static mut PROBE: Probe = Probe::NEW;
         static mut TRACER: Option<SmallTracer> = None;
         board::acknowledge_sensor();
         if TRACER.is_none() {
@@ -212,11 +200,13 @@ mod firmware {
         let taken = || [(); WRITERS].map(|()| producer.writer(0, Exhaustion::Drop));
         let _others = (mode == Mode::Untraced).then(taken);
 
-        start_interrupts();
+        // SAFETY: what the handlers share is atomic, or only used with interrupts masked.
+        unsafe { board::start_interrupts(4_000, 9_200) };
         let steps = match mode {
             _ if found.is_some() => FEW_STEPS,
-            Mode::Laps => LAPS_STEPS,
-            _ => STEPS,
+            // A thousand laps of the ring: three minutes.
+            Mode::Laps => 48_000,
+            _ => 1_000,
         };
         let sent = run(producer, &tracer, recorder, mode, steps);
         drop(tracer);
@@ -229,22 +219,22 @@ mod firmware {
     /// Bytes that the trace continues after an alarm: a good third of the ring.
     const AFTER_ALARM: u32 = 2_000;
 
-    /// Sends what the ring held around the alarm.
-    #[cfg(not(feature = "uart"))]
+    /// Sends what the ring held around the alarm. The UART is the only line, which the ring's packets already go over.
     fn send_snapshot(snapshot: &mut Snapshot) -> Result<(), ()> {
+        if cfg!(feature = "uart") {
+            return Ok(());
+        }
         let file = file(c"snapshot.pftrace").map_err(drop)?;
         Sender::raw(file).send_snapshot(snapshot).map_err(drop)
     }
 
-    /// The ring's packets, including these, already go over the only line: see [`send_before`].
-    #[cfg(feature = "uart")]
-    fn send_snapshot(_: &mut Snapshot) -> Result<(), ()> {
-        Ok(())
-    }
-
-    /// What an earlier start recorded goes into a file of its own: its times overlap with this start's.
-    #[cfg(not(feature = "uart"))]
+    /// What an earlier start recorded goes into a file of its own: its times overlap with this start's. On the UART it
+    /// comes first. `tracebuf receive` puts it into that start's file if it received the rest of that start too;
+    /// otherwise only its sequences tell it apart.
     fn send_before(ring: &mut TraceBuffer<&'static mut [u8]>) {
+        if cfg!(feature = "uart") {
+            return;
+        }
         // Without a host to take it, it stays in the ring and comes with the rest.
         let Ok(file) = file(c"before.pftrace") else { return };
         let mut sender = Sender::raw(file);
@@ -253,31 +243,10 @@ mod firmware {
         }
     }
 
-    /// On the only line, what an earlier start recorded comes first. `tracebuf receive` puts it into that start's file if it
-    /// received the rest of that start too; otherwise only its sequences tell it apart.
-    #[cfg(feature = "uart")]
-    fn send_before(_: &mut TraceBuffer<&'static mut [u8]>) {}
-
-    fn start_interrupts() {
-        board::start(CONTROL_MICROS, SENSOR_MICROS);
-        if let Some(mut core) = cortex_m::Peripherals::take() {
-            // SAFETY: no lock relies on these priorities; what is shared is atomic or only used with interrupts masked.
-            unsafe {
-                core.NVIC.set_priority(interrupt::Control, 0x40);
-                core.NVIC.set_priority(interrupt::Sensor, 0x80);
-            }
-        }
-        // SAFETY: both handlers may run from now on.
-        unsafe {
-            NVIC::unmask(interrupt::Control);
-            NVIC::unmask(interrupt::Sensor);
-        }
-    }
-
     /// Where the trace goes.
     #[cfg(feature = "uart")]
     fn line() -> Result<Sender<impl Export>, ()> {
-        Ok(Sender::framed(tracebuf_embedded::export::NonBlocking(board::Uart::new())))
+        Ok(Sender::framed(tracebuf_embedded::export::NonBlocking(board::Uart::start())))
     }
 
     /// Where the trace goes.
@@ -295,10 +264,10 @@ mod firmware {
         last_step: u32,
     ) -> Result<(), ()> {
         let mut sender = line()?;
-        let mut trigger = Trigger::new(High(board::Lamp::new()), AFTER_ALARM);
+        let mut trigger = Trigger::new(High(board::Lamp::start()), AFTER_ALARM);
         // SAFETY: this runs once per start.
         let mut snapshot_memory = Some(region::bytes(unsafe { SNAPSHOT.take() }));
-        let mut program = Program::new();
+        let mut program = Program::NEW;
         let track = tracer.track();
         log!(track, "starting");
         WANTED.store(program.state().wanted(), Relaxed);
@@ -341,22 +310,17 @@ mod firmware {
         sender.finish(&mut recorder).map_err(drop)
     }
 
-    /// Resets; the region stays as it is, and the next start finds it. A watchdog's reset has the same effect.
-    fn restart() -> ! {
-        SCB::sys_reset()
-    }
-
-    /// The log says that there was a panic.
+    /// The log says that there was a panic. The region outlives the reset, as a watchdog's; the next start finds it.
     #[panic_handler]
     fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
         cortex_m::interrupt::disable();
         defmt::error!("panic");
-        restart()
+        SCB::sys_reset()
     }
 
     /// Nothing is touched any more: it is unknown what is still intact.
     #[exception]
     unsafe fn HardFault(_: &ExceptionFrame) -> ! {
-        restart()
+        SCB::sys_reset()
     }
 }

@@ -43,20 +43,12 @@ pub struct Oven {
 
 impl Oven {
     /// A cold oven.
-    pub const fn new() -> Self {
-        Oven { temperature: COLD }
-    }
+    pub const NEW: Self = Oven { temperature: COLD };
 
     /// Advances one step of time with the heater at `power`, 0 to 1000.
     pub fn step(&mut self, power: i32) -> i32 {
         self.temperature += power / 4 - (self.temperature - COLD) / 128;
         self.temperature
-    }
-}
-
-impl Default for Oven {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
@@ -70,9 +62,7 @@ pub struct Sensor {
 
 impl Sensor {
     /// A sensor that has settled in the room.
-    pub const fn new() -> Self {
-        Sensor { noise: 42, filtered: COLD * 16 }
-    }
+    pub const NEW: Self = Sensor { noise: 42, filtered: COLD * 16 };
 
     /// Takes a sample of the true temperature and returns the estimate.
     pub fn sample(&mut self, temperature: i32) -> i32 {
@@ -80,12 +70,6 @@ impl Sensor {
         let sample = temperature + (self.noise % 101) as i32 - 50;
         self.filtered += sample - self.filtered / 16;
         self.filtered / 16
-    }
-}
-
-impl Default for Sensor {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
@@ -113,9 +97,7 @@ pub struct Program {
 
 impl Program {
     /// Starts by heating.
-    pub const fn new() -> Self {
-        Program { state: State::Heating, held: 0 }
-    }
+    pub const NEW: Self = Program { state: State::Heating, held: 0 };
 
     /// Does a step; returns the new state, if it has changed.
     pub fn step(&mut self, measured: i32) -> Option<State> {
@@ -134,12 +116,6 @@ impl Program {
     /// The state it is in.
     pub const fn state(&self) -> State {
         self.state
-    }
-}
-
-impl Default for Program {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
@@ -169,7 +145,7 @@ mod tests {
     #[test]
     fn the_oven_runs_through_all_states_again_and_again() {
         let (mut oven, mut sensor, mut controller, mut program) =
-            (Oven::new(), Sensor::new(), Controller::default(), Program::new());
+            (Oven::NEW, Sensor::NEW, Controller::default(), Program::NEW);
         let (mut power, mut seen) = (0, Vec::new());
         for _ in 0..20_000 {
             let measured = sensor.sample(oven.step(power));

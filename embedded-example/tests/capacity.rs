@@ -77,7 +77,7 @@ fn hold(bytes: usize, until: u64) -> (u64, u32, u64) {
         Tracer::with_tables(producer.writer(0, Exhaustion::Drop).unwrap(), Micros(&micros), track, config)
     });
     let (mut oven, mut probe, mut controller, mut program) =
-        (Oven::new(), Sensor::new(), Controller::default(), Program::new());
+        (Oven::NEW, Sensor::NEW, Controller::default(), Program::NEW);
     let (mut temperature, mut measured) = (2_000, 2_000);
     main.track().begin(program.state().name());
     let (mut next_control, mut next_sensor) = (4_000, 9_200);

@@ -4,11 +4,9 @@
 //! executor's track has slices `idle`, from when nothing is left to be polled to the next poll. What tasks trace
 //! themselves on their tracks, with the same tracer, nests in their polls.
 //!
-//! A program calls [`trace`] before the executor runs, and [`spawn`] for each task, with a static track.
-//!
-//! Only one executor is traced, the one in thread mode; the hooks of others must not be called. Tasks are spawned at
-//! its own priority. The trace does not show when a task is woken: that happens in interrupts, which have their own
-//! writers.
+//! A program calls [`trace`] before the executor runs, and [`spawn`] for each task, with a static track. Only one
+//! executor is traced, the one in thread mode. The trace does not show when a task is woken: that happens in
+//! interrupts, which have their own writers.
 
 use core::cell::{Cell, RefCell};
 use critical_section::Mutex;
@@ -44,8 +42,7 @@ struct Traced {
     executor: &'static Track<'static>,
 }
 
-// SAFETY: it is used by the hooks, which all run at the tracer's priority, as the caller of `trace` has promised;
-// nothing else reaches it here.
+// SAFETY: only the hooks use it, which all run at the tracer's priority, as the caller of `trace` has promised.
 #[allow(unsafe_code)]
 unsafe impl Send for Traced {}
 
@@ -85,75 +82,68 @@ pub fn spawn<S>(spawner: Spawner, token: SpawnToken<S>, name: &'static str, trac
     spawner.spawn(token);
 }
 
-/// What the hooks need, if tracing has begun. Interrupts are masked while the names are searched.
-fn traced(id: u32) -> Option<(Traced, Task)> {
-    critical_section::with(|cs| {
+/// Gives `work` the timeline and the task, if tracing has begun. Interrupts are masked while the names are searched.
+fn with_task(id: u32, work: impl FnOnce(&Traced, Task)) {
+    let found = critical_section::with(|cs| {
         let traced = TRACED.borrow(cs).get()?;
         let unnamed = Task { id, name: "task", track: traced.executor };
         let named = NAMED.borrow_ref(cs);
         Some((traced, named.iter().find(|task| task.id == id).copied().unwrap_or(unnamed)))
-    })
+    });
+    if let Some((traced, task)) = found {
+        work(&traced, task);
+    }
 }
 
 fn idle(now: bool) {
-    let Some((traced, _)) = traced(0) else { return };
-    let before = critical_section::with(|cs| IDLE.borrow(cs).replace(now));
-    match (before, now) {
-        (false, true) => traced.timeline.begin(traced.executor, "idle"),
-        (true, false) => traced.timeline.end(traced.executor),
-        _ => {}
+    with_task(0, |traced, _| {
+        let before = critical_section::with(|cs| IDLE.borrow(cs).replace(now));
+        match (before, now) {
+            (false, true) => traced.timeline.begin(traced.executor, "idle"),
+            (true, false) => traced.timeline.end(traced.executor),
+            _ => {}
+        }
+    });
+}
+
+/// The hooks, as embassy-executor declares them. Only embassy-executor may call them.
+#[allow(unsafe_code)]
+mod hooks {
+    use super::{idle, with_task};
+
+    /// Nothing is known yet: the core also wakes for other things, and there may be nothing to poll.
+    #[unsafe(no_mangle)]
+    fn _embassy_trace_poll_start(_executor: u32) {}
+
+    #[unsafe(no_mangle)]
+    fn _embassy_trace_executor_idle(_executor: u32) {
+        idle(true);
     }
-}
 
-// The hooks, as embassy-executor declares them. Only embassy-executor may call them.
-
-/// Nothing is known yet: the core also wakes for other things, and there may be nothing to poll.
-#[allow(unsafe_code)]
-#[unsafe(no_mangle)]
-fn _embassy_trace_poll_start(_executor: u32) {}
-
-#[allow(unsafe_code)]
-#[unsafe(no_mangle)]
-fn _embassy_trace_executor_idle(_executor: u32) {
-    idle(true);
-}
-
-#[allow(unsafe_code)]
-#[unsafe(no_mangle)]
-fn _embassy_trace_task_new(_executor: u32, task: u32) {
-    if let Some((traced, task)) = traced(task) {
-        traced.timeline.begin(task.track, task.name);
+    #[unsafe(no_mangle)]
+    fn _embassy_trace_task_new(_executor: u32, task: u32) {
+        with_task(task, |traced, task| traced.timeline.begin(task.track, task.name));
     }
-}
 
-#[allow(unsafe_code)]
-#[unsafe(no_mangle)]
-fn _embassy_trace_task_end(_executor: u32, task: u32) {
-    if let Some((traced, task)) = traced(task) {
-        // The poll in which the task ended has not ended yet: the slice begun last ends first, so the poll ends here,
-        // and the task where the poll does.
-        traced.timeline.end(task.track);
+    /// The poll in which the task ended has not ended yet: the slice begun last ends first, so the poll ends here, and
+    /// the task where the poll does.
+    #[unsafe(no_mangle)]
+    fn _embassy_trace_task_end(_executor: u32, task: u32) {
+        with_task(task, |traced, task| traced.timeline.end(task.track));
     }
-}
 
-#[allow(unsafe_code)]
-#[unsafe(no_mangle)]
-fn _embassy_trace_task_exec_begin(_executor: u32, task: u32) {
-    idle(false);
-    if let Some((traced, task)) = traced(task) {
-        traced.timeline.begin(task.track, "poll");
+    #[unsafe(no_mangle)]
+    fn _embassy_trace_task_exec_begin(_executor: u32, task: u32) {
+        idle(false);
+        with_task(task, |traced, task| traced.timeline.begin(task.track, "poll"));
     }
-}
 
-#[allow(unsafe_code)]
-#[unsafe(no_mangle)]
-fn _embassy_trace_task_exec_end(_executor: u32, task: u32) {
-    if let Some((traced, task)) = traced(task) {
-        traced.timeline.end(task.track);
+    #[unsafe(no_mangle)]
+    fn _embassy_trace_task_exec_end(_executor: u32, task: u32) {
+        with_task(task, |traced, task| traced.timeline.end(task.track));
     }
-}
 
-/// May run in an interrupt, where the executor's tracer must not write.
-#[allow(unsafe_code)]
-#[unsafe(no_mangle)]
-fn _embassy_trace_task_ready_begin(_executor: u32, _task: u32) {}
+    /// May run in an interrupt, where the executor's tracer must not write.
+    #[unsafe(no_mangle)]
+    fn _embassy_trace_task_ready_begin(_executor: u32, _task: u32) {}
+}

@@ -34,7 +34,7 @@ impl<F: FnMut(&[u8]) -> Result<usize, E>, E> Export for F {
     }
 }
 
-/// A line that is waited for: for an idle task that has nothing better to do.
+/// A line that is waited for.
 #[derive(Debug)]
 pub struct Blocking<W>(pub W);
 
@@ -57,7 +57,8 @@ impl<W: Write + WriteReady> Export for NonBlocking<W> {
         let mut rest = bytes;
         let mut error = None;
         while !rest.is_empty() && error.is_none() {
-            match self.write_some(rest) {
+            let ready = self.0.write_ready();
+            match ready.and_then(|ready| if ready { self.0.write(rest) } else { Ok(0) }) {
                 Ok(0) => break,
                 Ok(taken) => rest = rest.get(taken..).unwrap_or_default(),
                 Err(failed) => error = Some(failed),
@@ -68,13 +69,6 @@ impl<W: Write + WriteReady> Export for NonBlocking<W> {
             // What was taken must not be offered again; an error that persists is reported by the next offer.
             (taken, _) => Ok(taken),
         }
-    }
-}
-
-impl<W: Write + WriteReady> NonBlocking<W> {
-    /// Writes what the line has room for at once; 0 if it has none now.
-    fn write_some(&mut self, bytes: &[u8]) -> Result<usize, W::Error> {
-        if self.0.write_ready()? { self.0.write(bytes) } else { Ok(0) }
     }
 }
 

@@ -104,16 +104,22 @@ impl Requests {
 impl Inbox {
     /// The most chunks that shared memory may have.
     pub const CHUNKS: usize = 32;
-    /// Room for patches: a packet of three chunks needs about two. With deeply nested packets, some may not fit. Then
-    /// the chunk stays incomplete, and readers of its writer wait until the ring laps over it; the next packet says so.
-    /// If nobody requests patches, this is the smallest possible.
+    /// Room for patches: a packet of three chunks needs about two, deeply nested ones more. If one does not fit, the
+    /// chunk stays incomplete, and readers of its writer wait until the ring laps over it; the next packet says so.
     const PATCHES: usize = if PATCHES { 24 } else { 1 };
     /// Writers that request patches.
     const PATCHERS: usize = if PATCHES { WRITERS } else { 0 };
 
     /// An empty inbox, for a drain that runs often enough without being called.
     pub const fn new() -> Self {
-        Self::empty(None)
+        let requests = Requests {
+            moves: Deque::new(),
+            patches: Deque::new(),
+            broken: [None; Inbox::PATCHERS],
+            flush: None,
+            losses: InboxLosses { packets: 0, patches: 0 },
+        };
+        Inbox { requests: Mutex::new(RefCell::new(requests)), wake: None }
     }
 
     /// An empty inbox that calls `wake` when something was put into it: mainly when half of shared memory waits to be
@@ -129,27 +135,11 @@ impl Inbox {
     /// of 8 KiB and 12 from 16 KiB on; an event that starts the state anew takes about two. With fewer than two chunks
     /// for each writer a timer must call the drain, too.
     ///
-    /// ```
-    /// use core::sync::atomic::{AtomicBool, Ordering};
-    /// use tracebuf_embedded::recorder::Inbox;
-    ///
-    /// // On a Cortex-M, with the drain in the PendSV handler: Inbox::with_wake(SCB::set_pendsv)
-    /// static DRAIN: AtomicBool = AtomicBool::new(false);
-    /// static INBOX: Inbox = Inbox::with_wake(|| DRAIN.store(true, Ordering::Release));
-    /// ```
+    /// On a Cortex-M, with the drain in the PendSV handler, this is `Inbox::with_wake(SCB::set_pendsv)`.
     pub const fn with_wake(wake: fn()) -> Self {
-        Self::empty(Some(wake))
-    }
-
-    const fn empty(wake: Option<fn()>) -> Self {
-        let requests = Requests {
-            moves: Deque::new(),
-            patches: Deque::new(),
-            broken: [None; Inbox::PATCHERS],
-            flush: None,
-            losses: InboxLosses { packets: 0, patches: 0 },
-        };
-        Inbox { requests: Mutex::new(RefCell::new(requests)), wake }
+        let mut inbox = Self::new();
+        inbox.wake = Some(wake);
+        inbox
     }
 
     /// Runs `work` with interrupts masked.
@@ -175,8 +165,7 @@ impl Inbox {
         other.or_else(|| request(patch?))
     }
 
-    /// Starts over, for a recorder whose chunks all have room: the content is a previous recorder's. One at a time,
-    /// because interrupts are masked meanwhile.
+    /// Drops what a previous recorder left, one at a time, because interrupts are masked meanwhile.
     pub(crate) fn restart(&self) {
         while self.take().is_some() {}
         self.with(|requests| {

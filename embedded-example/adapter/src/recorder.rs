@@ -1,9 +1,8 @@
 //! The recorder: writers in front, shared memory between, the ring behind, all in one region.
 //!
 //! Writers run at any priority and never wait. What they complete is noted in the [`Inbox`]; the drain, at the
-//! lowest priority, moves it into the ring. In a program without tasks the drain is part of the main loop, or the
-//! PendSV handler; under an RTOS it is the task of the lowest priority. [`Inbox::with_wake`] pends the one, or wakes
-//! the other.
+//! lowest priority, moves it into the ring: in the main loop, the PendSV handler, or an RTOS's lowest task, which
+//! [`Inbox::with_wake`] pends or wakes.
 
 use crate::region::{bytes, words};
 use core::fmt;
@@ -35,9 +34,7 @@ const SMALL_RING: usize = 28;
 /// Room in the ring for two chunks that are full: with less than one it would take nothing.
 const LEAST_RING: u32 = 2 * IN_RING as u32;
 
-/// The drain and the ring.
-///
-/// There are at most [`WRITERS`] writers at a time, four: `Producer::writer` gives no more than these.
+/// The drain and the ring, of at most [`WRITERS`] writers at a time: `Producer::writer` gives no more.
 pub struct RingRecorder<'a> {
     endpoint: ProducerEndpoint<'a, WRITERS>,
     inbox: &'a Inbox,
@@ -68,8 +65,7 @@ impl<'a> RingRecorder<'a> {
     /// Lays a region out, whatever is in it: a [mark](StartMark), shared memory (a quarter, up to 4 KiB), the ring.
     ///
     /// # Errors
-    /// [`RingRecorderError`] below 1176 bytes, where chunks do not fit. Events of a ring that was lapped can be decoded
-    /// from about 4 KiB on, as names and clock have to be in it, too.
+    /// [`RingRecorderError`] below 1176 bytes. Events of a ring that was lapped can be decoded from about 4 KiB on.
     pub fn new(
         region: &'a mut [u64],
         storage: &'a Storage,
@@ -82,15 +78,13 @@ impl<'a> RingRecorder<'a> {
 
     /// Finds what an earlier start has recorded, hands it to `before`, and goes on recording behind it.
     ///
-    /// What is handed over is the ring as it was salvaged, including the packets that were finished but still in shared
-    /// memory. A packet that was not finished, or waited for a patch, is given up. What `before` reads is not read
-    /// again later; what it leaves there is overwritten by and by. `before` is not called if nothing is found, as after
-    /// power-on.
+    /// That is the ring as it was salvaged, with the packets that were finished but still in shared memory. A packet
+    /// that was not finished, or waited for a patch, is given up. What `before` reads is not read again later; what it
+    /// leaves is overwritten by and by. It is not called if nothing is found, as after power-on.
     ///
-    /// This start's writers are told from earlier ones by the producer's number, which is the start's. If the ring's
-    /// table has no room for [`WRITERS`] more, because start followed start with little recorded in between, the oldest
-    /// starts are given up after `before`, and count as overwritten. The start just before this one never is: what it
-    /// has left can be read later, too.
+    /// The producer's number is the start's. If the ring's table has no room for [`WRITERS`] more, because start
+    /// followed start with little recorded in between, the oldest starts are given up after `before`, and count as
+    /// overwritten; the one just before this one never is.
     ///
     /// # Errors
     /// As [`RingRecorder::new`].
@@ -106,7 +100,9 @@ impl<'a> RingRecorder<'a> {
         let mut number = 1;
         if let Some(salvage) = found {
             let (memory, _) = shared_memory(parts.shared)?;
-            let last = start_of(*parts.mark, memory);
+            // Divided otherwise, the mark is another program's.
+            let mark = StartMark::from_word(*parts.mark).filter(|mark| mark.is_of(&memory));
+            let last = mark.map(StartMark::start);
             if let Some(last) = last {
                 Consumer::new(memory).reclaim();
                 let mut rings = [ring];
@@ -153,7 +149,7 @@ impl<'a> RingRecorder<'a> {
         }
     }
 
-    /// What the drain has to do next, for programs that do other things in between.
+    /// The drain's next request, for programs that do other things in between.
     pub fn next_request(&mut self) -> Option<Request> {
         self.inbox.take()
     }
@@ -165,15 +161,13 @@ impl<'a> RingRecorder<'a> {
         }
     }
 
-    /// Also copies finished packets of chunks that are still being written: for the last export, or when
-    /// something went wrong.
+    /// Drains, and copies finished packets of chunks that are still being written: for the last export, say.
     pub fn scrape(&mut self, producer: &Producer<'_>) {
         self.drain(producer);
         self.endpoint.scrape(&mut self.buffers);
     }
 
-    /// What was lost before the ring. [`Sender::finish`](crate::send::Sender::finish) sends it with the ring's
-    /// counters.
+    /// Losses before the ring. [`Sender::finish`](crate::send::Sender::finish) sends them with the ring's counters.
     pub fn losses(&self) -> InboxLosses {
         self.inbox.losses()
     }
@@ -201,13 +195,6 @@ impl fmt::Debug for RingRecorder<'_> {
 /// The value of [`TracerConfig::state_every`](tracebuf::producer::track_event::TracerConfig::state_every) for a region
 /// of this many bytes: a quarter of its ring, or half of one so small that its writers' states would be most of it; at
 /// least a chunk. It is in bytes of shared memory, of which chunks in the ring take somewhat more.
-///
-/// ```
-/// use tracebuf::producer::track_event::TracerConfig;
-/// use tracebuf_embedded::recorder::state_every;
-///
-/// const CONFIG: TracerConfig = TracerConfig::new(25_000_000).state_every(state_every(8 * 1024));
-/// ```
 pub const fn state_every(region: usize) -> u32 {
     let other = size_of::<u64>() + shared_size(region / 4) + CONFIG.region_size(0) as usize;
     let all = region.saturating_sub(other) / IN_RING;
@@ -233,12 +220,6 @@ fn shared_memory(part: &mut [u64]) -> Result<(SharedMemory<'_>, Layout), RingRec
     memory.map(|memory| (memory, layout)).map_err(RingRecorderError::SharedMemory)
 }
 
-/// The number of the start that has recorded there, according to a word; 1 to 65,535.
-fn start_of(word: u64, memory: SharedMemory<'_>) -> Option<u16> {
-    // Divided otherwise, it is another program's.
-    StartMark::from_word(word).filter(|mark| mark.is_of(&memory)).map(StartMark::start)
-}
-
 /// The service's end of this start's writers, or of an earlier one's.
 fn endpoint(memory: SharedMemory<'_>, start: u16) -> ProducerEndpoint<'_, WRITERS> {
     let identity = ProducerIdentity { producer_id: start, uid: 0, pid: -1 };
@@ -261,7 +242,9 @@ fn make_room(ring: &mut TraceBuffer<&mut [u8]>, last: u16, number: u16) -> bool 
             return true;
         }
         let starts = || ring.sequences().map(|sequence| sequence.producer_id).filter(|start| *start != last);
-        let empty = starts().find(|start| !has_chunks(ring, *start));
+        let is_of =
+            |content, start| matches!(content, RingContent::Chunk(chunk) if chunk.producer_id == start);
+        let empty = starts().find(|start| !ring.inspect().items().any(|item| is_of(item.content, *start)));
         // The oldest: the farthest before the last one.
         let Some(start) = empty.or_else(|| starts().max_by_key(|start| last.wrapping_sub(*start))) else {
             break;
@@ -269,12 +252,6 @@ fn make_room(ring: &mut TraceBuffer<&mut [u8]>, last: u16, number: u16) -> bool 
         ring.forget_producer(start);
     }
     false
-}
-
-/// Whether there is something of a start that has not been read.
-fn has_chunks(ring: &TraceBuffer<&mut [u8]>, start: u16) -> bool {
-    let is_its = |content| matches!(content, RingContent::Chunk(chunk) if chunk.producer_id == start);
-    ring.inspect().items().any(|item| is_its(item.content))
 }
 
 /// The parts of a region.

@@ -1,7 +1,7 @@
 //! Memory that a reset leaves as it is.
 //!
-//! Start-up code copies `.data` and clears `.bss`; it does not touch `.uninit`. The trace of the moments before a reset
-//! is found there. After power-on its content is arbitrary.
+//! Start-up code does not touch `.uninit`, so the trace of the moments before a reset is found there. After power-on
+//! its content is arbitrary.
 //!
 //! ```
 //! use tracebuf_embedded::region::Region;
@@ -52,19 +52,15 @@ impl<const WORDS: usize> fmt::Debug for Region<WORDS> {
 }
 
 /// Words as bytes, for a ring or a snapshot.
+#[allow(unsafe_code)]
 pub fn bytes(part: &mut [u64]) -> &mut [u8] {
     // SAFETY: every 8 bytes of initialised memory are eight `u8`, whatever they hold.
-    #[allow(unsafe_code)]
-    unsafe {
-        part.align_to_mut().1
-    }
+    unsafe { part.align_to_mut().1 }
 }
 
 /// Words of half the size, for shared memory.
+#[allow(unsafe_code)]
 pub(crate) fn words(part: &mut [u64]) -> &mut [u32] {
     // SAFETY: every 8 bytes of initialised memory are two `u32`, whatever they hold.
-    #[allow(unsafe_code)]
-    unsafe {
-        part.align_to_mut().1
-    }
+    unsafe { part.align_to_mut().1 }
 }

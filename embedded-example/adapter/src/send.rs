@@ -1,9 +1,8 @@
 //! The sender: packets out of the ring, a piece at a time, while recording goes on.
 //!
 //! A packet is leased, not copied: its bytes are fetched from the ring when the line has room for them. If the writers
-//! were faster and have overwritten it, it is given up, and its sequence's next packet says so. One packet is read at a
-//! time, because what was read is not found again after a reset: that only costs the packet on its way, and a receiver
-//! of frames reports it.
+//! were faster and have overwritten it, it is given up, and its sequence's next packet says so. A reset costs at most
+//! the packet on its way, which a receiver of frames reports.
 //!
 //! ```
 //! use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
@@ -84,16 +83,16 @@ impl<E: Export> Sender<E> {
     /// An error ends that file, perhaps in the middle of a packet. What comes later belongs in a file of its own, from
     /// another sender that [resumes](Self::resuming) where this one ended, or after [`abandon`](Self::abandon).
     pub const fn raw(exporter: E) -> Self {
-        Self::new(Line::new(exporter, false))
+        Self::new(exporter, false)
     }
 
     /// Sends frames, over a line that may lose bytes.
     pub const fn framed(exporter: E) -> Self {
-        Self::new(Line::new(exporter, true))
+        Self::new(exporter, true)
     }
 
-    const fn new(line: Line<E>) -> Self {
-        Sender { line, current: None, packets: 0, given_up: 0, invalid: 0 }
+    const fn new(exporter: E, framed: bool) -> Self {
+        Sender { line: Line::new(exporter, framed), current: None, packets: 0, given_up: 0, invalid: 0 }
     }
 
     /// Sends that packet first, from its beginning, or gives it up if it has been overwritten.
@@ -102,9 +101,8 @@ impl<E: Export> Sender<E> {
         Self { current, given_up, invalid, ..self }
     }
 
-    /// Ends this sender after an error, and returns the packet that it has not fully sent, with its counts. The next
-    /// sender sends that packet in full, and everything after it. A reset before that costs the packet, and nothing
-    /// reports it.
+    /// Ends this sender after an error, and returns the packet that it has not fully sent, with its counts. A reset
+    /// before the next sender costs the packet, and nothing reports it.
     pub fn into_unsent(self) -> Unsent {
         let current = self.current.map(|current| Current { at: 0, is_last: false, ..current });
         Unsent { current, given_up: self.given_up, invalid: self.invalid }
@@ -126,32 +124,12 @@ impl<E: Export> Sender<E> {
         self.given_up
     }
 
-    /// Sends one piece, of at most [`PAYLOAD`](tracebuf::proto::frame::PAYLOAD) bytes of packet. Without frames it sends a whole
-    /// packet and waits for the line, because nothing would tell a reader that a packet was given up.
+    /// Sends one piece, of at most 64 bytes of packet. Without frames it sends a whole packet and waits for the line,
+    /// because nothing would tell a reader that a packet was given up.
     ///
-    /// A loop that records more than a piece in a turn calls this until it returns [`Busy`](Progress::Busy) or
-    /// [`Idle`](Progress::Idle). Otherwise the ring laps over what is still to be sent:
-    ///
-    /// ```
-    /// use tracebuf::producer::Producer;
-    /// use tracebuf_embedded::export::Export;
-    /// use tracebuf_embedded::recorder::RingRecorder;
-    /// use tracebuf_embedded::send::{Progress, Sender};
-    ///
-    /// fn turn<E: Export>(
-    ///     sender: &mut Sender<E>,
-    ///     recorder: &mut RingRecorder<'_>,
-    ///     producer: &Producer<'_>,
-    /// ) -> Result<(), E::Error> {
-    ///     recorder.drain(producer);
-    ///     while sender.poll(recorder.buffer())? == Progress::Sent {
-    ///         recorder.drain(producer);
-    ///     }
-    ///     Ok(())
-    /// }
-    /// ```
-    ///
-    /// This loop does not end while writers keep up with the line.
+    /// A loop that records more than a piece in a turn calls this, and the drain before each call, until it returns
+    /// [`Busy`](Progress::Busy) or [`Idle`](Progress::Idle): otherwise the ring laps over what is still to be sent.
+    /// While writers keep up with the line, it returns neither.
     ///
     /// # Errors
     /// The line's. With frames, the next call sends the piece again. Without frames there must be no next call: see
@@ -187,7 +165,8 @@ impl<E: Export> Sender<E> {
             return false;
         };
         let Ok(packet) = buffer.leased(&current.lease) else {
-            self.give_up(buffer, current.lease, DataLoss::OVERWRITE);
+            buffer.give_up(current.lease, DataLoss::OVERWRITE, []);
+            self.given_up = self.given_up.saturating_add(1);
             return true;
         };
         let total = current.envelope.total(packet.len());
@@ -208,32 +187,20 @@ impl<E: Export> Sender<E> {
         }
     }
 
-    /// Gives up a packet that is not sent, or not fully.
-    fn give_up<M: AsRef<[u8]> + AsMut<[u8]>>(
-        &mut self,
-        buffer: &mut TraceBuffer<M>,
-        lease: Lease,
-        cause: DataLoss,
-    ) {
-        buffer.give_up(lease, cause, []);
-        self.given_up = self.given_up.saturating_add(1);
-    }
-
-    /// Gives up the packet that was read and not fully sent, after an error, if no other sender is to [send
-    /// it](Self::into_unsent). The next packet of its sequence reports the loss; if there is none, only
-    /// [`given_up`](Self::given_up) has it. Half of it may be on the line, which a receiver of frames notices.
+    /// Gives up the packet that was read and not fully sent, after an error. The next packet of its sequence reports the
+    /// loss; if there is none, only [`given_up`](Self::given_up) has it. A receiver of frames notices half a packet.
     pub fn abandon<M: AsRef<[u8]> + AsMut<[u8]>>(&mut self, buffer: &mut TraceBuffer<M>) {
         self.line.clear();
         if let Some(current) = self.current.take() {
             // A gap in what is sent.
-            self.give_up(buffer, current.lease, DataLoss::READ_GAP);
+            buffer.give_up(current.lease, DataLoss::READ_GAP, []);
+            self.given_up = self.given_up.saturating_add(1);
         }
     }
 
     /// Sends what is in the ring, waiting for the line, with a drain after each piece (without frames, each packet): so
-    /// recording goes on. [`finish`](Self::finish) then sends the rest, without draining.
-    ///
-    /// It also ends when writers faster than the line have filled the ring once more.
+    /// recording goes on. It also ends when writers faster than the line have filled the ring once more.
+    /// [`finish`](Self::finish) then sends the rest, without draining.
     ///
     /// # Errors
     /// The line's, as for [`finish`](Self::finish).
@@ -259,7 +226,7 @@ impl<E: Export> Sender<E> {
     /// The line's, as for [`poll`](Self::poll): with frames the next call goes on where this one ended, but sends the
     /// counters anew. If they were on their way, a receiver counts a packet as incomplete.
     pub fn finish(&mut self, recorder: &mut RingRecorder<'_>) -> Result<(), E::Error> {
-        self.send_all(recorder.buffer())?;
+        while self.poll(recorder.buffer())? != Progress::Idle {}
         // Includes what was lost while waiting for the line.
         let losses = recorder.losses();
         self.send_counters_of(recorder.buffer(), losses)
@@ -273,16 +240,8 @@ impl<E: Export> Sender<E> {
         &mut self,
         buffer: &mut TraceBuffer<M>,
     ) -> Result<(), E::Error> {
-        self.send_all(buffer)?;
-        self.send_counters_of(buffer, InboxLosses::default())
-    }
-
-    fn send_all<M: AsRef<[u8]> + AsMut<[u8]>>(
-        &mut self,
-        buffer: &mut TraceBuffer<M>,
-    ) -> Result<(), E::Error> {
         while self.poll(buffer)? != Progress::Idle {}
-        Ok(())
+        self.send_counters_of(buffer, InboxLosses::default())
     }
 
     fn send_counters_of<M: AsRef<[u8]> + AsMut<[u8]>>(
@@ -313,9 +272,8 @@ impl<E: Export> Sender<E> {
         self.send_whole(&envelope, once(packet), packet.len())
     }
 
-    /// Sends everything in a snapshot and a packet of its counters, waiting for the line.
-    ///
-    /// It comes between packets: before any was sent, or after [`finish`](Self::finish).
+    /// Sends everything in a snapshot and a packet of its counters, waiting for the line: before any packet was sent, or
+    /// after [`finish`](Self::finish).
     ///
     /// # Errors
     /// The line's.

@@ -37,13 +37,13 @@ use tracebuf::buffer::{ReadOnlyTraceBuffer, RegionError, TraceBuffer};
 
 /// The condition that a trigger waits for.
 pub trait Condition {
-    /// What can go wrong when looking at the condition.
+    /// Why it cannot be looked at.
     type Error;
 
     /// Whether the condition is met now.
     ///
     /// # Errors
-    /// The condition could not be looked at.
+    /// It cannot be looked at.
     fn is_met(&mut self) -> Result<bool, Self::Error>;
 }
 
@@ -71,8 +71,7 @@ impl<P: InputPin> Condition for Low<P> {
     }
 }
 
-/// A flag that any priority may raise, for example when a plausibility check fails, a deadline is missed, or an
-/// assertion does not hold.
+/// A flag that any priority may raise, for example when a deadline is missed.
 #[derive(Debug, Default)]
 pub struct Flag(AtomicBool);
 
@@ -151,10 +150,8 @@ impl<C: Condition> Trigger<C> {
         matches!(self.phase, Phase::Fired { .. })
     }
 
-    /// Checks whether it is time: to be called where the ring is drained, after each chunk or a few.
-    ///
-    /// When the snapshot is taken, the memory moves into it, and the trigger rests until it is armed again. Without
-    /// memory it waits, and the ring goes on.
+    /// Checks whether it is time: to be called where the ring is drained, after each chunk or a few. The memory moves
+    /// into the snapshot, and the trigger rests until it is armed again. Without memory it waits, and the ring goes on.
     ///
     /// # Errors
     /// [`TriggerError`].

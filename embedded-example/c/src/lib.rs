@@ -1,4 +1,5 @@
-//! The functions of `tracebuf.h`, which says what each does and who may call it.
+//! The functions of `tracebuf.h`, which says what each does and who may call it. Texts given to them are null, or end
+//! with a zero and never change; a region is null, or memory of that size that nobody else uses.
 #![cfg_attr(target_os = "none", no_std)]
 
 // For how it masks interrupts.
@@ -7,7 +8,7 @@ use cortex_m as _;
 
 use core::cell::{Cell, UnsafeCell};
 use core::ffi::{CStr, c_char, c_void};
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, Ordering};
 use critical_section::Mutex;
 use static_cell::StaticCell;
 use tracebuf::producer::track_event::{Clock, Tracer, TracerConfig, Track, Unit};
@@ -37,13 +38,11 @@ impl Clock for CallersClock {
     }
 }
 
-/// What a `tracebuf_writer` is.
-#[derive(Debug)]
-pub struct Writer(Tracer<'static, CallersClock, 16, 4>, OpenSlices);
+/// A `tracebuf_writer`.
+struct Writer(Tracer<'static, CallersClock, 16, 4>, OpenSlices);
 
-/// What a `tracebuf_counter` is.
-#[derive(Debug)]
-pub struct Counter(Track<'static>);
+/// A `tracebuf_counter`.
+struct Counter(Track<'static>);
 
 /// What `tracebuf_init` makes and nothing changes later.
 struct Made {
@@ -61,8 +60,7 @@ static TRACKS: [StaticCell<Track<'static>>; WRITERS] = [const { StaticCell::new(
 static TRACERS: [StaticCell<Writer>; WRITERS] = [const { StaticCell::new() }; WRITERS];
 static COUNTER_TRACKS: [StaticCell<Counter>; COUNTERS] = [const { StaticCell::new() }; COUNTERS];
 static MADE: StaticCell<Made> = StaticCell::new();
-/// The address of what is in `MADE`, or 0.
-static MADE_AT: AtomicUsize = AtomicUsize::new(0);
+static MADE_AT: Mutex<Cell<Option<&'static Made>>> = Mutex::new(Cell::new(None));
 
 /// The drain's side, which only the lowest priorities touch.
 struct Drain {
@@ -71,7 +69,7 @@ struct Drain {
     recorder: UnsafeCell<Option<Drained>>,
 }
 
-/// The recorder, and of an export that failed the packet that the next one is to begin with.
+/// The recorder, and the packet that the export after a failed one begins with.
 struct Drained {
     recorder: RingRecorder<'static>,
     unsent: Unsent,
@@ -116,14 +114,12 @@ fn wake() {
 }
 
 fn made() -> Option<&'static Made> {
-    let at = core::ptr::with_exposed_provenance::<Made>(MADE_AT.load(Ordering::Acquire));
-    // SAFETY: it is null, or what `tracebuf_init` has put there, which stays.
-    unsafe { at.as_ref() }
+    critical_section::with(|cs| MADE_AT.borrow(cs).get())
 }
 
 /// Which of a writer's open slices have begun: the end of one whose begin is lost would end the slice around it. A stack
 /// of 32 slices; those deeper count as begun.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct OpenSlices {
     depth: Cell<u32>,
     /// One bit for each depth: whether the begin is lost.
@@ -171,12 +167,8 @@ unsafe fn text(text: *const c_char) -> &'static str {
     text.get(..len).unwrap_or_default()
 }
 
-/// Starts the recorder: see `tracebuf.h`.
-///
-/// # Safety
-/// `region` is null or leads to `size` bytes that nobody else uses from now on.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn tracebuf_init(
+unsafe extern "C" fn tracebuf_init(
     region: *mut c_void,
     size: usize,
     ticks_per_second: u64,
@@ -198,19 +190,15 @@ pub unsafe extern "C" fn tracebuf_init(
         let Ok((producer, recorder)) = started else { return TOO_SMALL };
         let Some(made) = MADE.try_init(Made { producer, config, clock }) else { return TWICE };
         *place = Some(Drained { recorder, unsent: Unsent::default() });
-        MADE_AT.store(core::ptr::from_mut(made).expose_provenance(), Ordering::Release);
+        critical_section::with(|cs| MADE_AT.borrow(cs).set(Some(made)));
         found
     };
     // An interrupt, or another task, may come before this is done: it must not lay the same memory out.
     DRAIN.alone(start).unwrap_or(TWICE)
 }
 
-/// A writer: see `tracebuf.h`.
-///
-/// # Safety
-/// `name` is null, or text that ends with a zero and never changes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn tracebuf_writer_new(name: *const c_char) -> Option<&'static Writer> {
+unsafe extern "C" fn tracebuf_writer_new(name: *const c_char) -> Option<&'static Writer> {
     let made = made()?;
     let writer = made.producer.writer(0, Exhaustion::Drop)?;
     let number = usize::from(writer.id());
@@ -226,12 +214,8 @@ pub unsafe extern "C" fn tracebuf_writer_new(name: *const c_char) -> Option<&'st
         .map(|writer| &*writer)
 }
 
-/// A counter: see `tracebuf.h`.
-///
-/// # Safety
-/// `name` is null, or text that ends with a zero and never changes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn tracebuf_counter_new(name: *const c_char) -> Option<&'static Counter> {
+unsafe extern "C" fn tracebuf_counter_new(name: *const c_char) -> Option<&'static Counter> {
     // SAFETY: the caller's promise.
     let name = unsafe { text(name) };
     COUNTER_TRACKS.iter().zip(0..).find_map(|(place, number)| {
@@ -241,82 +225,63 @@ pub unsafe extern "C" fn tracebuf_counter_new(name: *const c_char) -> Option<&'s
     })
 }
 
-/// A slice begins: see `tracebuf.h`.
-///
-/// # Safety
-/// `name` is null, or text that ends with a zero and never changes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn tracebuf_slice_begin(writer: Option<&'static Writer>, name: *const c_char) {
+unsafe extern "C" fn tracebuf_slice_begin(writer: Option<&'static Writer>, name: *const c_char) {
     let Some(writer) = writer else { return };
     // SAFETY: the caller's promise.
     let name = unsafe { text(name) };
     writer.1.push(writer.0.track().enter(name).detach());
 }
 
-/// The slice begun last ends: see `tracebuf.h`.
 #[unsafe(no_mangle)]
-pub extern "C" fn tracebuf_slice_end(writer: Option<&'static Writer>) {
+extern "C" fn tracebuf_slice_end(writer: Option<&'static Writer>) {
     let Some(writer) = writer else { return };
     if writer.1.pop() {
         writer.0.track().attach().end();
     }
 }
 
-/// Something without duration: see `tracebuf.h`.
-///
-/// # Safety
-/// `name` is null, or text that ends with a zero and never changes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn tracebuf_instant(writer: Option<&'static Writer>, name: *const c_char) {
+unsafe extern "C" fn tracebuf_instant(writer: Option<&'static Writer>, name: *const c_char) {
     let Some(writer) = writer else { return };
     // SAFETY: the caller's promise.
     writer.0.track().instant(unsafe { text(name) });
 }
 
-/// A counter's value: see `tracebuf.h`.
 #[unsafe(no_mangle)]
-pub extern "C" fn tracebuf_count(
-    writer: Option<&'static Writer>,
-    counter: Option<&'static Counter>,
-    value: i64,
-) {
+extern "C" fn tracebuf_count(writer: Option<&'static Writer>, counter: Option<&'static Counter>, value: i64) {
     let (Some(writer), Some(counter)) = (writer, counter) else { return };
     writer.0.on(&counter.0).count(value);
 }
 
-/// Completes the writer's chunk: see `tracebuf.h`.
 #[unsafe(no_mangle)]
-pub extern "C" fn tracebuf_flush(writer: Option<&'static Writer>) {
+extern "C" fn tracebuf_flush(writer: Option<&'static Writer>) {
     let Some(writer) = writer else { return };
     let _ = writer.0.flush();
 }
 
-/// Moves what is complete into the ring: see `tracebuf.h`.
 #[unsafe(no_mangle)]
-pub extern "C" fn tracebuf_drain() {
+extern "C" fn tracebuf_drain() {
     // Before `tracebuf_init` there is nothing to do; within an export that does it, and calls for another behind it.
     let _ = DRAIN.with(|made, drained| drained.recorder.drain(&made.producer));
 }
 
-/// Says how the drain is called for: see `tracebuf.h`.
 #[unsafe(no_mangle)]
-pub extern "C" fn tracebuf_on_work(wake: Option<Wake>) {
+extern "C" fn tracebuf_on_work(wake: Option<Wake>) {
     critical_section::with(|cs| WAKE.borrow(cs).set(wake));
     // What came before this has called nobody; and when all is full, nothing calls again.
     self::wake();
 }
 
-/// Events dropped so far: see `tracebuf.h`.
 #[unsafe(no_mangle)]
-pub extern "C" fn tracebuf_dropped() -> u32 {
+extern "C" fn tracebuf_dropped() -> u32 {
     INBOX.losses().packets
 }
 
 type Write = extern "C" fn(context: *mut c_void, bytes: *const u8, size: usize) -> i32;
 
-/// Sends all that the ring holds: see `tracebuf.h`.
 #[unsafe(no_mangle)]
-pub extern "C" fn tracebuf_export(write: Option<Write>, context: *mut c_void) -> i32 {
+extern "C" fn tracebuf_export(write: Option<Write>, context: *mut c_void) -> i32 {
     let exported = DRAIN.with(|made, Drained { recorder, unsent }| {
         let Some(write) = write else { return WRITE };
         let line = |bytes: &[u8]| match usize::try_from(write(context, bytes.as_ptr(), bytes.len())) {

@@ -1,7 +1,6 @@
 //! The smallest image that keeps a trace buffer: lays it out, commits (overwriting as it must), patches, reads.
 //!
-//! What it is to commit and patch lies in memory of which the compiler cannot know the contents: so next to no
-//! code but the buffer's own is there to be counted.
+//! The compiler cannot know what it commits and patches, so next to no code but the buffer's own is counted.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 #[cfg(target_os = "none")]
@@ -55,14 +54,8 @@ mod image {
     #[unsafe(no_mangle)]
     #[inline(never)]
     fn patch(buffer: &mut Buffer, input: &Input) -> bool {
-        let Input { header, patches, more_pending, .. } = input;
-        buffer.try_patch_chunk_contents(
-            header.producer_id,
-            header.writer_id,
-            header.chunk_id,
-            patches,
-            *more_pending,
-        )
+        let ChunkHeader { producer_id, writer_id, chunk_id, .. } = input.header;
+        buffer.try_patch_chunk_contents(producer_id, writer_id, chunk_id, &input.patches, input.more_pending)
     }
 
     #[unsafe(no_mangle)]
@@ -79,5 +72,5 @@ mod image {
 
 #[cfg(not(target_os = "none"))]
 fn main() {
-    println!("an image for a bare target, to be looked at and not to be run");
+    println!("an image for a bare target, not to be run");
 }

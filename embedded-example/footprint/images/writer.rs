@@ -1,11 +1,9 @@
 //! The smallest image that traces: a writer, slices, instants and counters. Sending is left to scraping.
 //!
-//! It measures all that these pull in: the whole of the writer (packets over any number of chunks, the three
-//! policies, patches if the feature is on), the producer with its list of completed chunks and its commit requests,
-//! names, tracks, the incremental state, and whatever of the compiler's own functions they call. The producer is a
-//! constant, so of setting up only the writer's and the tracer's first values are in it. Not in it: the service's side
-//! (draining, scraping, the central buffer), sending, a real clock, annotations and flows, formatting, and
-//! packets written by hand.
+//! It has all that these pull in: the writer, the producer with its commit requests, names, tracks, the incremental
+//! state, and the compiler's own functions. The producer is a constant, so of setting up only the writer's and the
+//! tracer's first values are in it. Not in it: the service's side, sending, a real clock, annotations and flows,
+//! formatting, and packets written by hand.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 #[cfg(target_os = "none")]
@@ -82,5 +80,5 @@ mod image {
 
 #[cfg(not(target_os = "none"))]
 fn main() {
-    println!("an image for a bare target, to be looked at and not to be run");
+    println!("an image for a bare target, not to be run");
 }

@@ -1,11 +1,11 @@
 //! The central buffer.
 
 use crate::input::Input;
-use crate::observe::{Nowhere, debug, show};
+use crate::observe::{Nowhere, debug, ok, show};
 use core::hint::black_box;
 use tracebuf::buffer::{
     BufferStats, Chunk, ChunkFlags, ChunkHeader, Commit, Config, DataLoss, FillPolicy, OverwriteObserver,
-    Packet, Patch, ReadOnlyTraceBuffer, Reader, RegionError, RingView, Salvage, SequenceInfo, TraceBuffer,
+    Packet, Patch, ReadOnlyTraceBuffer, Reader, RingView, SequenceInfo, TraceBuffer,
 };
 
 pub(crate) fn config(input: &mut Input<'_>) -> Config {
@@ -17,9 +17,8 @@ pub(crate) fn all(input: &mut Input<'_>, memory: &mut [u8]) {
     let config = config(input);
     black_box(config.region_size(input.u32()));
     debug(config);
-    match TraceBuffer::new(&mut *memory, config) {
-        Ok(buffer) => live(input, buffer),
-        Err(error) => region_error(error),
+    if let Some(buffer) = ok(TraceBuffer::new(&mut *memory, config)) {
+        live(input, buffer);
     }
     found(input, memory, config);
 }
@@ -31,55 +30,31 @@ fn ring(view: RingView<'_>) {
 
 /// A region that is there already.
 fn found(input: &mut Input<'_>, memory: &mut [u8], config: Config) {
-    match RingView::find(memory) {
-        Ok(view) => ring(view),
-        Err(error) => show(error),
+    if let Some(view) = ok(RingView::find(memory)) {
+        ring(view);
     }
-    match TraceBuffer::attach(&mut *memory) {
-        Ok((buffer, salvage)) => {
-            salvaged(salvage);
-            live(input, buffer);
-        }
-        Err(error) => {
-            show(error);
-            black_box(core::error::Error::source(&error));
-        }
+    if let Some((buffer, salvage)) = ok(TraceBuffer::attach(&mut *memory)) {
+        black_box((salvage.is_clean(), salvage.chunks_dropped()));
+        show(salvage);
+        live(input, buffer);
     }
     debug(ReadOnlyTraceBuffer::attach_ended(&mut *memory).map(|(_, salvage)| salvage));
-    match ReadOnlyTraceBuffer::attach(&mut *memory) {
-        Ok((clone, salvage)) => {
-            salvaged(salvage);
-            of_clone(input, clone);
-        }
-        Err(error) => show(error),
+    if let Some((clone, salvage)) = ok(ReadOnlyTraceBuffer::attach(&mut *memory)) {
+        debug(salvage);
+        of_clone(input, clone);
     }
-    match TraceBuffer::attach_or_new(memory, config) {
-        Ok((_, salvage)) => salvage.map_or((), salvaged),
-        Err(error) => region_error(error),
-    }
-}
-
-fn salvaged(salvage: Salvage) {
-    black_box((salvage.is_clean(), salvage.chunks_dropped()));
-    show(salvage);
+    debug(TraceBuffer::attach_or_new(memory, config).map(|(_, salvage)| salvage));
 }
 
 fn leases(input: &mut Input<'_>, buffer: &mut TraceBuffer<&mut [u8]>) {
     let Some(lease) = buffer.read().lease_packet() else { return };
     let mut later = buffer.read().lease_packet();
-    black_box((lease.len(), lease.loss()));
-    debug(&lease);
+    debug((&lease, lease.len(), lease.loss()));
     commits(input, buffer);
-    match buffer.leased(&lease) {
-        Ok(packet) => look(&packet),
-        Err(expired) => show(expired),
+    if let Some(packet) = ok(buffer.leased(&lease)) {
+        look(&packet);
     }
     buffer.give_up(lease, DataLoss::OVERWRITE, later.as_mut());
-}
-
-fn region_error(error: RegionError) {
-    show(error);
-    black_box(core::error::Error::source(&error));
 }
 
 fn live(input: &mut Input<'_>, mut buffer: TraceBuffer<&mut [u8]>) {
@@ -88,18 +63,14 @@ fn live(input: &mut Input<'_>, mut buffer: TraceBuffer<&mut [u8]>) {
         patches(input, &mut buffer);
         leases(input, &mut buffer);
         session(input, &mut buffer.read());
-        debug(buffer.policy());
-        stats(buffer.stats());
+        stats(buffer.stats().of_trace(buffer.policy()));
         buffer.sequences().for_each(sequence);
         buffer.end_producer(input.u16());
         buffer.forget_producer(input.u16());
         ring(buffer.inspect());
-        black_box(buffer.stats().chunks_offered());
-        let Some(memory) = lent(input) else { continue };
-        black_box(buffer.clone_size());
-        match buffer.clone_read_only(memory) {
-            Ok(clone) => of_clone(input, clone),
-            Err(error) => region_error(error),
+        black_box((buffer.stats().chunks_offered(), buffer.clone_size()));
+        if let Some(clone) = lent(input).and_then(|memory| ok(buffer.clone_read_only(memory))) {
+            of_clone(input, clone);
         }
     }
     black_box(buffer.into_memory());
@@ -163,8 +134,8 @@ fn patches(input: &mut Input<'_>, buffer: &mut TraceBuffer<&mut [u8]>) {
     let mut patches = [Patch { offset: 0, data: [0; 4] }; 3];
     for patch in &mut patches {
         *patch = Patch { offset: input.u32(), data: input.u32().to_le_bytes() };
-        debug(*patch);
     }
+    debug(patches);
     let patches = patches.get(..input.u32() as usize).unwrap_or(&patches);
     let (producer_id, writer_id, chunk_id) = (input.u16(), input.u16(), input.u32());
     black_box(buffer.try_patch_chunk_contents(producer_id, writer_id, chunk_id, patches, input.bool()));
@@ -177,9 +148,7 @@ fn session(input: &mut Input<'_>, reader: &mut Reader<'_>) {
         let room = bytes.get_mut(..input.u32() as usize).unwrap_or_default();
         black_box(packet.copy_to(room));
         black_box(room);
-        if let Err(error) = packet.write_to(&mut Nowhere) {
-            show(error);
-        }
+        ok(packet.write_to(&mut Nowhere));
         if input.bool() {
             reader.reject_packet(DataLoss::from_bits_truncate(input.u16()));
         }
@@ -188,19 +157,13 @@ fn session(input: &mut Input<'_>, reader: &mut Reader<'_>) {
 
 fn look(packet: &Packet<'_>) {
     black_box((packet.producer_id(), packet.writer_id(), packet.uid(), packet.pid()));
-    black_box((packet.len(), packet.is_empty()));
-    packet.slices().for_each(|slice| {
-        black_box(slice);
-    });
+    packet.slices().for_each(debug);
     show(packet.loss());
-    debug(packet);
-    debug(packet.slices());
+    debug((packet, packet.slices(), packet.len(), packet.is_empty()));
 }
 
 fn stats(stats: BufferStats) {
-    for (name, value) in stats.named() {
-        black_box((name, value));
-    }
+    stats.named().into_iter().for_each(debug);
     debug(stats);
 }
 
@@ -212,16 +175,12 @@ fn sequence(sequence: SequenceInfo) {
 fn of_clone(input: &mut Input<'_>, mut clone: ReadOnlyTraceBuffer<&mut [u8]>) {
     session(input, &mut clone.read());
     clone.stop_waiting();
-    debug(clone.stats().of_trace(clone.policy()));
     session(input, &mut clone.read());
-    stats(clone.stats());
+    stats(clone.stats().of_trace(clone.policy()));
     clone.sequences().for_each(sequence);
     black_box(clone.grown_size(input.u32() as usize));
-    if let Some(memory) = lent(input) {
-        match clone.grow(memory) {
-            Ok(buffer) => drop(black_box(buffer.into_read_only())),
-            Err(error) => region_error(error),
-        }
+    if let Some(grown) = lent(input).and_then(|memory| ok(clone.grow(memory))) {
+        black_box(grown.into_read_only());
     }
     black_box(clone.into_memory());
 }

@@ -29,6 +29,15 @@ impl embedded_io::Write for Nowhere {
     }
 }
 
+/// A result's value, if it is one; of an error, everything there is to see.
+pub(crate) fn ok<T, E: core::error::Error>(result: Result<T, E>) -> Option<T> {
+    if let Err(error) = &result {
+        show(error);
+        black_box(error.source());
+    }
+    result.ok()
+}
+
 /// Its text, both ways.
 pub(crate) fn show<T: fmt::Debug + fmt::Display>(value: T) {
     let _ = black_box(write!(Nowhere, "{value}"));

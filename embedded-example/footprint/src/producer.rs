@@ -1,20 +1,17 @@
 //! The producer side and the service's view of shared memory.
 
 use crate::input::Input;
-use crate::observe::{debug, show};
+use crate::observe::{debug, ok};
 use crate::track_event;
 use core::hint::black_box;
 use tracebuf::producer::{
-    Bitmap, CommitRequest, CommitSink, Consumer, Exhaustion, Layout, MemoryError, MessageHandle, Producer,
-    ProducerStorage, ReadChunk, ScrapedChunk, SharedMemory, SmbChunkHeader, atomic_words, atomic_words_at,
-    atomic_words_in,
+    CommitRequest, CommitSink, Consumer, Exhaustion, Layout, MessageHandle, Producer, ProducerStorage,
+    ScrapedChunk, SharedMemory, SmbChunkHeader, atomic_words, atomic_words_at, atomic_words_in,
 };
 
 pub(crate) fn all(input: &mut Input<'static>, memory: &mut [u8]) {
-    let words = atomic_words_in(memory);
-    match SharedMemory::new(words, input.u32()) {
-        Ok(memory) => live(input, memory),
-        Err(error) => show(error),
+    if let Some(memory) = ok(SharedMemory::new(atomic_words_in(memory), input.u32())) {
+        live(input, memory);
     }
     let mut few = [input.u32(); 64];
     debug(SharedMemory::new(atomic_words(&mut few), input.u32()).map(|memory| memory.size()));
@@ -27,7 +24,6 @@ struct Sends;
 
 impl CommitSink for Sends {
     fn commit(&self, request: &CommitRequest<'_>) {
-        black_box((request.chunks_to_move, request.chunks_to_patch, request.flush));
         debug(*request);
     }
 
@@ -38,20 +34,17 @@ impl CommitSink for Sends {
 
 fn live(input: &mut Input<'static>, memory: SharedMemory<'_>) {
     let layout = Layout::from_bits(input.u32()).unwrap_or(Layout::Fourteen);
-    debug(layout);
-    black_box((memory.pages(), memory.page_size(), memory.size(), memory.chunks(layout)));
+    debug((layout, memory.pages(), memory.page_size(), memory.size(), memory.chunks(layout)));
     let storage = ProducerStorage::<64, 4>::new();
-    match Producer::new(memory, layout, &storage, &Sends) {
-        Ok(producer) => writers(input, &producer),
-        Err(error) => drop(black_box::<MemoryError>(error)),
+    if let Some(producer) = ok(Producer::new(memory, layout, &storage, &Sends)) {
+        writers(input, &producer);
     }
     looks(input, memory);
     consumer(input, memory);
 }
 
 fn writers(input: &mut Input<'static>, producer: &Producer<'_>) {
-    black_box(producer.memory().pages());
-    black_box(producer.layout());
+    black_box((producer.memory().pages(), producer.layout()));
     let exhaustion = match input.u16() & 3 {
         0 => Exhaustion::Drop,
         1 => Exhaustion::Stall,
@@ -73,8 +66,7 @@ fn writers(input: &mut Input<'static>, producer: &Producer<'_>) {
             core::mem::forget(packet);
         }
     }
-    black_box(writer.id());
-    debug(writer.stats());
+    debug((writer.id(), writer.stats()));
     let flush = writer.flush();
     producer.commit();
     producer.flushed(flush);
@@ -97,53 +89,40 @@ fn fields(input: &mut Input<'static>, message: &mut MessageHandle<'_, '_>) {
 fn looks(input: &mut Input<'static>, memory: SharedMemory<'_>) {
     for page in memory.all_pages() {
         let bitmap = page.bitmap();
-        debug(bitmap);
-        bits(input, bitmap);
-        black_box((page.reserved(), page.size()));
+        debug((bitmap, bitmap.layout_bits(), bitmap.layout(), bitmap.state(input.u32())));
+        black_box((bitmap.reserved_bit(), bitmap.has_stray_states(), page.reserved(), page.size()));
         for chunk in page.chunks() {
-            black_box((chunk.index(), chunk.offset(), chunk.payload_len()));
-            debug(chunk.state());
-            debug(chunk.header());
+            debug((chunk.index(), chunk.offset(), chunk.payload_len(), chunk.state(), chunk.header()));
             let mut bytes = [0; 16];
             chunk.fill(input.u32() as usize, &mut bytes);
-            black_box(bytes);
+            debug(bytes);
             chunk.fragments().for_each(debug);
         }
     }
     black_box(memory.page(input.u32()).is_some());
-}
-
-fn bits(input: &mut Input<'static>, bitmap: Bitmap) {
-    black_box((bitmap.layout_bits(), bitmap.layout(), bitmap.state(input.u32())));
-    black_box((bitmap.reserved_bit(), bitmap.has_stray_states()));
-    let header = SmbChunkHeader::from_words([input.u32(), input.u32()]);
-    black_box(header.to_words());
+    black_box(SmbChunkHeader::from_words([input.u32(), input.u32()]).to_words());
 }
 
 fn consumer(input: &mut Input<'static>, memory: SharedMemory<'_>) {
     let mut consumer = Consumer::new(memory);
-    black_box(consumer.reclaim());
-    black_box(consumer.memory().pages());
+    black_box((consumer.reclaim(), consumer.memory().pages()));
     while input.bool() {
         if let Some(chunk) = consumer.take(input.u32(), input.u32()) {
-            taken(input, &chunk);
+            debug(chunk.header());
+            filled(chunk.len(), |bytes| chunk.fill(input.u32() as usize, bytes));
         }
     }
     consumer.visible().for_each(|chunk| scraped(input, &chunk));
     consumer.scrape::<4>(|chunk| scraped(input, chunk));
 }
 
-fn taken(input: &mut Input<'static>, chunk: &ReadChunk<'_>) {
-    debug(chunk.header());
-    let mut bytes = [0; 32];
-    chunk.fill(input.u32() as usize, bytes.get_mut(..chunk.len()).unwrap_or_default());
-    black_box(bytes);
+fn scraped(input: &mut Input<'static>, chunk: &ScrapedChunk<'_>) {
+    debug((chunk.header(), chunk.is_complete(), chunk.position()));
+    filled(chunk.len(), |bytes| chunk.fill(input.u32() as usize, bytes));
 }
 
-fn scraped(input: &mut Input<'static>, chunk: &ScrapedChunk<'_>) {
-    debug(chunk.header());
-    black_box((chunk.is_complete(), chunk.position()));
+fn filled(len: usize, fill: impl FnOnce(&mut [u8])) {
     let mut bytes = [0; 32];
-    chunk.fill(input.u32() as usize, bytes.get_mut(..chunk.len()).unwrap_or_default());
-    black_box(bytes);
+    fill(bytes.get_mut(..len).unwrap_or_default());
+    debug(bytes);
 }

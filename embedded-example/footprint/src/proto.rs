@@ -1,7 +1,7 @@
 //! The trace format.
 
 use crate::input::Input;
-use crate::observe::{Nowhere, debug, show};
+use crate::observe::{Nowhere, debug, ok, show};
 use core::hint::black_box;
 use core::iter;
 use tracebuf::proto::reader::{Fields, message, messages, number, numbers};
@@ -35,19 +35,14 @@ fn varints(input: &mut Input<'_>, memory: &mut [u8]) {
 
 fn encoders(input: &mut Input<'_>, memory: &mut [u8]) {
     let mut encoder = Encoder::new(memory);
-    if let Err(error) = fields(input, &mut encoder) {
-        show(error);
-    }
+    ok(fields(input, &mut encoder));
     let nested = encoder.nested(input.u32(), |inner| inner.nested(input.u32(), |inner| fields(input, inner)));
-    let _ = black_box(nested);
-    debug(&encoder);
-    black_box((encoder.len(), encoder.is_empty()));
+    debug((nested, &encoder, encoder.len(), encoder.is_empty()));
     let _ = black_box(encoder.finish());
 
     let mut measure = Measure::default();
     let Ok(()) = fields(input, &mut measure);
-    black_box((measure.len(), measure.is_empty()));
-    debug(measure);
+    debug((measure, measure.len(), measure.is_empty()));
 }
 
 fn fields<S: Sink>(input: &mut Input<'_>, out: &mut S) -> Result<(), S::Error> {
@@ -80,10 +75,7 @@ fn trusted(input: &mut Input<'_>) -> TrustedFields {
 fn validation(input: &mut Input<'_>) {
     black_box(is_service_only(input.u32()));
     let fragments = [input.slice(), input.slice(), input.slice()];
-    match PacketValidator::check(fragments) {
-        Ok(valid) => debug(valid),
-        Err(error) => show(error),
-    }
+    debug(ok(PacketValidator::check(fragments)));
     let mut validator = PacketValidator::default();
     while input.bool() {
         if let Err(error) = validator.push(input.slice()) {
@@ -98,28 +90,19 @@ fn files(input: &mut Input<'_>) {
     let mut file = TraceFileWriter::new(Nowhere);
     while input.bool() {
         let trusted = trusted(input);
-        debug(trusted);
-        debug(trusted.suffix());
-        black_box(trusted.suffix().as_bytes());
+        debug((trusted, trusted.suffix(), trusted.suffix().as_bytes()));
         let fragments = [input.slice(), input.slice()];
-        if let Err(error) = black_box(file.packet(fragments, &trusted)) {
-            show(error);
-        }
+        ok(file.packet(fragments, &trusted));
         let _ = black_box(file.message(&trusted, &trusted));
     }
-    let _ = black_box(file.flush());
-    black_box((file.packets(), file.bytes()));
+    debug((file.flush(), file.packets(), file.bytes()));
     debug(file.into_output());
 
     let mut packets = TracePackets::new(input.slice());
     for packet in packets.by_ref() {
-        match packet {
-            Ok(packet) => drop(black_box(packet)),
-            Err(error) => show(error),
-        }
+        black_box(ok(packet));
     }
-    black_box(packets.offset());
-    debug(packets);
+    debug((packets.offset(), packets));
 }
 
 fn statistics(input: &mut Input<'_>) {
@@ -133,7 +116,6 @@ fn statistics(input: &mut Input<'_>) {
         buffer: input.u32(),
         histogram: input.bool().then_some(histogram),
     };
-    debug(writer);
     let buffers = [buffer, buffer];
     let stats = TraceStats {
         buffers: buffers.get(..input.u32() as usize).unwrap_or_default(),
@@ -141,7 +123,7 @@ fn statistics(input: &mut Input<'_>) {
         invalid_packets: input.u64(),
         ..Default::default()
     };
-    debug(&stats);
+    debug((writer, &stats));
     let stats = stats.with_writers(iter::repeat_n(writer, usize::from(input.u16())));
     let packet = TraceStatsPacket { timestamp: input.bool().then(|| input.u64()), stats };
     black_box(packet.encoded_len());
@@ -165,15 +147,10 @@ fn reading(input: &mut Input<'_>, memory: &mut [u8]) {
 fn frames(input: &mut Input<'_>, memory: &mut [u8]) {
     use tracebuf::proto::frame::{FRAME, FrameDecoder, FrameEncoder};
     let (mut encoder, mut line) = (FrameEncoder::new(), [0; FRAME]);
-    black_box((encoder.is_beginning(), encoder.encode(input.u32() as u8, input.slice(), &mut line)));
-    debug(&encoder);
+    debug((encoder.is_beginning(), encoder.encode(input.u32() as u8, input.slice(), &mut line), encoder));
     let (mut decoder, mut line) = (FrameDecoder::new(memory), input.slice());
     while let Some(frame) = decoder.next(&mut line) {
-        match frame {
-            Ok(frame) => debug(frame),
-            Err(corrupt) => debug((corrupt, corrupt.may_be_frame())),
-        }
+        debug((frame, frame.map_err(|corrupt| corrupt.may_be_frame())));
     }
-    black_box(decoder.is_within_frame());
-    debug(decoder);
+    debug((decoder.is_within_frame(), decoder));
 }

@@ -23,29 +23,25 @@ pub(crate) fn all(input: &mut Input<'_>, memory: &mut [u8]) {
 
 fn endpoint(input: &mut Input<'_>, shared: &mut [u8], central: &mut [u8]) {
     let Ok(memory) = SharedMemory::new(atomic_words_in(shared), input.u32()) else { return };
-    mark(input.u64(), StartMark::new(input.u16(), &memory));
-    black_box(StartMark::from_word(input.u64()).is_some_and(|mark| mark.is_of(&memory)));
+    black_box(StartMark::new(input.u16(), &memory).to_word());
+    if let Some(mark) = StartMark::from_word(input.u64()) {
+        debug((mark, mark.start(), mark.page_size(), mark.pages(), mark.ring_offset()));
+        black_box((mark.is_of(&memory), mark == StartMark::new(input.u16(), &memory)));
+    }
     let Ok(buffer) = TraceBuffer::new(central, config(input)) else { return };
     let mut buffers = [buffer];
     let identity = ProducerIdentity { producer_id: input.u16(), uid: input.u32(), pid: input.u32() as i32 };
-    debug(identity);
     let mut endpoint = ProducerEndpoint::<8>::new(Consumer::new(memory), identity);
-    black_box(endpoint.identity());
+    debug(endpoint.identity());
     while input.bool() {
         black_box(endpoint.allow(input.u16()));
         black_box(endpoint.register_writer(input.u16(), input.u16()));
         black_box(endpoint.register_counting_writer(input.u16(), input.u16()));
         let patches = [ChunkPatch { chunk_id: input.u32(), offset: input.u16(), data: [1; 4] }; 3];
-        let (moves, patched) = (
-            [ChunkToMove { page: input.u32(), chunk: input.u32(), target: input.u16() }; 3],
-            [ChunkToPatch {
-                writer_id: input.u16(),
-                target: input.u16(),
-                chunk_id: input.u32(),
-                patches: patches.get(..input.u32() as usize).unwrap_or_default(),
-                has_more: input.bool(),
-            }; 3],
-        );
+        let moves = [ChunkToMove { page: input.u32(), chunk: input.u32(), target: input.u16() }; 3];
+        let (writer_id, target, chunk_id, has_more) = (input.u16(), input.u16(), input.u32(), input.bool());
+        let patches = patches.get(..input.u32() as usize).unwrap_or_default();
+        let patched = [ChunkToPatch { writer_id, target, chunk_id, patches, has_more }; 3];
         let request = CommitRequest {
             chunks_to_move: moves.get(..input.u32() as usize).unwrap_or_default(),
             chunks_to_patch: patched.get(..input.u32() as usize).unwrap_or_default(),
@@ -62,13 +58,6 @@ fn endpoint(input: &mut Input<'_>, shared: &mut [u8], central: &mut [u8]) {
     }
     black_box(endpoint.disconnect(&mut buffers));
     debug(endpoint.stats());
-}
-
-fn mark(word: u64, ours: StartMark) {
-    let Some(mark) = StartMark::from_word(word) else { return };
-    black_box((mark.start(), mark.page_size(), mark.pages(), mark.ring_offset()));
-    debug(mark);
-    black_box((mark == ours, ours.to_word()));
 }
 
 fn export(input: &mut Input<'_>, memory: &mut [u8]) {
@@ -94,8 +83,7 @@ fn export(input: &mut Input<'_>, memory: &mut [u8]) {
         buffer.sequences().next().map(|sequence| writer_stats(&sequence, id(input), input.u32()))
     });
     let _ = black_box(exporter.stats(&buffer.stats(), writers.into_iter().flatten()));
-    black_box(exporter.invalid_packets());
-    let _ = black_box(exporter.file().flush());
+    debug((exporter.file().flush(), exporter.invalid_packets()));
     debug(&exporter);
     black_box(exporter.into_output());
 }

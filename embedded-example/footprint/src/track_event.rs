@@ -23,10 +23,9 @@ fn now() -> u64 {
 pub(crate) fn all(input: &mut Input<'static>, writer: TraceWriter<'_>) {
     let config =
         TracerConfig::new(input.u64()).unit_ns(input.u32()).clock_id(input.u32()).state_every(input.u32());
-    debug(config);
-    black_box(Track::process(input.u32(), input.text()).within(&PROCESS).uuid());
-    black_box(Track::thread(input.u32(), input.u32(), input.text()).uuid());
-    black_box(Track::custom(input.text()).uuid());
+    let process = Track::process(input.u32(), input.text()).within(&PROCESS).uuid();
+    let thread = Track::thread(input.u32(), input.u32(), input.text()).uuid();
+    debug((config, process, thread, Track::custom(input.text()).uuid()));
     let unit = match input.u16() & 3 {
         0 => Unit::Bytes,
         1 => Unit::Count,
@@ -43,11 +42,8 @@ pub(crate) fn all(input: &mut Input<'static>, writer: TraceWriter<'_>) {
         tracer.on(&COUNTER).measure(f64::from_bits(input.u64()));
     }
     log_lines(input, &tracer);
-    black_box(tracer.flush());
-    debug(tracer.stats());
-    black_box(tracer.reentered());
-    black_box(tracer.replace_owed_ends(tracer.owed_ends()));
-    black_box(tracer.make_up_for_ends());
+    debug((tracer.flush(), tracer.stats(), tracer.reentered()));
+    black_box((tracer.replace_owed_ends(tracer.owed_ends()), tracer.make_up_for_ends()));
 }
 
 fn slices<'a>(input: &mut Input<'static>, on: OnTrack<'_, 'a, impl Clock>) {

@@ -14,12 +14,14 @@ mod image {
     use core::cell::Cell;
     use core::sync::atomic::{AtomicU32, Ordering::SeqCst, compiler_fence};
     use cortex_m::interrupt::Mutex;
-    use cortex_m::peripheral::{NVIC, SCB};
+    use cortex_m::peripheral::SCB;
     use cortex_m_rt::entry;
     use defmt_semihosting as _;
     use static_cell::{ConstStaticCell, StaticCell};
     use tracebuf::buffer::{Chunk, ChunkFlags};
-    use tracebuf::producer::{Consumer, Exhaustion, HeaderFlags, Producer, Request, TraceWriter};
+    use tracebuf::producer::{
+        Consumer, Exhaustion, HeaderFlags, Producer, Request, ScrapedChunk, TraceWriter,
+    };
     use tracebuf_embedded::recorder::{Inbox, RingRecorder, Storage};
     use tracebuf_embedded::region::Region;
     use tracebuf_firmware::board::{self, interrupt};
@@ -91,26 +93,25 @@ mod image {
         }
     }
 
+    fn talk(talker: &mut Option<Talker>, times: u32) {
+        if talker.is_none() {
+            *talker = Talker::new();
+        }
+        (0..times).for_each(|_| talker.iter_mut().for_each(Talker::talk));
+    }
+
     #[cortex_m_rt::interrupt]
     fn Control() {
         static mut TALKER: Option<Talker> = None;
         board::acknowledge_control();
-        if TALKER.is_none() {
-            *TALKER = Talker::new();
-        }
-        TALKER.iter_mut().for_each(Talker::talk);
+        talk(TALKER, 1);
     }
 
     #[cortex_m_rt::interrupt]
     fn Sensor() {
         static mut TALKER: Option<Talker> = None;
         board::acknowledge_sensor();
-        if TALKER.is_none() {
-            *TALKER = Talker::new();
-        }
-        for _ in 0..3 {
-            TALKER.iter_mut().for_each(Talker::talk);
-        }
+        talk(TALKER, 3);
     }
 
     #[entry]
@@ -124,16 +125,8 @@ mod image {
         let Some(mut talker) = Talker::new() else { end() };
         log.magic = MAGIC;
         compiler_fence(SeqCst);
-        board::start(700, 1_900);
-        // SAFETY: both handlers may run from now on; all that they share is atomic.
-        unsafe {
-            if let Some(mut core) = cortex_m::Peripherals::take() {
-                core.NVIC.set_priority(interrupt::Control, 0x40);
-                core.NVIC.set_priority(interrupt::Sensor, 0x80);
-            }
-            NVIC::unmask(interrupt::Control);
-            NVIC::unmask(interrupt::Sensor);
-        }
+        // SAFETY: all that the handlers share is atomic.
+        unsafe { board::start_interrupts(700, 1_900) };
         let mut watch = Consumer::new(producer.memory());
         for round in 0u32.. {
             talker.talk();
@@ -159,12 +152,21 @@ mod image {
         end()
     }
 
-    fn flags_of(flags: HeaderFlags) -> ChunkFlags {
-        let mut to = ChunkFlags::empty();
-        to.set(ChunkFlags::CONTINUES_FROM_PREVIOUS, flags.contains(HeaderFlags::CONTINUES_FROM_PREVIOUS));
-        to.set(ChunkFlags::CONTINUES_ON_NEXT, flags.contains(HeaderFlags::CONTINUES_ON_NEXT));
-        to.set(ChunkFlags::NEEDS_PATCHING, flags.contains(HeaderFlags::NEEDS_PATCHING));
-        to
+    /// The operation of a chunk, which is copied.
+    fn of_chunk<'d>(kind: Kind, chunk: &ScrapedChunk<'_>, data: &'d mut [u8; DATA]) -> Operation<'d> {
+        let header = chunk.header();
+        let mut flags = ChunkFlags::empty();
+        for (flag, of) in [
+            (ChunkFlags::CONTINUES_FROM_PREVIOUS, HeaderFlags::CONTINUES_FROM_PREVIOUS),
+            (ChunkFlags::CONTINUES_ON_NEXT, HeaderFlags::CONTINUES_ON_NEXT),
+            (ChunkFlags::NEEDS_PATCHING, HeaderFlags::NEEDS_PATCHING),
+        ] {
+            flags.set(flag, header.flags.contains(of));
+        }
+        let data = data.get_mut(..chunk.len()).unwrap_or_default();
+        chunk.fill(0, data);
+        let (writer, chunk_id, fragments) = (header.writer_id, header.chunk_id, header.fragments);
+        Operation { kind, flags: flags.bits(), writer, chunk_id, fragments, data }
     }
 
     /// Does what the drain does, and logs it. A complete chunk no longer changes, so the log holds what is committed.
@@ -182,17 +184,7 @@ mod image {
                 let Some(found) = visible.find(|found| found.position() == (chunk.page, chunk.chunk)) else {
                     return true;
                 };
-                let header = found.header();
-                let data = data.get_mut(..found.len()).unwrap_or_default();
-                found.fill(0, data);
-                Operation {
-                    kind: Kind::Commit,
-                    flags: flags_of(header.flags).bits(),
-                    writer: header.writer_id,
-                    chunk_id: header.chunk_id,
-                    fragments: header.fragments,
-                    data,
-                }
+                of_chunk(Kind::Commit, &found, &mut data)
             }
             Request::Patch { writer_id, patch, has_more, .. } => Operation {
                 kind: Kind::Patch,
@@ -212,27 +204,13 @@ mod image {
 
     /// Copies a chunk that is still being written into the ring, where its commit will find it.
     fn scrape_one(recorder: &mut RingRecorder<'static>, watch: &mut Consumer<'static>, log: &mut Log) {
+        let Some(chunk) = watch.visible().filter(|chunk| !chunk.is_complete()).last() else { return };
         let mut data = [0; DATA];
-        let mut found = None;
-        for chunk in watch.visible().filter(|chunk| !chunk.is_complete()) {
-            let data = data.get_mut(..chunk.len()).unwrap_or_default();
-            // This copy, of the packets that were finished when it was made, is what is committed.
-            let header = chunk.header();
-            chunk.fill(0, data);
-            found = Some((header, chunk.len()));
-        }
-        let Some((header, len)) = found else { return };
-        let payload = data.get(..len).unwrap_or_default();
-        let operation = Operation {
-            kind: Kind::Scrape,
-            flags: flags_of(header.flags).bits(),
-            writer: header.writer_id,
-            chunk_id: header.chunk_id,
-            fragments: header.fragments,
-            data: payload,
-        };
+        // This copy, of the packets that were finished when it was made, is what is committed.
+        let operation = of_chunk(Kind::Scrape, &chunk, &mut data);
         log.note(&operation, || {
-            recorder.buffer().copy_chunk_untrusted(&Chunk { header: operation.header(), payload });
+            let chunk = Chunk { header: operation.header(), payload: operation.data };
+            recorder.buffer().copy_chunk_untrusted(&chunk);
         });
     }
 

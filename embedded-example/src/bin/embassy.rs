@@ -17,12 +17,12 @@ mod image {
     use defmt_semihosting as _;
     use embassy_executor::{Executor, task};
     use static_cell::{ConstStaticCell, StaticCell};
-    use tracebuf::producer::track_event::{Clock, Extended32, Tracer, TracerConfig, Track, Unit};
+    use tracebuf::producer::track_event::{Tracer, TracerConfig, Track, Unit};
     use tracebuf::producer::{Exhaustion, Producer};
     use tracebuf_embedded::embassy;
     use tracebuf_embedded::recorder::{Inbox, RingRecorder, Storage};
     use tracebuf_embedded::send::Sender;
-    use tracebuf_firmware::board::{self, interrupt};
+    use tracebuf_firmware::board::{self, BoardClock, interrupt};
     use tracebuf_firmware::host::{self, end};
 
     /// Enough to hold the whole run.
@@ -32,7 +32,6 @@ mod image {
     static PRODUCER: StaticCell<Producer<'static>> = StaticCell::new();
     static TRACER: StaticCell<TaskTracer> = StaticCell::new();
     static EXECUTOR: StaticCell<Executor> = StaticCell::new();
-    static CLOCK: Extended32 = Extended32::new();
 
     static FIRMWARE: Track<'static> = Track::process(1, "tasks");
     static THREAD: Track<'static> = Track::thread(1, 1, "executor").within(&FIRMWARE);
@@ -41,60 +40,39 @@ mod image {
     static DRAIN: Track<'static> = Track::custom("drain").within(&FIRMWARE);
     static LEVEL: Track<'static> = Track::counter("level", Unit::Count).within(&FIRMWARE);
 
-    struct BoardClock;
-
-    impl Clock for BoardClock {
-        fn now(&self) -> u64 {
-            CLOCK.extend(|| board::ticks(0))
-        }
-    }
-
     /// All tasks have one priority, and one tracer.
     type TaskTracer = Tracer<'static, BoardClock, 16, 8>;
 
     /// What an interrupt tells a task.
-    struct Ticks {
-        count: Mutex<Cell<u32>>,
-        waker: Mutex<RefCell<Option<Waker>>>,
-    }
+    struct Ticks(Mutex<RefCell<(u32, Option<Waker>)>>);
 
     impl Ticks {
         const fn new() -> Self {
-            Ticks { count: Mutex::new(Cell::new(0)), waker: Mutex::new(RefCell::new(None)) }
+            Ticks(Mutex::new(RefCell::new((0, None))))
         }
 
         fn tick(&self) {
             let waker = critical_section::with(|cs| {
-                self.count.borrow(cs).set(self.count.borrow(cs).get() + 1);
-                self.waker.borrow_ref_mut(cs).take()
+                let (count, waker) = &mut *self.0.borrow_ref_mut(cs);
+                *count += 1;
+                waker.take()
             });
             if let Some(waker) = waker {
                 waker.wake();
             }
         }
 
-        /// Takes a tick.
-        async fn next(&self) {
-            self.take(1).await;
-        }
-
-        /// Takes all pending ticks: for a task that does in one turn everything it was woken for.
-        async fn all(&self) {
-            self.take(u32::MAX).await;
-        }
-
         /// Waits for a tick, and takes at most so many.
         async fn take(&self, most: u32) {
             poll_fn(|context| {
-                critical_section::with(|cs| match self.count.borrow(cs).get() {
-                    0 => {
-                        *self.waker.borrow_ref_mut(cs) = Some(context.waker().clone());
-                        Poll::Pending
+                critical_section::with(|cs| {
+                    let (count, waker) = &mut *self.0.borrow_ref_mut(cs);
+                    if *count == 0 {
+                        *waker = Some(context.waker().clone());
+                        return Poll::Pending;
                     }
-                    count => {
-                        self.count.borrow(cs).set(count.saturating_sub(most));
-                        Poll::Ready(())
-                    }
+                    *count = count.saturating_sub(most);
+                    Poll::Ready(())
                 })
             })
             .await;
@@ -127,7 +105,7 @@ mod image {
     #[task]
     async fn control(tracer: &'static TaskTracer) {
         for step in 0..100 {
-            CONTROL_TICKS.next().await;
+            CONTROL_TICKS.take(1).await;
             tracer.on(&CONTROL).slice("step", || cortex_m::asm::delay(500));
             tracer.on(&LEVEL).count(step * 3);
         }
@@ -137,7 +115,7 @@ mod image {
     #[task]
     async fn sensor(tracer: &'static TaskTracer) {
         for _ in 0..40 {
-            SENSOR_TICKS.next().await;
+            SENSOR_TICKS.take(1).await;
             tracer.on(&SENSOR).instant("sample");
         }
         done();
@@ -151,7 +129,7 @@ mod image {
         mut recorder: RingRecorder<'static>,
     ) {
         while critical_section::with(|cs| DONE.borrow(cs).get()) < 2 {
-            WORK.all().await;
+            WORK.take(u32::MAX).await;
             recorder.drain(producer);
         }
         tracer.flush();

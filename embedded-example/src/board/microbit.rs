@@ -50,7 +50,7 @@ pub fn start(control_micros: u32, sensor_micros: u32) {
 
 /// The clock, which wraps after 268 s. It is read by capturing it into a register: each priority has its own,
 /// up to 3.
-pub fn ticks(priority: usize) -> u32 {
+pub(super) fn ticks(priority: usize) -> u32 {
     let of_priority = (priority & 3) * 4;
     CLOCK.register(0x040 + of_priority).write(1);
     CLOCK.register(0x540 + of_priority).read()
@@ -102,8 +102,8 @@ pub(super) mod lamp {
         Register::new(PINS, 0x700).write(1); // output, its input connected
     }
 
-    pub(crate) fn set(on: bool) {
-        Register::new(PINS, if on { 0x508 } else { 0x50C }).write(1);
+    pub(crate) fn light() {
+        Register::new(PINS, 0x508).write(1);
     }
 
     pub(crate) fn is_on() -> bool {

@@ -8,11 +8,30 @@
 #[cfg_attr(board = "mps2_an386", path = "mps2_an386.rs")]
 mod chip;
 
-pub use chip::{FREQUENCY, acknowledge_control, acknowledge_sensor, start, ticks};
+pub use chip::{FREQUENCY, acknowledge_control, acknowledge_sensor, start};
 
-use chip::{VECTORS, lamp, uart};
+use chip::{VECTORS, lamp, ticks, uart};
 use core::convert::Infallible;
+use cortex_m::peripheral::NVIC;
 use embedded_hal::digital;
+use tracebuf::producer::track_event::{Clock, Extended32};
+
+static CLOCK: Extended32 = Extended32::new();
+
+/// The clock, as a priority reads it.
+pub fn now(priority: usize) -> u64 {
+    CLOCK.extend(|| ticks(priority))
+}
+
+/// The clock of the lowest priority.
+#[derive(Debug)]
+pub struct BoardClock;
+
+impl Clock for BoardClock {
+    fn now(&self) -> u64 {
+        now(0)
+    }
+}
 
 /// A 32-bit register.
 struct Register(*mut u32);
@@ -34,11 +53,7 @@ impl Register {
 }
 
 /// An entry of the vector table.
-#[derive(Clone, Copy)]
-union Vector {
-    handler: unsafe extern "C" fn(),
-    reserved: usize,
-}
+type Vector = Option<unsafe extern "C" fn()>;
 
 unsafe extern "C" {
     fn Control();
@@ -47,10 +62,10 @@ unsafe extern "C" {
 
 /// The vectors of the device's interrupts; the first ones have no handler.
 const fn vectors<const N: usize>() -> [Vector; N] {
-    let mut vectors = [Vector { reserved: 0 }; N];
+    let mut vectors: [Vector; N] = [None; N];
     // An index out of range would be a compile error.
-    vectors[N - 2] = Vector { handler: Control };
-    vectors[N - 1] = Vector { handler: Sensor };
+    vectors[N - 2] = Some(Control);
+    vectors[N - 1] = Some(Sensor);
     vectors
 }
 
@@ -59,18 +74,32 @@ const fn vectors<const N: usize>() -> [Vector; N] {
 #[derive(Clone, Copy, Debug)]
 pub enum interrupt {
     /// The control loop's timer.
-    Control,
+    Control = VECTORS as isize - 2,
     /// The sensor's timer.
-    Sensor,
+    Sensor = VECTORS as isize - 1,
 }
 
 // SAFETY: the numbers are those of the board's timers, all different, and do not change.
 unsafe impl cortex_m::interrupt::InterruptNumber for interrupt {
     fn number(self) -> u16 {
-        match self {
-            interrupt::Control => VECTORS as u16 - 2,
-            interrupt::Sensor => VECTORS as u16 - 1,
+        self as u16
+    }
+}
+
+/// Starts the clock and both timers, whose handlers may run from now on; the control loop's has the higher priority.
+///
+/// # Safety
+/// What the handlers share with each other and the rest is atomic, or used with interrupts masked.
+pub unsafe fn start_interrupts(control_micros: u32, sensor_micros: u32) {
+    start(control_micros, sensor_micros);
+    // SAFETY: as above.
+    unsafe {
+        if let Some(mut core) = cortex_m::Peripherals::take() {
+            core.NVIC.set_priority(interrupt::Control, 0x40);
+            core.NVIC.set_priority(interrupt::Sensor, 0x80);
         }
+        NVIC::unmask(interrupt::Control);
+        NVIC::unmask(interrupt::Sensor);
     }
 }
 
@@ -82,8 +111,7 @@ pub struct Uart {
 
 impl Uart {
     /// Turns it on.
-    #[allow(clippy::new_without_default, reason = "it does something")]
-    pub fn new() -> Self {
+    pub fn start() -> Self {
         uart::start();
         Uart { sending: false }
     }
@@ -114,33 +142,25 @@ impl embedded_io::Write for Uart {
     }
 }
 
-/// A lamp whose state can be read.
+/// A lamp, which is off at first, and whose state can be read.
 #[derive(Debug)]
 pub struct Lamp(());
 
 impl Lamp {
     /// Makes its pin an output whose input is connected too.
-    #[allow(clippy::new_without_default, reason = "it does something")]
-    pub fn new() -> Self {
+    pub fn start() -> Self {
         lamp::start();
         Lamp(())
+    }
+
+    /// Turns it on.
+    pub fn light(&self) {
+        lamp::light();
     }
 }
 
 impl digital::ErrorType for Lamp {
     type Error = Infallible;
-}
-
-impl digital::OutputPin for Lamp {
-    fn set_low(&mut self) -> Result<(), Infallible> {
-        lamp::set(false);
-        Ok(())
-    }
-
-    fn set_high(&mut self) -> Result<(), Infallible> {
-        lamp::set(true);
-        Ok(())
-    }
 }
 
 impl digital::InputPin for Lamp {

@@ -49,7 +49,7 @@ pub fn start(control_micros: u32, sensor_micros: u32) {
 }
 
 /// The clock, which wraps after 172 s. It counts down. Every priority may read it.
-pub fn ticks(_priority: usize) -> u32 {
+pub(super) fn ticks(_priority: usize) -> u32 {
     !CLOCK_VALUE.read()
 }
 
@@ -93,8 +93,8 @@ pub(super) mod lamp {
 
     pub(crate) fn start() {}
 
-    pub(crate) fn set(on: bool) {
-        LAMPS.write(on.into());
+    pub(crate) fn light() {
+        LAMPS.write(1);
     }
 
     pub(crate) fn is_on() -> bool {

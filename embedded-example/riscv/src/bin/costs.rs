@@ -25,31 +25,12 @@ const CONFIG: TracerConfig = TracerConfig::new(FREQUENCY).unit_ns(1_000);
 
 type MyTracer = Tracer<'static, Mtime, 16, 4>;
 
-/// Instructions of one call, without those of looking at the counter.
-struct Meter {
-    empty: usize,
-    /// What the counter counts for an instruction: QEMU's has its nanoseconds.
-    instruction: usize,
-}
-
-impl Meter {
-    #[inline(never)]
-    fn raw(work: impl FnOnce()) -> usize {
-        let start = minstret::read();
-        work();
-        minstret::read().wrapping_sub(start)
-    }
-
-    fn new() -> Self {
-        let empty = Self::raw(|| ());
-        // SAFETY: these do nothing.
-        let hundred = Self::raw(|| unsafe { asm!(".rept 100", "nop", ".endr") });
-        Meter { empty, instruction: (hundred - empty) / 100 }
-    }
-
-    fn count(&self, work: impl FnOnce()) -> usize {
-        (Self::raw(work) - self.empty) / self.instruction
-    }
+/// What the counter counts in a call.
+#[inline(never)]
+fn raw(work: impl FnOnce()) -> usize {
+    let start = minstret::read();
+    work();
+    minstret::read().wrapping_sub(start)
 }
 
 /// Prints the median of many calls beside its limit. False: it is over.
@@ -80,9 +61,8 @@ fn count(tracer: &MyTracer) {
 
 #[entry]
 fn main() -> ! {
-    let Ok((producer, mut recorder)) = RingRecorder::new(REGION.take(), &STORAGE, &INBOX) else {
-        process::exit(1)
-    };
+    let made = RingRecorder::new(REGION.take(), &STORAGE, &INBOX);
+    let Ok((producer, mut recorder)) = made else { process::exit(1) };
     let producer = PRODUCER.init(producer);
     let Some(writer) = producer.writer(0, Exhaustion::Drop) else { process::exit(1) };
     let tracer: MyTracer = Tracer::with_tables(writer, Mtime, &MAIN, CONFIG);
@@ -94,13 +74,17 @@ fn main() -> ! {
     end(&tracer);
     count(&tracer);
 
-    let meter = Meter::new();
+    let empty = raw(|| ());
+    // QEMU's counter counts nanoseconds.
+    // SAFETY: these do nothing.
+    let instruction = (raw(|| unsafe { asm!(".rept 100", "nop", ".endr") }) - empty) / 100;
+    let instructions = |counted: usize| (counted - empty) / instruction;
     let mut all_kept = true;
     let events: [(_, fn(&MyTracer), _); 3] =
         [("slice_begin", begin, 200), ("slice_end", end, 200), ("counter", count, 400)];
     for (name, call, limit) in events {
         let counts = [(); 101].map(|()| {
-            let count = meter.count(|| call(&tracer));
+            let count = instructions(raw(|| call(&tracer)));
             recorder.drain(producer);
             count
         });
@@ -113,11 +97,11 @@ fn main() -> ! {
         }
         tracer.flush();
         producer.commit();
-        let count = meter.count(|| {
+        let count = instructions(raw(|| {
             if let Some(request) = recorder.next_request() {
                 recorder.carry_out(request, producer);
             }
-        });
+        }));
         recorder.drain(producer);
         count
     });

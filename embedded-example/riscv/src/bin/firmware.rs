@@ -10,6 +10,7 @@
 #![no_main]
 
 use core::cell::RefCell;
+use core::ffi::CStr;
 use core::hint::black_box;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use critical_section::Mutex;
@@ -21,7 +22,6 @@ use static_cell::StaticCell;
 use tracebuf::buffer::TraceBuffer;
 use tracebuf::producer::track_event::{Tracer, TracerConfig, Track, Unit};
 use tracebuf::producer::{Exhaustion, Producer};
-use tracebuf_embedded::export::Export;
 use tracebuf_embedded::recorder::{Inbox, RingRecorder, Storage, state_every};
 use tracebuf_embedded::region::Region;
 use tracebuf_embedded::send::{Progress, Sender};
@@ -110,39 +110,29 @@ impl Run {
         }
         self.tracer.track().begin("last words");
         self.tracer.track().instant("reset ahead");
-        self.account("before.pftrace", rounds);
+        self.account(c"before.pftrace", rounds);
         reset()
     }
 
-    /// Sends while it records.
-    fn complete(&mut self) -> io::Result<()> {
-        let mut sender = Sender::raw(file(c"riscv.pftrace")?);
-        let rounds = 2_000;
+    /// Records, with an interrupted packet in one of `every` rounds, and sends after each `send_every`.
+    fn send(&mut self, trace: &'static CStr, rounds: u32, every: u32, send_every: u32) -> io::Result<()> {
+        let mut sender = Sender::raw(file(trace)?);
         self.start_trace();
-        for number in 0..rounds {
-            round(&self.tracer, number);
-            if number % 100 == 50 {
+        for number in 1..=rounds {
+            round(&self.tracer, number - 1);
+            if number % every == 0 {
                 interrupted_packet(&self.tracer);
             }
-            self.send(&mut sender)?;
-        }
-        self.end_trace("riscv.pftrace", rounds, &mut sender)
-    }
-
-    /// The same, but that the drain has its turn when shared memory has long been full.
-    fn late(&mut self) -> io::Result<()> {
-        let mut sender = Sender::raw(file(c"late.pftrace")?);
-        // The last one has room, and so makes up for ends of slices that were lost.
-        let rounds = 3_001;
-        self.start_trace();
-        for number in 0..rounds {
-            round(&self.tracer, number);
-            if number % 150 == 149 {
-                interrupted_packet(&self.tracer);
-                self.send(&mut sender)?;
+            if number % send_every == 0 {
+                self.recorder.drain(self.producer);
+                while sender.poll(self.recorder.buffer())? == Progress::Sent {
+                    self.recorder.drain(self.producer);
+                }
             }
         }
-        self.end_trace("late.pftrace", rounds, &mut sender)
+        self.account(trace, rounds);
+        self.recorder.scrape(self.producer);
+        sender.finish(&mut self.recorder)
     }
 
     /// What is recorded from now on can be read without what was sent before. Starts the timer.
@@ -153,29 +143,8 @@ impl Run {
         unsafe { mie::set_mtimer() };
     }
 
-    /// Sends all that is there, while more may come.
-    fn send(&mut self, sender: &mut Sender<impl Export<Error = io::Error>>) -> io::Result<()> {
-        self.recorder.drain(self.producer);
-        while sender.poll(self.recorder.buffer())? == Progress::Sent {
-            self.recorder.drain(self.producer);
-        }
-        Ok(())
-    }
-
-    /// Sends the rest, of what is not complete too.
-    fn end_trace(
-        &mut self,
-        trace: &str,
-        rounds: u32,
-        sender: &mut Sender<impl Export<Error = io::Error>>,
-    ) -> io::Result<()> {
-        self.account(trace, rounds);
-        self.recorder.scrape(self.producer);
-        sender.finish(&mut self.recorder)
-    }
-
     /// Stops the timer and prints what was recorded until then, since the start; of rounds, what is in the one trace.
-    fn account(&self, trace: &str, rounds: u32) {
+    fn account(&self, trace: &CStr, rounds: u32) {
         // SAFETY: without interrupts nothing happens that relies on them.
         unsafe { mie::clear_mtimer() };
         let main = self.tracer.stats().writer;
@@ -184,9 +153,13 @@ impl Run {
         let timer = timer.unwrap_or_default().writer;
         let ticks = TICKS_DONE.load(Relaxed);
         println!(
-            "{trace}: main loop {} packets, {} dropped; timer interrupt {} packets, {} dropped; \
+            "{}: main loop {} packets, {} dropped; timer interrupt {} packets, {} dropped; \
              {rounds} rounds, {ticks} ticks",
-            main.packets, main.dropped, timer.packets, timer.dropped
+            trace.to_str().unwrap_or_default(),
+            main.packets,
+            main.dropped,
+            timer.packets,
+            timer.dropped
         );
     }
 }
@@ -215,7 +188,11 @@ fn main() -> ! {
     // SAFETY: which interrupts there are is said one by one, and so far there are none.
     unsafe { riscv::interrupt::enable() };
     let Some(before) = before else { run.until_reset() };
-    let sent = before.and_then(|()| run.complete()).and_then(|()| run.late());
+    // Late, the drain has its turn when shared memory has long been full. The last round has room, and so makes up for
+    // ends of slices that were lost.
+    let sent = before
+        .and_then(|()| run.send(c"riscv.pftrace", 2_000, 100, 1))
+        .and_then(|()| run.send(c"late.pftrace", 3_001, 150, 150));
     process::exit(i32::from(sent.is_err()))
 }
 

@@ -45,6 +45,7 @@ macro_rules! with {
     (@ $field:ident $value:expr) => { $value };
 }
 
+pub mod ftrace;
 mod options;
 mod report;
 

@@ -2,7 +2,7 @@
 """Compares the field numbers of core/src/proto with what Perfetto publishes.
 
 Needs the package `perfetto` (0.59 or later), whose descriptors have all that is in a trace, and for the rest, the
-messages of the producer socket, the C++ source in the crate `perfetto-sdk-sys` that interop/ builds with: cargo says
+messages of the producer socket, the C++ source in the crate `perfetto-sdk-sys` that std-adapter/ipc/interop/ builds with: cargo says
 where that is. Every constant must name a field of its message, with that number and of that kind, or a value of its
 enumeration, or a method. Exits 1 and says what differs, or prints how many constants were compared; finding fewer than
 it should is an error too.

@@ -7,10 +7,6 @@ use std::path::PathBuf;
 fn main() {
     println!("cargo::rustc-check-cfg=cfg(board, values(\"mps2_an386\", \"microbit\"))");
     println!("cargo::rerun-if-changed=build.rs");
-    // As a library for other firmware it has no say in that firmware's memory.
-    if env::var_os("CARGO_FEATURE_BOARD").is_none() {
-        return;
-    }
     let target = env::var("TARGET").unwrap_or_default();
     let (board, flash, ram) = match target.as_str() {
         "thumbv7em-none-eabihf" => ("mps2_an386", "4M", "4M"),

@@ -46,13 +46,17 @@
 //!
 //! # Features
 //!
-//! On by default: `crc` and `histograms`, which [`buffer::Config`] can ask for, and `patches`, for writers' packets
-//! over three chunks and more ([`producer::TraceWriter`]). `std`: an output's error may be `std::io::Error`, through
-//! `embedded-io`'s feature of that name, and a `Vec<u8>` is a [`proto::Sink`]. `frame`: [`proto`]'s frames, for lines
-//! that lose bytes. `defmt`: `defmt::Format` for errors and statistics. `portable-atomic`: for targets without
-//! compare-and-swap, such as Cortex-M0. There, [`producer`], [`service::ProducerEndpoint`] and [`service::StartMark`]
-//! exist only with this feature, and only if the application has chosen what stands in for it among that crate's own
-//! features, such as `unsafe-assume-single-core`.
+//! | feature | default | what it adds |
+//! |---|---|---|
+//! | `crc`, `histograms` | yes | what [`buffer::Config`] can ask for under these names |
+//! | `producer` | yes | [`producer`], [`service::ProducerEndpoint`], [`service::StartMark`]: they need compare-and-swap |
+//! | `patches` | yes | writers' packets over three chunks and more ([`producer::TraceWriter`]); implies `producer` |
+//! | `portable-atomic` | | `producer` on targets without compare-and-swap, such as Cortex-M0; the application picks what stands in for it among that crate's own features, such as `unsafe-assume-single-core` |
+//! | `std` | | an output's error may be `std::io::Error`, through `embedded-io`'s feature of that name, and a `Vec<u8>` is a [`proto::Sink`] |
+//! | `frame` | | [`proto`]'s frames, for lines that lose bytes |
+//! | `defmt` | | `defmt::Format` for errors and statistics |
+//!
+//! [`buffer`] and [`proto`] use no atomics: without `producer`, they are there on every target.
 #![no_std]
 #![deny(missing_docs)]
 #![deny(missing_debug_implementations)]
@@ -63,14 +67,25 @@ compile_error!(
     "tracebuf needs pointers of 32 bits or more: offsets in a region, and the values in it, have 32"
 );
 
+#[cfg(all(feature = "producer", not(any(target_has_atomic = "32", feature = "portable-atomic", loom))))]
+compile_error!(
+    "this target has no compare-and-swap: the feature `producer` of tracebuf needs its feature `portable-atomic`"
+);
+#[cfg(all(feature = "producer", feature = "portable-atomic", not(loom)))]
+portable_atomic::cfg_no_atomic_cas! {
+    compile_error!(
+        "this target has no compare-and-swap: choose what stands in for it among the features of the crate \
+         portable-atomic, such as `unsafe-assume-single-core` or `critical-section`"
+    );
+}
+
 #[cfg(any(test, fuzzing, feature = "std"))]
 extern crate std;
 
 /// On microcontrollers flash is dearer than time: there the short cuts of the hot paths are left out, and functions
-/// that are called from several places are not inlined (`cfg_attr(target_os = "none", inline(never))`). With
-/// `RUSTFLAGS="--cfg tracebuf_small"`, tests do the same on the host; ids of
-/// writers are shifted there all the same, as they are for Perfetto's.
-pub(crate) const SMALL: bool = cfg!(any(target_os = "none", tracebuf_small));
+/// that are called from several places are not inlined. In attributes it is the `cfg` of that name, `tracebuf_small`,
+/// which `build.rs` sets; with `RUSTFLAGS="--cfg tracebuf_small"`, tests do the same on the host.
+pub(crate) const SMALL: bool = cfg!(tracebuf_small);
 
 mod debug;
 mod prefetch;
@@ -79,13 +94,7 @@ pub mod steps;
 pub mod wrapping;
 
 pub mod buffer;
-// Writers need compare-and-swap. Where the target has none, they are there once the feature `portable-atomic` is on and
-// the program has chosen, among that crate's own features, what stands in for it.
-#[cfg(any(target_has_atomic = "32", loom))]
+#[cfg(feature = "producer")]
 pub mod producer;
-#[cfg(all(feature = "portable-atomic", not(any(target_has_atomic = "32", loom))))]
-portable_atomic::cfg_has_atomic_cas! {
-    pub mod producer;
-}
 pub mod proto;
 pub mod service;

@@ -1,4 +1,4 @@
-//! Asking the cache for memory that will be needed soon.
+//! Prefetching: memory asked for before it is needed.
 //!
 //! Walking packets is a chain of loads, each address hidden in the size before it, so a ring larger than the cache
 //! costs a whole memory access per packet, 70 ns and more; with the lines asked for 2 KiB ahead, that time passes while

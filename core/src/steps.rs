@@ -1,4 +1,4 @@
-//! Counts what operations do, so that tests and fuzzing hold them to the costs that they state.
+//! Step counters, by which tests and fuzzing hold operations to the costs that they state.
 //!
 //! A step is a look at an item of a ring, at a fragment's size, or at a place of the table of sequences. Other
 //! builds count nothing.

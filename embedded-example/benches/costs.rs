@@ -1,4 +1,4 @@
-//! What tracing costs on a Cortex-M4, or a Cortex-M0: `cargo bench` in this folder, in QEMU.
+//! The cost sheet of a Cortex-M4, or a Cortex-M0: `cargo bench` in this folder, in QEMU.
 //!
 //! A line for each figure: `budget NAME MEASURED LIMIT UNIT ok|over`. Instructions are counted by SysTick, which QEMU
 //! advances by the instruction: on the M4 32 ns each, at 25 MHz. Stack is what was written to, of memory that was
@@ -24,21 +24,21 @@ mod image {
     use tracebuf::buffer::{Chunk, ChunkHeader, TraceBuffer};
     use tracebuf::producer::track_event::{Clock, Extended32, Tracer, TracerConfig, Track, Unit};
     use tracebuf::producer::{
-        ChunkToMove, ChunkToPatch, CommitRequest, CommitSink, Exhaustion, Patch, Producer, ProducerStorage,
+        ChunkPatch, ChunkToMove, ChunkToPatch, CommitRequest, CommitSink, Exhaustion, Producer,
     };
+    use tracebuf::proto::frame::{FIRST, FRAME, FrameEncoder, PAYLOAD};
+    use tracebuf_embedded::export::Blocking;
+    use tracebuf_embedded::recorder::{self, Inbox, RingRecorder, Storage};
+    use tracebuf_embedded::region::bytes;
+    use tracebuf_embedded::send::Sender;
     use tracebuf_firmware::board;
-    use tracebuf_firmware::export::Blocking;
-    use tracebuf_firmware::frame::{FIRST, FRAME, Frames, PAYLOAD};
-    use tracebuf_firmware::recorder::{self, Inbox, Recorder, WRITERS};
-    use tracebuf_firmware::region::bytes;
-    use tracebuf_firmware::send::Sender;
 
     /// The microbit has 16 KiB of RAM in all, of which the stack needs a half.
     const REGION_BYTES: usize = if cfg!(board = "microbit") { 6 } else { 16 } * 1024;
 
     static REGION: ConstStaticCell<[u64; REGION_BYTES / 8]> = ConstStaticCell::new([0; REGION_BYTES / 8]);
     static RING: ConstStaticCell<[u64; 256]> = ConstStaticCell::new([0; 256]);
-    static STORAGE: ProducerStorage<{ Inbox::CHUNKS }, WRITERS> = ProducerStorage::new();
+    static STORAGE: Storage = Storage::new();
     static INBOX: Inbox = Inbox::new();
     static SPARE: Inbox = Inbox::new();
     static PRODUCER: StaticCell<Producer<'static>> = StaticCell::new();
@@ -166,7 +166,7 @@ mod image {
         core.SYST.enable_counter();
         // For the clock; its interrupts stay off.
         board::start(60_000, 60_000);
-        let Ok((producer, mut recorder)) = Recorder::new(REGION.take(), &STORAGE, &INBOX) else {
+        let Ok((producer, mut recorder)) = RingRecorder::new(REGION.take(), &STORAGE, &INBOX) else {
             finish(true)
         };
         let producer = PRODUCER.init(producer);
@@ -194,7 +194,7 @@ mod image {
         sheet: &mut Sheet,
         meter: &Meter,
         tracer: &SmallTracer,
-        recorder: &mut Recorder<'static>,
+        recorder: &mut RingRecorder<'static>,
         producer: &Producer<'static>,
     ) {
         let mut measure = |name: &str, limit: u32, worst: &str, most: u32, call: fn(&SmallTracer)| {
@@ -228,7 +228,7 @@ mod image {
     fn rarely(
         sheet: &mut Sheet,
         meter: &Meter,
-        recorder: &mut Recorder<'static>,
+        recorder: &mut RingRecorder<'static>,
         producer: &'static Producer<'static>,
     ) {
         let Some(writer) = producer.writer(0, Exhaustion::Drop) else { finish(true) };
@@ -266,7 +266,7 @@ mod image {
         sheet: &mut Sheet,
         meter: &Meter,
         tracer: &SmallTracer,
-        recorder: &mut Recorder<'static>,
+        recorder: &mut RingRecorder<'static>,
         producer: &Producer<'static>,
     ) {
         let mut counts: [u32; 21] = [0; 21];
@@ -309,7 +309,7 @@ mod image {
         sheet.line("inbox_push", push, 150, "instructions");
         sheet.line("inbox_take", take, 150, "instructions");
         // More than there is room for, and what comes after one that was lost, for the time with interrupts masked.
-        let patches = &[Patch { chunk_id: 1, offset: 8, data: [0x81, 0x80, 0x80, 0] }; 30];
+        let patches = &[ChunkPatch { chunk_id: 1, offset: 8, data: [0x81, 0x80, 0x80, 0] }; 30];
         let chunk = ChunkToPatch { writer_id: 1, target: 0, chunk_id: 1, patches, has_more: false };
         let request = CommitRequest { chunks_to_patch: &[chunk], ..CommitRequest::default() };
         for _ in 0..2 {
@@ -320,7 +320,7 @@ mod image {
 
     /// What a full frame costs, on a line that loses bytes: most of it is the CRC.
     fn framing(sheet: &mut Sheet, meter: &Meter) {
-        let (piece, mut line, mut frames) = ([0x5A; PAYLOAD], [0; FRAME], Frames::new());
+        let (piece, mut line, mut frames) = ([0x5A; PAYLOAD], [0; FRAME], FrameEncoder::new());
         let one = meter.count(|| {
             black_box(frames.encode(FIRST, black_box(&piece), &mut line));
         });
@@ -370,7 +370,7 @@ mod image {
         sheet.line("ram_tracer", size_of::<SmallTracer>() as u32, 1_000, "bytes");
         sheet.line("ram_writers", size_of_val(&STORAGE) as u32, 1_000, "bytes");
         sheet.line("ram_producer", size_of::<Producer<'static>>() as u32, 200, "bytes");
-        sheet.line("ram_recorder", size_of::<Recorder<'static>>() as u32, 200, "bytes");
+        sheet.line("ram_recorder", size_of::<RingRecorder<'static>>() as u32, 200, "bytes");
         sheet.line("ram_sender", size_of::<Sender<Blocking<board::Uart>>>() as u32, 1_000, "bytes");
         sheet.line("ram_inbox", size_of_val(&INBOX) as u32, 500, "bytes");
     }

@@ -1,4 +1,4 @@
-//! Compares what is recovered from dumps of a target's RAM with what the target logged as recorded.
+//! A check of dumps of a target's RAM: what is recovered from them is what the target logged as recorded.
 //!
 //! usage: check_crash DUMP...       of the firmware `crash`, stopped anywhere
 //!
@@ -12,12 +12,10 @@
 compile_error!("this runs on the host");
 
 use std::process::ExitCode;
-use tracebuf::buffer::{
-    ChunkFlags, ChunkHeader, FillPolicy, Patch, ReadOnlyTraceBuffer, Reader, TraceBuffer,
-};
-use tracebuf_firmware::crash_log::{ENTRY, HEAD, Kind, MAGIC, Operation};
-use tracebuf_firmware::recorder;
-use tracebuf_std::recover::{Dump, Place, RecoverError};
+use tracebuf::buffer::{FillPolicy, Patch, ReadOnlyTraceBuffer, Reader, TraceBuffer};
+use tracebuf_analysis::recover::{Dump, Place, RecoverError};
+use tracebuf_embedded::recorder;
+use tracebuf_firmware::crash_log::{self, ENTRY, HEAD, Kind, MAGIC, Operation, TEXT};
 
 /// A packet's writer, and the packet.
 type Said = (u16, Vec<u8>);
@@ -47,17 +45,7 @@ fn apply(ring: &mut Ring, operation: &Operation<'_>) {
     let Operation { kind, flags, writer, chunk_id, fragments, data } = *operation;
     match kind {
         Kind::Commit | Kind::Scrape => {
-            let header = ChunkHeader {
-                producer_id: 1,
-                writer_id: writer,
-                chunk_id,
-                fragments,
-                flags: ChunkFlags::from_bits_truncate(flags),
-                complete: kind == Kind::Commit,
-                uid: 0,
-                pid: -1,
-            };
-            ring.commit_with(&header, data.len(), |offset, to| {
+            ring.commit_with(&operation.header(), data.len(), |offset, to| {
                 to.iter_mut().zip(&data[offset..]).for_each(|(to, from)| *to = *from);
             });
         }
@@ -89,7 +77,7 @@ fn log(dump: &[u8]) -> Option<Log<'_>> {
 /// A packet's number, which is its timestamp, if it ends with the text that the firmware writes for that number.
 fn number_of(packet: &[u8]) -> Option<u32> {
     // The writer's first packet, and one after dropped packets, begin with a field that says so.
-    let marks = [&[0xB8, 5, 1][..], &[0xD0, 2, 1]];
+    let marks = [&[0xB8, 5, 1][..], &[0xD0, 2, 0x81, 0], &[0xD0, 2, 0x81, 2]];
     let fields = marks.iter().fold(packet, |rest, mark| rest.strip_prefix(*mark).unwrap_or(rest));
     let fields = fields.strip_prefix(&[0x40])?;
     let (mut number, mut at) = (0, 0);
@@ -101,9 +89,7 @@ fn number_of(packet: &[u8]) -> Option<u32> {
             break;
         }
     }
-    let len = if number % 8 == 5 { 130 + number % 200 } else { number % 40 };
-    let text: Vec<u8> = (0..len).map(|at| b'a' + ((number + at) % 26) as u8).collect();
-    packet.ends_with(&text).then_some(number)
+    packet.ends_with(crash_log::text(number, &mut [0; TEXT])).then_some(number)
 }
 
 /// How many packets come from shared memory. Checks that they follow the ring's, and are what the firmware writes.

@@ -13,14 +13,28 @@
 //! assert_eq!(Operation::read(&entry), Some(patch));
 //! ```
 
+use tracebuf::buffer::{ChunkFlags, ChunkHeader};
+
 /// How a log begins once the firmware runs.
 pub const MAGIC: [u8; 8] = *b"CRASHLOG";
 /// Bytes before the first operation.
 pub const HEAD: usize = 16;
 /// Most bytes of data in an operation: the payload of a chunk.
 pub const DATA: usize = 128;
+/// Most bytes of a packet's text.
+pub const TEXT: usize = 330;
 /// Bytes of an operation.
 pub const ENTRY: usize = 16 + DATA;
+
+/// The text of a writer's packet of this number: mostly short; one in eight spans two to four chunks.
+pub fn text(number: u32, memory: &mut [u8; TEXT]) -> &[u8] {
+    let len = if number % 8 == 5 { 130 + number % 200 } else { number % 40 };
+    let text = memory.get_mut(..len as usize).unwrap_or_default();
+    for (letter, at) in text.iter_mut().zip(number..) {
+        *letter = b'a' + (at % 26) as u8;
+    }
+    text
+}
 
 /// The kinds of operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +87,20 @@ impl Operation<'_> {
 }
 
 impl<'a> Operation<'a> {
+    /// The chunk that a commit or a scrape is of.
+    pub fn header(&self) -> ChunkHeader {
+        ChunkHeader {
+            producer_id: 1,
+            writer_id: self.writer,
+            chunk_id: self.chunk_id,
+            fragments: self.fragments,
+            flags: ChunkFlags::from_bits_truncate(self.flags),
+            complete: self.kind == Kind::Commit,
+            uid: 0,
+            pid: -1,
+        }
+    }
+
     /// Reads what [`write`](Self::write) has written; `None` for anything else.
     pub fn read(entry: &'a [u8; ENTRY]) -> Option<Self> {
         let (head, data) = entry.split_at(16);

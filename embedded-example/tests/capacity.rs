@@ -1,11 +1,11 @@
-//! What a region holds of the oven's trace: the table in the README, measured.
+//! The oven's trace in regions of several sizes: the tables in docs/firmware-budgets.md, measured.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use tracebuf::producer::Exhaustion;
 use tracebuf::producer::track_event::{Clock, Tracer, TracerConfig, Track, Unit};
-use tracebuf::producer::{Exhaustion, ProducerStorage};
-use tracebuf_firmware::recorder::{Inbox, Recorder, state_every};
-use tracebuf_firmware::tracks::{CONTROL, MAIN, POWER, SENSOR, TEMPERATURE};
-use tracebuf_firmware::workload::{Controller, Oven, Program, Sensor};
+use tracebuf_embedded::recorder::{Inbox, RingRecorder, Storage, state_every};
+use tracebuf_firmware::oven::{CONTROL, MAIN, POWER, SENSOR, TEMPERATURE};
+use tracebuf_firmware::oven::{Controller, Oven, Program, Sensor};
 
 /// Microseconds, for a test that is one thread.
 struct Micros<'a>(&'a AtomicU64);
@@ -69,9 +69,9 @@ fn said(packet: &[u8]) -> Said {
 /// Runs the oven until `until` over a region, then says how large the ring is, how many events in it can be decoded,
 /// and how many milliseconds they span.
 fn hold(bytes: usize, until: u64) -> (u64, u32, u64) {
-    let (storage, inbox, micros) = (ProducerStorage::new(), Inbox::new(), AtomicU64::new(0));
+    let (storage, inbox, micros) = (Storage::new(), Inbox::new(), AtomicU64::new(0));
     let mut region = vec![0; bytes / 8];
-    let (producer, mut recorder) = Recorder::new(&mut region, &storage, &inbox).unwrap();
+    let (producer, mut recorder) = RingRecorder::new(&mut region, &storage, &inbox).unwrap();
     let config = TracerConfig::new(1_000_000).unit_ns(1_000).state_every(state_every(bytes));
     let [main, control, sensor] = [&MAIN, &CONTROL, &SENSOR].map(|track| -> Tracer<'_, _, 16, 4> {
         Tracer::with_tables(producer.writer(0, Exhaustion::Drop).unwrap(), Micros(&micros), track, config)
@@ -112,7 +112,7 @@ fn hold(bytes: usize, until: u64) -> (u64, u32, u64) {
 }
 
 /// How large the ring is, how many events in it can be decoded, and how many milliseconds they span.
-fn decoded(recorder: &mut Recorder<'_>) -> (u64, u32, u64) {
+fn decoded(recorder: &mut RingRecorder<'_>) -> (u64, u32, u64) {
     let ring = recorder.buffer().stats().buffer_size;
     let mut reader = recorder.buffer().read();
     let mut clocks = [None; 4];
@@ -136,9 +136,9 @@ fn decoded(recorder: &mut Recorder<'_>) -> (u64, u32, u64) {
 fn hold_of_one_writer(slices: i64) -> u64 {
     static MAIN: Track<'static> = Track::thread(1, 1, "main loop");
     static LEVEL: Track<'static> = Track::counter("level", Unit::Count);
-    let (storage, inbox, micros) = (ProducerStorage::new(), Inbox::new(), AtomicU64::new(0));
+    let (storage, inbox, micros) = (Storage::new(), Inbox::new(), AtomicU64::new(0));
     let mut region = [0; 2 * 1024 / 8];
-    let (producer, mut recorder) = Recorder::new(&mut region, &storage, &inbox).unwrap();
+    let (producer, mut recorder) = RingRecorder::new(&mut region, &storage, &inbox).unwrap();
     let config = TracerConfig::new(1_000_000).unit_ns(1_000).state_every(state_every(2 * 1024));
     let writer = producer.writer(0, Exhaustion::Drop).unwrap();
     let main: Tracer<'_, _, 16, 4> = Tracer::with_tables(writer, Micros(&micros), &MAIN, config);
@@ -156,8 +156,8 @@ fn span(values: impl Iterator<Item = u64>) -> (u64, u64) {
 }
 
 #[test]
-fn the_readme_says_what_regions_of_five_sizes_hold() {
-    let readme = include_str!("../README.md");
+fn the_page_says_what_regions_of_five_sizes_hold() {
+    let page = include_str!("../../docs/firmware-budgets.md");
     let mut missing = Vec::new();
     for kib in [2, 4, 8, 16, 64] {
         // What is held depends on when states were written last: some moments.
@@ -173,18 +173,18 @@ fn the_readme_says_what_regions_of_five_sizes_hold() {
             seconds(millis.0),
             seconds(millis.1)
         );
-        if !readme.contains(&row) {
+        if !page.contains(&row) {
             missing.push(row);
         }
     }
-    assert!(missing.is_empty(), "the README should say\n{}", missing.join("\n"));
+    assert!(missing.is_empty(), "the page should say\n{}", missing.join("\n"));
 }
 
 #[test]
-fn the_readme_says_what_two_kib_hold_of_one_writer() {
+fn the_page_says_what_two_kib_hold_of_one_writer() {
     let (least, most) = span((1_000..1_060).map(hold_of_one_writer));
     let said = format!("main loop {least}–{most} events can be decoded");
-    assert!(include_str!("../README.md").contains(&said), "the README should say {said}");
+    assert!(include_str!("../../docs/firmware-budgets.md").contains(&said), "the page should say {said}");
 }
 
 #[test]

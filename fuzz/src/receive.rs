@@ -6,7 +6,7 @@
 use crate::input::Input;
 use cobs::encode_vec;
 use crc::{CRC_32_ISO_HDLC, Crc};
-use tracebuf_std::receive::{ReceiveReport, Receiver};
+use tracebuf_analysis::receive::{ReceiveReport, Receiver};
 
 const CRC: Crc<u32> = Crc::<u32>::new(&CRC_32_ISO_HDLC);
 

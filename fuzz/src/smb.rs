@@ -10,7 +10,7 @@ use std::cell::Cell;
 use std::sync::atomic::Ordering::Relaxed;
 use tracebuf::buffer::{ChunkFlags, ChunkHeader, Config, FillPolicy, TraceBuffer};
 use tracebuf::producer::{
-    AtomicU32, ChunkState, ChunkToMove, ChunkToPatch, CommitRequest, Consumer, Patch, SharedMemory,
+    AtomicU32, ChunkPatch, ChunkState, ChunkToMove, ChunkToPatch, CommitRequest, Consumer, SharedMemory,
     atomic_words,
 };
 use tracebuf::service::{ProducerEndpoint, ProducerIdentity};
@@ -52,7 +52,7 @@ pub fn run(data: &[u8]) {
                     target: u16::from(value % 3),
                 });
                 let patches =
-                    [Patch { chunk_id: u32::from(value), offset: u16::from(how), data: [value; 4] }; 9];
+                    [ChunkPatch { chunk_id: u32::from(value), offset: u16::from(how), data: [value; 4] }; 9];
                 let patched = [ChunkToPatch {
                     writer_id: u16::from(at % 6),
                     chunk_id: u32::from(value),
@@ -116,7 +116,7 @@ fn assert_only_headers_changed(memory: SharedMemory<'_>, before: &[u32], after: 
     assert!(changed <= 9, "three chunks have three words each");
 }
 
-fn header_of(header: &tracebuf::producer::ChunkHeader, complete: bool) -> ChunkHeader {
+fn header_of(header: &tracebuf::producer::SmbChunkHeader, complete: bool) -> ChunkHeader {
     ChunkHeader {
         producer_id: IDENTITY.producer_id,
         writer_id: header.writer_id,

@@ -11,8 +11,9 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
-use tracebuf::producer::{ChunkToMove, Patch, Request};
-use tracebuf_std::session::{PerfettoSocket, ProducerSocket, Recorder, Session};
+use tracebuf::producer::{ChunkPatch, ChunkToMove, Request};
+use tracebuf_ipc::{PerfettoSocket, ProducerSocket};
+use tracebuf_session::{Recorder, Session};
 
 mod program;
 
@@ -194,7 +195,7 @@ fn request(input: &mut Input<'_>) -> Request {
         }
         3 => {
             let (chunk_id, offset, data) = (u32::from(input.byte()), input.u16(), input.u32().to_le_bytes());
-            let patch = Patch { chunk_id, offset, data };
+            let patch = ChunkPatch { chunk_id, offset, data };
             Request::Patch { writer_id, target, patch, has_more: kind >= 128 }
         }
         _ => Request::Flush(input.u32()),

@@ -41,9 +41,9 @@ use tracebuf::buffer::{
 
 use crate::script::{Malformed, Op, parse_line};
 pub use summary::{Commits, Packets, ReplaySummary};
-use tracebuf_std::display::Count;
-use tracebuf_std::PagedMemory;
 use tracebuf_analysis::pftrace::TraceFile;
+use tracebuf_std::PagedMemory;
+use tracebuf_std::display::Count;
 use tracebuf_std::whole_file::{check_writable, write_atomically};
 
 /// Bytes of a line, without its end. A chunk that fits a buffer has far less; a few megabytes of gzipped input can

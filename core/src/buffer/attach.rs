@@ -1,4 +1,4 @@
-//! Finding a region again: after a crash, after a reset, or in a dump of memory.
+//! Attaching: regions found again after a crash, after a reset, or in a dump of memory.
 
 mod cursor;
 mod judge;
@@ -17,7 +17,9 @@ pub use salvage::Salvage;
 use super::config::Config;
 use super::error::{AttachError, RegionError};
 use super::read_only::ReadOnlyTraceBuffer;
-use super::region::{Layout, RingEnd, State};
+use super::region::{RegionLayout, RingEnd, State};
+use super::ring::fence;
+use super::sequence_state::SequenceState;
 use super::trace_buffer::TraceBuffer;
 
 /// Whether patches, and the rest of scraped chunks, may still come to what is found.
@@ -28,16 +30,13 @@ enum Program {
 }
 
 impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
-    /// Takes over a region with everything in it, however the program that filled it ended.
+    /// Takes over a region with everything in it, however the program that filled it ended. The result is a buffer like
+    /// any other: to be read, or to go on recording.
     ///
-    /// Nothing in the memory is trusted. Sizes and policy in the header count if their checksum is right; the ring's
-    /// chunks are looked at one by one, and what was being changed when the program ended is taken back to what was
-    /// published. Lists, index, cursor and counters are rebuilt from the chunks. The result is a buffer like any other:
-    /// to be read, or to go on recording.
-    ///
-    /// Packets come out as they would have; losses before them are taken from the region's table where that makes
-    /// sense. What had to be dropped is in the [`Salvage`], and the first packet after it says that something is
-    /// missing there; if nobody can tell where it was, the next packet of the sequence says so.
+    /// Packets come out as they would have, with the losses before them as far as the region's table makes sense. What
+    /// had to be dropped is in the [`Salvage`], and the first packet after it, or else the next of its sequence, reports
+    /// the loss. Nothing in the memory is trusted: the header's sizes and policy count if their checksum is right, what
+    /// was being changed is taken back to what was published, and all else is rebuilt from the chunks.
     ///
     /// Without [`Config::crc`], bits of a payload that flipped in memory are only noticed where they change a
     /// fragment's size.
@@ -68,31 +67,27 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn attach(mut memory: M) -> Result<(Self, Salvage), AttachError> {
-        let layout = Layout::find(memory.as_ref(), RingEnd::Required)?;
+        let layout = RegionLayout::find(memory.as_ref(), RingEnd::Required)?;
         let salvage = salvage(&layout, memory.as_mut(), Program::GoesOn)?;
         Ok((Self::from_parts(memory, layout), salvage))
     }
 
-    /// Attaches if the memory holds a region that `config` could have made, and lays out a new one if not.
+    /// Attaches to a region that `config` could have made, or lays out a new one: for firmware at its start. The
+    /// [`Salvage`] is `None` if the region is new.
     ///
-    /// For firmware at its start, when nothing more will come to what is there: what waits for a patch or for the rest
-    /// of a chunk is given up, as by [`ReadOnlyTraceBuffer::attach_ended`]. All of the configuration except the policy
-    /// must be as it was: another size of the table, for example, makes a new region. The [`Salvage`] is `None` if the
-    /// region is new.
+    /// The region that is found must agree with `config` in all except the policy, which is that of `config` from here
+    /// on: a stopped buffer goes on as a ring, and a ring that has lapped takes nothing more if it is now to stop. What
+    /// waits for a patch or for the rest of a chunk is given up, as by [`ReadOnlyTraceBuffer::attach_ended`]. A reset
+    /// between the two stores that change the policy costs the region.
     ///
-    /// From here on the policy is that of `config`. A buffer that has stopped goes on as a ring, which overwrites the
-    /// oldest; a ring that has overwritten something is full, and takes nothing more if it is now to stop. A reset
-    /// while the policy changes, between two stores, costs the region.
-    ///
-    /// Sequences that are found keep the numbers of producers that are gone. New producers must have other numbers,
-    /// greater than those in [`sequences`](TraceBuffer::sequences), or
-    /// [`forget_producer`](TraceBuffer::forget_producer) must come first.
+    /// The sequences that are found keep their producers' numbers. Give new producers greater numbers than those in
+    /// [`sequences`](TraceBuffer::sequences), or call [`forget_producer`](TraceBuffer::forget_producer) first.
     ///
     /// # Errors
     /// [`RegionError`] if there is no room for a new region.
     pub fn attach_or_new(mut memory: M, config: Config) -> Result<(Self, Option<Salvage>), RegionError> {
-        let found = Layout::find(memory.as_ref(), RingEnd::Required).ok().filter(|found| {
-            Layout::fit(memory.as_ref(), &config).is_ok_and(|wanted| wanted == *found)
+        let found = RegionLayout::find(memory.as_ref(), RingEnd::Required).ok().filter(|found| {
+            RegionLayout::fit(memory.as_ref(), &config).is_ok_and(|wanted| wanted == *found)
                 && found.has_checksums(memory.as_ref()) == config.crc
         });
         if let Some(layout) = found
@@ -117,9 +112,8 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> ReadOnlyTraceBuffer<M> {
         Self::attach_to(memory, Program::GoesOn)
     }
 
-    /// Like [`attach`](Self::attach), for a program that has ended: no patches will come, nor the rest of scraped
-    /// chunks. A packet that waits for either is given up, so that the packets before and after it come out; the first
-    /// one after it says that it is missing.
+    /// Like [`attach`](Self::attach), for a program that has ended. A packet that waits for a patch or for the rest of a
+    /// chunk is given up, so that those before and after it come out; the first one after it reports the loss.
     ///
     /// # Errors
     /// [`AttachError`]; the memory is then as it was.
@@ -128,13 +122,13 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> ReadOnlyTraceBuffer<M> {
     }
 
     fn attach_to(mut memory: M, program: Program) -> Result<(Self, Salvage), AttachError> {
-        let layout = Layout::find(memory.as_ref(), RingEnd::MayBeMissing)?;
+        let layout = RegionLayout::find(memory.as_ref(), RingEnd::MayBeMissing)?;
         let salvage = salvage(&layout, memory.as_mut(), program)?;
         Ok((Self::from_parts(memory, layout), salvage))
     }
 }
 
-fn salvage(layout: &Layout, memory: &mut [u8], program: Program) -> Result<Salvage, AttachError> {
+fn salvage(layout: &RegionLayout, memory: &mut [u8], program: Program) -> Result<Salvage, AttachError> {
     let mut state = layout.state(memory).ok_or(AttachError::NoRegion)?;
     Ok(state.salvage(layout.ring_size(), program))
 }
@@ -145,6 +139,7 @@ impl State<'_> {
         // Memory that ends between two chunks of the ring looks whole.
         let missing = self.header.used.get().min(self.header.ring_size()).saturating_sub(ring_size);
         let mut salvage = Salvage { bytes_unreadable: missing.into(), ..Salvage::default() };
+        self.upgrade();
         self.forget_marks();
         let used = self.find_used(ring_size);
         self.header.used.set(used);
@@ -157,5 +152,15 @@ impl State<'_> {
         }
         self.balance_counters();
         salvage
+    }
+
+    /// Makes a region of an older version one of this version.
+    fn upgrade(&mut self) {
+        if self.header.is_old() {
+            self.table.iter_mut().for_each(SequenceState::upgrade);
+            fence();
+            self.header.set_upgraded();
+            fence();
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Changing a stored chunk so that a crash in between costs no more than what was being changed.
+//! Crash-safe changes of a stored chunk: a crash costs no more than what was being changed.
 //!
 //! While a chunk's payload or header changes, it is marked as busy, and its links, which can be rebuilt, hold what is
 //! needed to salvage it: `prev` says from where on its payload is in doubt, and `next` is a checksum of what is before
@@ -13,17 +13,17 @@ use super::words::Le32;
 
 /// What happens to a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
+pub(super) enum ChangeKind {
     /// Bytes are added, or it turns out to be complete: until that is done it is what it was.
     Growth,
     /// Stored bytes change.
     Patch,
 }
 
-/// Kind and place of a change that a crash cut short.
+/// ChangeKind and place of a change that a crash cut short.
 #[derive(Clone, Copy)]
 pub(super) struct Interrupted {
-    pub(super) kind: Kind,
+    pub(super) kind: ChangeKind,
     /// The first byte of the payload in doubt.
     pub(super) from: u16,
     pub(super) checksum: u32,
@@ -35,7 +35,7 @@ impl Interrupted {
     /// What the links of a busy chunk say.
     pub(super) fn of(links: Links) -> Option<Self> {
         let word = links.prev.get();
-        let kind = if word & PATCH == 0 { Kind::Growth } else { Kind::Patch };
+        let kind = if word & PATCH == 0 { ChangeKind::Growth } else { ChangeKind::Patch };
         let known = word & !(PATCH | 0xFFFF) == 0;
         known.then_some(Self { kind, from: word as u16, checksum: links.next.get() })
     }
@@ -67,15 +67,15 @@ impl State<'_> {
     }
 
     /// Marks a chunk whose payload, from `from` on, or whose header will change.
-    #[cfg_attr(not(target_os = "none"), inline(never))]
-    #[cfg_attr(target_os = "none", inline(always))]
-    pub(super) fn begin_change(&mut self, chunk: &Stored, from: u16, kind: Kind) -> Option<()> {
+    #[cfg_attr(not(tracebuf_small), inline(never))]
+    #[cfg_attr(tracebuf_small, inline(always))]
+    pub(super) fn begin_change(&mut self, chunk: &Stored, from: u16, kind: ChangeKind) -> Option<()> {
         let mut next = chunk.links.next;
         if self.header.checksum_size() > 0 {
             let entry = self.table.get(usize::from(chunk.slot.get()))?;
             next.set(checksum(&self.ring, entry, chunk, chunk.flags(), from)?);
         }
-        let kind = if kind == Kind::Patch { PATCH } else { 0 };
+        let kind = if kind == ChangeKind::Patch { PATCH } else { 0 };
         self.ring.front_mut(chunk.offset)?.links = Links { prev: Le32::new(u32::from(from) | kind), next };
         self.ring.set_flags(chunk, chunk.flags() | Flags::BUSY);
         Some(())

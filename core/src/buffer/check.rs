@@ -1,4 +1,4 @@
-//! Whether the region is what it should be: for tests and fuzzing.
+//! Consistency checks of a region, for tests and fuzzing.
 
 use super::region::State;
 use super::sequence_state::{NO_SLOT, Status, slot_of_link};

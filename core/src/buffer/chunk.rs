@@ -1,4 +1,4 @@
-//! What is committed, and what becomes of it.
+//! Chunks as producers commit them, and the outcomes of a commit.
 
 use crate::debug::debug_fields;
 use core::fmt;

@@ -1,9 +1,9 @@
-//! The ordered list of a sequence's chunks, linked within the chunks.
+//! The ordered list of a sequence's chunks, linked within the chunks, and `ChunkSeqIterator`, which follows it.
 
 use super::region::{Intact, State};
-use super::ring::fence;
+use super::ring::{Ring, fence};
 use super::sequence_state::Status;
-use super::tb_chunk::{Item, Links, NONE, Stored};
+use super::tb_chunk::{Item, Links, NONE, Stored, TBChunk};
 use super::words::Le32;
 use crate::wrapping::is_after;
 
@@ -33,8 +33,8 @@ pub(super) enum Place {
 impl State<'_> {
     /// Finds the place of a chunk id in a sequence: O(1) for the newest, for ids outside the list and for
     /// those already consumed; else a walk from the newest of at most [`WALK_LIMIT`] chunks.
-    #[cfg_attr(not(target_os = "none"), inline)]
-    #[cfg_attr(target_os = "none", inline(never))]
+    #[cfg_attr(not(tracebuf_small), inline)]
+    #[cfg_attr(tracebuf_small, inline(never))]
     pub(super) fn place(&self, slot: u16, chunk_id: u32) -> Option<Place> {
         let entry = self.sequence(slot)?;
         if !entry.is_newer(chunk_id) {
@@ -59,8 +59,8 @@ impl State<'_> {
     }
 
     /// Like [`place`](Self::place), for an age below the newest chunk's.
-    #[cfg_attr(not(target_os = "none"), inline(never))]
-    #[cfg_attr(target_os = "none", inline(always))]
+    #[cfg_attr(not(tracebuf_small), inline(never))]
+    #[cfg_attr(tracebuf_small, inline(always))]
     fn place_among(&self, slot: u16, age: u32) -> Option<Place> {
         let entry = self.sequence(slot)?;
         let oldest = self.ring.front(entry.first())?.header;
@@ -83,19 +83,10 @@ impl State<'_> {
         Some(Place::TooFar)
     }
 
-    /// The id of the newest chunk of a sequence, there or erased.
-    pub(super) fn newest_chunk(&self, slot: u16) -> Option<u32> {
-        let entry = self.sequence(slot)?;
-        match entry.is_empty() {
-            true => entry.has(Status::HAS_ERASED).then(|| entry.erased_id()),
-            false => self.ring.chunk_id(entry.last()),
-        }
-    }
-
     /// Where a sequence's first chunk is, unless it is beyond the one with this id: the chunk that a walk up to there
     /// takes next.
-    #[cfg_attr(not(target_os = "none"), inline)]
-    #[cfg_attr(target_os = "none", inline(never))]
+    #[cfg_attr(not(tracebuf_small), inline)]
+    #[cfg_attr(tracebuf_small, inline(never))]
     pub(super) fn first_up_to(&self, slot: u16, chunk_id: u32) -> Intact<Option<u32>> {
         let entry = self.sequence(slot)?;
         let first = entry.first();
@@ -107,8 +98,8 @@ impl State<'_> {
     }
 
     /// Links a chunk of the ring into its sequence and returns the links it must carry.
-    #[cfg_attr(not(target_os = "none"), inline)]
-    #[cfg_attr(target_os = "none", inline(always))]
+    #[cfg_attr(not(tracebuf_small), inline)]
+    #[cfg_attr(tracebuf_small, inline(always))]
     pub(super) fn link(&mut self, slot: u16, offset: u32, place: Place) -> Option<Links> {
         let entry = self.sequence(slot)?;
         let (first, last) = (entry.first(), entry.last());
@@ -145,8 +136,8 @@ impl State<'_> {
     /// later commit may still settle.
     ///
     /// All is noted down before the chunk goes: if the chunk is still found, attaching takes the note back.
-    #[cfg_attr(not(target_os = "none"), inline)]
-    #[cfg_attr(target_os = "none", inline(never))]
+    #[cfg_attr(not(tracebuf_small), inline)]
+    #[cfg_attr(tracebuf_small, inline(never))]
     pub(super) fn erase_first(&mut self, chunk: &Stored, open: Status) -> Option<()> {
         let entry = self.sequence_mut(chunk.slot.get())?;
         fence();
@@ -176,5 +167,32 @@ impl State<'_> {
             entry.set_first(chunk.links.next.get());
         }
         Some(())
+    }
+}
+
+/// Follows the links of a sequence's list from a chunk to its newest.
+pub(super) struct ChunkSeqIterator {
+    at: u32,
+    next: u32,
+    last: u32,
+    chunk_id: u32,
+}
+
+impl ChunkSeqIterator {
+    /// Starts at a chunk, which is not visited itself; `last` is the newest of the list.
+    pub(super) fn new(chunk: &Stored, last: u32) -> Self {
+        Self { at: chunk.offset, next: chunk.links.next.get(), last, chunk_id: chunk.chunk_id.get() }
+    }
+
+    /// Where the next chunk is, its header, and whether ids are missing between the one before and this one.
+    pub(super) fn next_chunk<'r>(&mut self, ring: &'r Ring<'_>) -> Option<(u32, &'r TBChunk, bool)> {
+        if self.at == self.last {
+            return None;
+        }
+        self.at = self.next;
+        let front = ring.front(self.at)?;
+        let before = self.chunk_id;
+        (self.next, self.chunk_id) = (front.links.next.get(), front.header.chunk_id.get());
+        Some((self.at, &front.header, self.chunk_id != before.wrapping_add(1)))
     }
 }

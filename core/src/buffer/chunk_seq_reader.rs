@@ -142,7 +142,7 @@ impl ChunkSeqReader {
         if !cause.is_empty() {
             let entry = state.sequence_mut(self.slot)?;
             entry.lose(cause);
-            entry.malformed.saturating_add(u32::from(cause == DataLoss::CHUNK_CORRUPTED));
+            entry.malformed.saturating_add(u16::from(cause == DataLoss::CHUNK_CORRUPTED));
             if broken {
                 entry.open_broken();
             }
@@ -171,8 +171,8 @@ impl ChunkSeqReader {
 
 impl State<'_> {
     /// The first fragment of a chunk is about to be consumed: losses before it are now certain.
-    #[cfg_attr(not(target_os = "none"), inline)]
-    #[cfg_attr(target_os = "none", inline(never))]
+    #[cfg_attr(not(tracebuf_small), inline)]
+    #[cfg_attr(tracebuf_small, inline(never))]
     pub(super) fn arrive(&mut self, chunk: &Stored) {
         if chunk.read.get() == 0
             && let Some(entry) = self.sequence_mut(chunk.slot.get())
@@ -185,8 +185,8 @@ impl State<'_> {
     }
 
     /// Moves the read position of a sequence's first chunk; a complete chunk that is done with is erased.
-    #[cfg_attr(not(target_os = "none"), inline)]
-    #[cfg_attr(target_os = "none", inline(never))]
+    #[cfg_attr(not(tracebuf_small), inline)]
+    #[cfg_attr(tracebuf_small, inline(never))]
     fn advance(&mut self, chunk: &mut Stored, end: u16) -> Option<()> {
         let is_over = end >= chunk.valid.get();
         if is_over {

@@ -1,6 +1,6 @@
 //! Chunks that will get nothing more, because their program or their producer has ended.
 
-use super::change::Kind;
+use super::change::ChangeKind;
 use super::packet::Located;
 use super::reassembly::ChainEnd;
 use super::region::{Mode, State};
@@ -11,7 +11,7 @@ use super::tb_chunk::{Flags, PAYLOAD, Stored};
 
 impl State<'_> {
     /// Counts a chunk that does not end with its last declared fragment.
-    #[cfg_attr(target_os = "none", inline(never))]
+    #[cfg_attr(tracebuf_small, inline(never))]
     pub(super) fn count_end(&mut self, flags: Flags) {
         let counters = &mut self.header.counters;
         counters.abi_violations.add(u32::from(flags.contains(Flags::TRUNCATED)));
@@ -163,7 +163,7 @@ impl State<'_> {
 
     /// Changes a chunk into a closed one without counting anything. A crash in between leaves it as it was, or cut.
     pub(super) fn make_closed(&mut self, chunk: &Stored, closed: &Mended) -> Option<()> {
-        let kind = if closed.cut { Kind::Patch } else { Kind::Growth };
+        let kind = if closed.cut { ChangeKind::Patch } else { ChangeKind::Growth };
         self.begin_change(chunk, closed.valid, kind)?;
         closed.put_into(&mut self.ring.front_mut(chunk.offset)?.header);
         self.end_change(chunk, closed.flags);

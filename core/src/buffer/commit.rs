@@ -51,8 +51,8 @@ pub(super) struct Offer<'h> {
 }
 
 impl<'h> Offer<'h> {
-    #[cfg_attr(not(target_os = "none"), inline(always))]
-    #[cfg_attr(target_os = "none", inline(never))]
+    #[cfg_attr(not(tracebuf_small), inline(always))]
+    #[cfg_attr(tracebuf_small, inline(never))]
     fn new<S: Source>(header: &'h ChunkHeader, source: &S) -> Self {
         let mut flags = Flags::from_bits_retain(u16::from(header.flags.bits())) & Flags::COMMITTED;
         if !header.complete {
@@ -97,8 +97,8 @@ impl State<'_> {
         outcome
     }
 
-    #[cfg_attr(not(target_os = "none"), inline)]
-    #[cfg_attr(target_os = "none", inline(never))]
+    #[cfg_attr(not(tracebuf_small), inline)]
+    #[cfg_attr(tracebuf_small, inline(never))]
     fn try_commit<S: Source, O: OverwriteObserver>(
         &mut self,
         header: &ChunkHeader,
@@ -194,8 +194,8 @@ impl State<'_> {
     }
 
     /// Stores, at the write cursor, a chunk that is not in the ring.
-    #[cfg_attr(not(target_os = "none"), inline(always))]
-    #[cfg_attr(target_os = "none", inline(never))]
+    #[cfg_attr(not(tracebuf_small), inline(always))]
+    #[cfg_attr(tracebuf_small, inline(never))]
     fn store<S: Source, O: OverwriteObserver>(
         &mut self,
         known: Option<u16>,
@@ -283,8 +283,8 @@ impl State<'_> {
     }
 
     /// The place for a chunk now that there is room; `None` if it is too late for it.
-    #[cfg_attr(not(target_os = "none"), inline)]
-    #[cfg_attr(target_os = "none", inline(always))]
+    #[cfg_attr(not(tracebuf_small), inline)]
+    #[cfg_attr(tracebuf_small, inline(always))]
     fn place_now(&self, slot: u16, before: Place, chunk_id: u32) -> Intact<Option<Place>> {
         if !SMALL && before == Place::Last && self.sequence(slot)?.is_newer(chunk_id) {
             return Some(Some(Place::Last));
@@ -292,8 +292,8 @@ impl State<'_> {
         self.place_again(slot, chunk_id)
     }
 
-    #[cfg_attr(not(target_os = "none"), inline(never))]
-    #[cfg_attr(target_os = "none", inline(always))]
+    #[cfg_attr(not(tracebuf_small), inline(never))]
+    #[cfg_attr(tracebuf_small, inline(always))]
     fn place_again(&self, slot: u16, chunk_id: u32) -> Intact<Option<Place>> {
         Some(match self.place(slot, chunk_id)? {
             Place::Existing(_) | Place::Consumed | Place::TooFar => None,
@@ -331,8 +331,8 @@ impl State<'_> {
     }
 
     /// Sends the write cursor from `at` back to the start; the `left` cleared bytes up to the end become padding.
-    #[cfg_attr(not(target_os = "none"), inline(never))]
-    #[cfg_attr(target_os = "none", inline(always))]
+    #[cfg_attr(not(tracebuf_small), inline(never))]
+    #[cfg_attr(tracebuf_small, inline(always))]
     fn wrap(&mut self, at: u32, left: u32) {
         // If none are left, `at` is the ring's end, where there is nothing to set.
         self.ring.set_gap(at, Item::Padding(left));
@@ -345,7 +345,7 @@ impl State<'_> {
     }
 
     /// Makes a cleared place one free item, which a crash leaves, or a chunk that turns out not to be stored.
-    #[cfg_attr(target_os = "none", inline(always))]
+    #[cfg_attr(tracebuf_small, inline(always))]
     fn leave_free(&mut self, cleared: &Cleared) {
         let end = cleared.boundary.min(self.header.used.get());
         if let Some(size @ 1..) = end.checked_sub(cleared.at) {

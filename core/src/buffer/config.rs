@@ -1,4 +1,4 @@
-//! How a region is laid out.
+//! `Config`: the size and policy of a buffer.
 
 /// What to do when the buffer is full.
 ///
@@ -42,34 +42,36 @@ impl Config {
         Self { policy, sequences: 64, histograms: false, crc: false }
     }
 
-    /// How many sequences the table holds: 4 to 65,535, at 48 bytes each. When it is full, the sequence that has been
-    /// without chunks for longest is forgotten; when all have chunks, further sequences are refused, except those that
-    /// [a place is made](super::TraceBuffer::make_place) for.
+    /// How many sequences the table holds: 4 to 65,535, at 48 bytes each. Make it hold at least the writers that write at
+    /// the same time, and, in a ring that is not read, all those whose chunks are to be found in it.
     ///
-    /// On microcontrollers (`target_os = "none"`), where the table has no index, each commit, patch and lease looks
-    /// through the table up to its sequence.
+    /// A full table forgets the sequence that has been without chunks for longest. When all have chunks, it refuses
+    /// further ones, unless [a place is made](super::TraceBuffer::make_place): then the chunks of another sequence count
+    /// as overwritten although the ring has room.
     ///
-    /// Make it hold at least the writers that write at the same time, and, in a ring that is not read, all those whose
-    /// chunks are to be found in it. A sequence for which a place is made takes the chunks of another: they count as
-    /// overwritten although the ring has room, and no counter tells why. What was read of a forgotten sequence is
-    /// forgotten too: a chunk that was scraped, read, overwritten and only then committed comes out again from its
-    /// start. That a sequence was forgotten or refused is kept in one of as many bits as the table has places: sequences
-    /// which begin later than with chunk 0 and share its bit report a [read gap](super::DataLoss::READ_GAP) as well.
+    /// Forgetting costs two things. A chunk of a forgotten sequence that was scraped, read, overwritten and only then
+    /// committed comes out again from its start. And as there is one bit for each place to tell that a sequence was
+    /// forgotten or refused, sequences that share it and begin later than with chunk 0 report a
+    /// [read gap](super::DataLoss::READ_GAP) as well.
+    ///
+    /// On microcontrollers (`target_os = "none"`) the table has no index: each commit, patch and lease looks through it
+    /// up to its sequence.
     pub const fn sequences(mut self, count: u16) -> Self {
         self.sequences = count;
         self
     }
 
-    /// Whether to keep a histogram of chunk sizes for each sequence, at 176 bytes each.
+    /// Keeps a histogram of chunk sizes for each sequence, at 176 bytes each.
     #[cfg(feature = "histograms")]
     pub const fn histograms(mut self, on: bool) -> Self {
         self.histograms = on;
         self
     }
 
-    /// Whether each chunk carries a CRC-32 of itself and of its sequence's identity, in 4 bytes at its end: for memory
-    /// whose bits may flip. [`attach`](super::TraceBuffer::attach) then drops chunks that do not match theirs. The
-    /// largest payload is then 65,531 bytes; a commit costs one more pass over its bytes, and a patch, or a commit of a
+    /// Gives each chunk a CRC-32 of itself and of its sequence's identity, in 4 bytes at its end: for memory whose bits
+    /// may flip. [`attach`](super::TraceBuffer::attach) drops chunks that do not match theirs.
+    ///
+    /// The largest payload is then 65,531 bytes. A commit costs one more pass over its bytes; a patch, or a commit of a
     /// chunk that is there already, up to two over that chunk's.
     #[cfg(feature = "crc")]
     pub const fn crc(mut self, on: bool) -> Self {

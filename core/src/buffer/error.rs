@@ -1,4 +1,4 @@
-//! Why a piece of memory cannot be a region, or holds none.
+//! Errors about memory that cannot be a region, or holds none.
 
 use core::fmt;
 

@@ -73,8 +73,8 @@ impl<'p> FragIterator<'p> {
 
     /// Where the fragment just taken from a chunk ends. Trailing empty ones go with it, so that a chunk read to the
     /// end counts as read.
-    #[cfg_attr(not(target_os = "none"), inline)]
-    #[cfg_attr(target_os = "none", inline(always))]
+    #[cfg_attr(not(tracebuf_small), inline)]
+    #[cfg_attr(tracebuf_small, inline(always))]
     pub(super) fn end_before(&self, chunk: &TBChunk) -> u16 {
         if self.only_empty_left() && !chunk.has(Flags::CONTINUES_ON_NEXT) {
             chunk.valid.get()
@@ -100,8 +100,8 @@ impl<'p> FragIterator<'p> {
 const TOO_LARGE: u32 = ABORTED_SIZE + 1;
 
 /// The size field at the start of `bytes`: the size, at most [`TOO_LARGE`], and the bytes of the field itself.
-#[cfg_attr(not(target_os = "none"), inline(always))]
-#[cfg_attr(target_os = "none", inline(never))]
+#[cfg_attr(not(tracebuf_small), inline(always))]
+#[cfg_attr(tracebuf_small, inline(never))]
 pub(super) fn size_field(bytes: &[u8]) -> (u32, usize) {
     if !SMALL && let Some(&[low, high]) = bytes.first_chunk() {
         if low < 0x80 {
@@ -111,7 +111,7 @@ pub(super) fn size_field(bytes: &[u8]) -> (u32, usize) {
             return (u32::from(low & 0x7F) | (u32::from(high) << 7), 2);
         }
     }
-    if cfg!(target_pointer_width = "64")
+    if !SMALL
         && let Some(size) = bytes.first_chunk().and_then(|word| reserved_size(u32::from_le_bytes(*word)))
     {
         return (size, 4);
@@ -127,8 +127,8 @@ fn reserved_size(word: u32) -> Option<u32> {
 }
 
 /// A size field of 1 to 10 bytes.
-#[cfg_attr(not(target_os = "none"), cold, inline(never))]
-#[cfg_attr(target_os = "none", inline(always))]
+#[cfg_attr(not(tracebuf_small), cold, inline(never))]
+#[cfg_attr(tracebuf_small, inline(always))]
 fn any_size_field(bytes: &[u8]) -> (u32, usize) {
     let mut size = 0;
     for (index, byte) in bytes.iter().take(varint::MAX_LEN).enumerate() {

@@ -8,7 +8,7 @@
 use super::data_loss::DataLoss;
 use super::packet::{Located, Packet};
 use super::reader::Reader;
-use super::region::{Layout, State};
+use super::region::{RegionLayout, State};
 use super::ring::front;
 use super::sequence_state::SequenceState;
 use super::sequence_table::lookup;
@@ -175,7 +175,7 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     }
 }
 
-fn find<'b>(layout: &Layout, memory: &'b [u8], lease: &Lease) -> Option<Packet<'b>> {
+fn find<'b>(layout: &RegionLayout, memory: &'b [u8], lease: &Lease) -> Option<Packet<'b>> {
     let header = layout.header(memory)?;
     if header.position.get().max(header.touched.get()) > lease.expires {
         return None;

@@ -23,9 +23,8 @@
 //! |---|---|
 //! | `TBChunk`, its header and the ring's items | `tb_chunk` |
 //! | `SequenceState`, and the table of them | `sequence_state`, `sequence_table` |
-//! | the ordered list of a sequence's chunks | `chunk_list` |
+//! | the ordered list of a sequence's chunks, `ChunkSeqIterator` | `chunk_list` |
 //! | `FragIterator`, tokenising | `frag_iterator` |
-//! | `ChunkSeqIterator` | `chunk_seq_iterator` |
 //! | `ChunkSeqReader`, the walk in sequence order | `chunk_seq_reader` |
 //! | `ReassembleFragmentedPacket` | `reassembly` |
 //! | `CopyChunkUntrusted`, re-commits | `commit`, `recommit` |
@@ -40,14 +39,14 @@
 //! |---|---|
 //! | the buffer as its owner sees it | `trace_buffer`, `config`, `error` |
 //! | what is committed, what comes out, what is lost | `chunk`, `packet`, `data_loss` |
-//! | what is counted, in all and of a sequence | `stats`, `sequence_info`, `histogram` |
-//! | a full table's place for a new sequence | `newcomer` |
+//! | what is counted, in all and of a sequence | `stats` |
 //! | memory: the region's parts, the ring, their words, checksums | `region`, `ring`, `words`, `crc` |
 //! | the bytes of a chunk on offer, private or shared | `source` |
 //! | stored chunks that change while a crash may come | `change`, `repair` |
 //! | chunks whose producer or program has ended | `closing` |
-//! | regions that are found again, and copied into more memory | `attach`, `region::grow` |
+//! | regions that are found again, and copied into more memory | `attach`, `grow` |
 //! | exporters that are slower than the writers | `lease` |
+//! | what a producer's endpoint asks about its writers' sequences | `continuity` |
 //! | the ring as it lies in memory | `inspect` |
 //! | whether all of it agrees, for tests | `check` |
 //!
@@ -71,19 +70,19 @@ mod change;
 mod check;
 mod chunk;
 mod chunk_list;
-mod chunk_seq_iterator;
 mod chunk_seq_reader;
 mod closing;
 mod commit;
 mod config;
+#[cfg(feature = "producer")]
+mod continuity;
 mod crc;
 mod data_loss;
 mod error;
 mod frag_iterator;
-mod histogram;
+mod grow;
 mod inspect;
 mod lease;
-mod newcomer;
 mod overwrite;
 mod packet;
 mod patch;
@@ -94,7 +93,6 @@ mod recommit;
 mod region;
 mod repair;
 mod ring;
-mod sequence_info;
 mod sequence_state;
 mod sequence_table;
 mod source;
@@ -122,8 +120,7 @@ pub use packet::{Packet, Slices};
 pub use patch::Patch;
 pub use read_only::ReadOnlyTraceBuffer;
 pub use reader::Reader;
-pub use sequence_info::SequenceInfo;
-pub use stats::BufferStats;
+pub use stats::{BufferStats, SequenceInfo};
 pub use tb_chunk::MAX_PAYLOAD;
 pub use trace_buffer::TraceBuffer;
 

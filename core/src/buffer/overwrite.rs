@@ -1,5 +1,5 @@
-//! Erasing what lies in the way of a new chunk: a read that nothing can stall and nobody sees, unless an
-//! observer asks for it.
+//! Overwriting: the erasure of what lies in the way of a new chunk, a read that nothing can stall and nobody sees unless
+//! an observer asks for it.
 
 use super::chunk_seq_reader::{FragKind, kind_of};
 use super::data_loss::DataLoss;
@@ -131,8 +131,8 @@ impl State<'_> {
     }
 
     /// Drops everything left of a sequence up to and including the chunk with this id.
-    #[cfg_attr(not(target_os = "none"), inline(never))]
-    #[cfg_attr(target_os = "none", inline(always))]
+    #[cfg_attr(not(tracebuf_small), inline(never))]
+    #[cfg_attr(tracebuf_small, inline(always))]
     fn evict<O: OverwriteObserver>(&mut self, slot: u16, chunk_id: u32, observer: &mut O) -> Option<()> {
         let mut until = chunk_id;
         while let Some(first) = self.first_up_to(slot, until)? {
@@ -146,7 +146,7 @@ impl State<'_> {
     /// packet is done with: the observer kept it, or it is empty. A packet that nobody kept may come again, and its
     /// rest must be there then; if the rest is long, all of it except the last chunk goes too, by moving `until`, the
     /// id up to which chunks are dropped.
-    #[cfg_attr(target_os = "none", inline(never))]
+    #[cfg_attr(tracebuf_small, inline(never))]
     fn drop_first<O: OverwriteObserver>(
         &mut self,
         first: u32,
@@ -197,8 +197,8 @@ impl State<'_> {
     }
 
     /// Counts what is in a chunk that is wholly unread, from what its commit noted down.
-    #[cfg_attr(not(target_os = "none"), inline)]
-    #[cfg_attr(target_os = "none", inline(always))]
+    #[cfg_attr(not(tracebuf_small), inline)]
+    #[cfg_attr(tracebuf_small, inline(always))]
     fn drop_unseen(&mut self, chunk: &Stored) -> Option<Dropped> {
         let flags = chunk.flags();
         let entry = self.sequence_mut(chunk.slot.get())?;
@@ -218,8 +218,8 @@ impl State<'_> {
 
     /// Like [`drop_unseen`](Self::drop_unseen), but fragment by fragment: for an observer, or because the notes are out
     /// of date.
-    #[cfg_attr(not(target_os = "none"), inline(never))]
-    #[cfg_attr(target_os = "none", inline(always))]
+    #[cfg_attr(not(tracebuf_small), inline(never))]
+    #[cfg_attr(tracebuf_small, inline(always))]
     fn drop_frags<O: OverwriteObserver>(&mut self, chunk: &mut Stored, observer: &mut O) -> Option<Dropped> {
         let mut dropped = Dropped { lost: false, begin: None };
         let mut at = chunk.read.get();

@@ -180,8 +180,8 @@ impl<'b> Iterator for Slices<'b> {
 impl Slices<'_> {
     /// Goes on to the next chunk's first fragment. The chunk may have been erased since, which changes only its first
     /// word.
-    #[cfg_attr(not(target_os = "none"), inline(never))]
-    #[cfg_attr(target_os = "none", inline)]
+    #[cfg_attr(not(tracebuf_small), inline(never))]
+    #[cfg_attr(tracebuf_small, inline)]
     fn step(&mut self) -> Option<()> {
         let at = &mut self.located;
         at.chunk = front(self.ring, at.chunk)?.links.next.get();

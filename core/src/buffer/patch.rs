@@ -1,6 +1,6 @@
 //! `try_patch_chunk_contents`: sizes that were not known when a chunk was committed.
 
-use super::change::Kind;
+use super::change::ChangeKind;
 use super::chunk_list::Place;
 use super::region::State;
 use super::sequence_table::lookup;
@@ -63,9 +63,9 @@ impl State<'_> {
             }
             from = from.min(patch.offset);
         }
-        let (mut flags, mut kind) = (chunk.flags(), Kind::Growth);
+        let (mut flags, mut kind) = (chunk.flags(), ChangeKind::Growth);
         if !patches.is_empty() {
-            (flags, kind) = (flags | Flags::PATCHED, Kind::Patch);
+            (flags, kind) = (flags | Flags::PATCHED, ChangeKind::Patch);
         }
         if !more_pending {
             flags -= Flags::NEEDS_PATCHING;

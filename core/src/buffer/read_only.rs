@@ -3,9 +3,8 @@
 use super::config::FillPolicy;
 use super::error::RegionError;
 use super::reader::Reader;
-use super::region::Layout;
-use super::sequence_info::SequenceInfo;
-use super::stats::BufferStats;
+use super::region::RegionLayout;
+use super::stats::{BufferStats, SequenceInfo};
 
 /// A buffer that has no way to commit: a snapshot of a [`TraceBuffer`](super::TraceBuffer) in its own memory, or a
 /// region that was found and [attached](Self::attach) to, such as a dump.
@@ -24,15 +23,19 @@ use super::stats::BufferStats;
 /// ```
 pub struct ReadOnlyTraceBuffer<M> {
     pub(super) memory: M,
-    pub(super) layout: Layout,
+    pub(super) layout: RegionLayout,
 }
 
 impl<M: AsRef<[u8]> + AsMut<[u8]>> ReadOnlyTraceBuffer<M> {
-    pub(super) fn from_parts(memory: M, layout: Layout) -> Self {
+    pub(super) fn from_parts(memory: M, layout: RegionLayout) -> Self {
         Self { memory, layout }
     }
 
-    pub(super) fn copy_of(layout: &Layout, original: &[u8], mut memory: M) -> Result<Self, RegionError> {
+    pub(super) fn copy_of(
+        layout: &RegionLayout,
+        original: &[u8],
+        mut memory: M,
+    ) -> Result<Self, RegionError> {
         let damaged = RegionError::Damaged;
         let used = layout.header(original).ok_or(damaged)?.used.get();
         let layout_of_copy = layout.of_copy(memory.as_ref(), used)?;

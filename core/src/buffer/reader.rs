@@ -135,7 +135,7 @@ impl BufferWalk {
 
     /// Finds the next chunk in buffer order whose sequence has not stalled. Free items on the way are merged into one,
     /// so that no later session steps over them one by one.
-    #[cfg_attr(target_os = "none", inline(always))]
+    #[cfg_attr(tracebuf_small, inline(always))]
     fn next_target(&mut self, state: &mut State<'_>) -> Option<()> {
         loop {
             if self.at >= self.end {

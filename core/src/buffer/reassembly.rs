@@ -1,6 +1,6 @@
 //! Reassembly: the fragments of a packet across the chunks that hold them.
 
-use super::chunk_seq_iterator::ChunkSeqIterator;
+use super::chunk_list::ChunkSeqIterator;
 use super::data_loss::DataLoss;
 use super::frag_iterator::FragIterator;
 use super::packet::Located;

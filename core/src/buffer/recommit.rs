@@ -1,6 +1,6 @@
 //! Re-commits: a chunk that is in the ring is committed again, as after every scrape.
 
-use super::change::Kind;
+use super::change::ChangeKind;
 use super::chunk::{Commit, Refusal};
 use super::commit::{Offer, Origin};
 use super::frag_iterator::{Tokens, count_frags, tokenise};
@@ -42,7 +42,7 @@ impl State<'_> {
             }));
         }
         let room = stored.room().saturating_sub(self.header.checksum_size());
-        self.begin_change(&stored, old, Kind::Growth)?;
+        self.begin_change(&stored, old, ChangeKind::Growth)?;
         let (tokens, cut_off) = match source.private() {
             Some(bytes) => (tokenise(bytes, old, frags, offer.declared, offer.flags), false),
             None => {
@@ -89,7 +89,7 @@ impl State<'_> {
 
     /// Whether a chunk was scraped and all that was there has been read: then it may move to the write cursor, if the
     /// bytes that were read end where a fragment of the new copy ends; otherwise they could not be skipped.
-    #[cfg_attr(target_os = "none", inline(always))]
+    #[cfg_attr(tracebuf_small, inline(always))]
     fn may_move(&self, stored: &Stored) -> Option<bool> {
         let first = self.sequence(stored.slot.get())?.first() == stored.offset;
         let was_read = stored.has(Flags::INCOMPLETE)
@@ -103,7 +103,7 @@ impl State<'_> {
 
     /// Takes a scraped chunk, all of whose bytes were read, out of the ring, to be stored elsewhere. If that fails,
     /// what the new commit had more is lost, unless that was nothing but empty packets.
-    #[cfg_attr(target_os = "none", inline(always))]
+    #[cfg_attr(tracebuf_small, inline(always))]
     fn withdraw(&mut self, stored: &Stored, tokens: &Tokens) -> Option<()> {
         let is_nothing = tokens.packets == 0 && !tokens.flags.intersects(Self::SAYS_MORE);
         let more = if is_nothing { Status::empty() } else { Status::TENTATIVE_OVERWRITE };
@@ -115,7 +115,7 @@ impl State<'_> {
     }
 
     /// Adds the new bytes in place. Returns the flags that the chunk has now.
-    #[cfg_attr(target_os = "none", inline(always))]
+    #[cfg_attr(tracebuf_small, inline(always))]
     fn grow<S: Source>(&mut self, stored: &Stored, tokens: &Tokens, source: &mut S) -> Option<Flags> {
         let (offset, old) = (stored.offset, stored.valid.get());
         if source.private().is_some() {

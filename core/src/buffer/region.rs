@@ -1,4 +1,4 @@
-//! What lies where in the region, and how large the region must be.
+//! The region: its parts, where they lie, and how large it must be.
 //!
 //! | bytes | what |
 //! |---|---|
@@ -8,19 +8,20 @@
 //! | the rest | the ring of chunks |
 //!
 //! Offsets count from the ring's start, so the region may be copied or mapped anywhere.
+//!
+//! Version 2 of the layout gave the causes of loss a field of their own in a sequence's entry. A region of version 1
+//! can be looked at as it is; attaching makes it one of version 2.
 
-mod grow;
 mod header;
 
 use super::config::{Config, FillPolicy};
 use super::error::{AttachError, RegionError};
-use super::histogram::StoredHistogram;
 use super::ring::Ring;
 use super::sequence_state::SequenceState;
-use super::stats::BufferStats;
+use super::stats::{BufferStats, StoredHistogram};
 use super::words::Le32;
 use core::ops::Range;
-#[cfg(target_os = "none")]
+#[cfg(tracebuf_small)]
 use core::sync::atomic;
 use zerocopy::FromBytes;
 
@@ -42,13 +43,13 @@ impl Config {
 }
 
 /// Zeroes memory.
-#[cfg(not(target_os = "none"))]
+#[cfg(not(tracebuf_small))]
 fn clear(bytes: &mut [u8]) {
     bytes.fill(0);
 }
 
 /// Zeroes memory word by word, so that the compiler does not make it a call of `memset`: that is 200 bytes of code.
-#[cfg(target_os = "none")]
+#[cfg(tracebuf_small)]
 fn clear(bytes: &mut [u8]) {
     for word in <[Le32]>::mut_from_bytes(bytes).unwrap_or_default() {
         word.set(0);
@@ -58,13 +59,13 @@ fn clear(bytes: &mut [u8]) {
 
 /// Where the parts are; kept outside the region, because anything in it may have been scribbled over.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Layout {
+pub(super) struct RegionLayout {
     /// Bytes skipped to reach 8-byte alignment.
     start: usize,
-    sequences: u16,
-    histograms: bool,
-    ring_offset: usize,
-    ring_size: u32,
+    pub(super) sequences: u16,
+    pub(super) histograms: bool,
+    pub(super) ring_offset: usize,
+    pub(super) ring_size: u32,
 }
 
 /// Whether a region may be cut off in its ring.
@@ -74,7 +75,7 @@ pub(super) enum RingEnd {
     MayBeMissing,
 }
 
-impl Layout {
+impl RegionLayout {
     pub(super) fn fit(memory: &[u8], config: &Config) -> Result<Self, RegionError> {
         if config.sequences < 4 {
             return Err(RegionError::TooFewSequences);
@@ -132,8 +133,8 @@ impl Layout {
     }
 
     /// The parts of the region. `None` if the memory is not what it was when it was handed over.
-    #[cfg_attr(not(target_os = "none"), inline)]
-    #[cfg_attr(target_os = "none", inline(never))]
+    #[cfg_attr(not(tracebuf_small), inline)]
+    #[cfg_attr(tracebuf_small, inline(never))]
     pub(super) fn state<'a>(&self, memory: &'a mut [u8]) -> Option<State<'a>> {
         let (header, rest) = Header::mut_from_prefix(memory.get_mut(self.start..)?).ok()?;
         let (table, rest) =

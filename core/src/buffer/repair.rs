@@ -1,4 +1,4 @@
-//! Correcting the fields of a chunk that its writer did not end, from what its payload holds.
+//! Repair of a chunk that its writer did not end, from what its payload holds.
 
 use super::frag_iterator::FragIterator;
 use super::tb_chunk::{Flags, Stored, TBChunk};

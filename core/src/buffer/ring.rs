@@ -71,8 +71,8 @@ fn payload_range(offset: u32, size: u16) -> Option<Range<usize>> {
 }
 
 /// The first `size` bytes of the payload of the chunk at `offset` of a ring.
-#[cfg_attr(not(target_os = "none"), inline)]
-#[cfg_attr(target_os = "none", inline(never))]
+#[cfg_attr(not(tracebuf_small), inline)]
+#[cfg_attr(tracebuf_small, inline(never))]
 pub(super) fn payload(ring: &[Le32], offset: u32, size: u16) -> Option<&[u8]> {
     ring.as_bytes().get(payload_range(offset, size)?)
 }
@@ -83,16 +83,16 @@ impl Ring<'_> {
         self.words.as_bytes()
     }
 
-    #[cfg_attr(not(target_os = "none"), inline)]
-    #[cfg_attr(target_os = "none", inline(never))]
+    #[cfg_attr(not(tracebuf_small), inline)]
+    #[cfg_attr(tracebuf_small, inline(never))]
     pub(super) fn item(&self, offset: u32) -> Option<Item> {
         step();
         self.words.get(index(offset)).map(|word| Item::from_word(word.get()))
     }
 
     /// Sets the first word of an item: one aligned store, ordered after all before and before all after.
-    #[cfg_attr(not(target_os = "none"), inline)]
-    #[cfg_attr(target_os = "none", inline(never))]
+    #[cfg_attr(not(tracebuf_small), inline)]
+    #[cfg_attr(tracebuf_small, inline(never))]
     fn set_word(&mut self, offset: u32, value: u32) {
         fence();
         if let Some(word) = self.words.get_mut(index(offset)) {
@@ -108,14 +108,14 @@ impl Ring<'_> {
     }
 
     /// `None` for a gap: links of a damaged region may lead back to what was erased, endlessly.
-    #[cfg_attr(not(target_os = "none"), inline)]
-    #[cfg_attr(target_os = "none", inline(never))]
+    #[cfg_attr(not(tracebuf_small), inline)]
+    #[cfg_attr(tracebuf_small, inline(never))]
     pub(super) fn front(&self, offset: u32) -> Option<&Front> {
         front(self.words, offset).filter(|front| !front.header.is_gap())
     }
 
-    #[cfg_attr(not(target_os = "none"), inline)]
-    #[cfg_attr(target_os = "none", inline(never))]
+    #[cfg_attr(not(tracebuf_small), inline)]
+    #[cfg_attr(tracebuf_small, inline(never))]
     pub(super) fn front_mut(&mut self, offset: u32) -> Option<&mut Front> {
         Some(transmute_mut!(self.words.get_mut(index(offset)..)?.first_chunk_mut::<FRONT_WORDS>()?))
     }
@@ -172,8 +172,8 @@ impl Ring<'_> {
     }
 
     /// Writes a chunk's header and links so that the chunk appears with the last store.
-    #[cfg_attr(not(target_os = "none"), inline)]
-    #[cfg_attr(target_os = "none", inline(always))]
+    #[cfg_attr(not(tracebuf_small), inline)]
+    #[cfg_attr(tracebuf_small, inline(always))]
     pub(super) fn publish(&mut self, chunk: &Stored) {
         if let Some(front) = self.front_mut(chunk.offset) {
             // The word that says what the item is stays as it was until all else is there.

@@ -1,7 +1,6 @@
 //! `SequenceState`: all that is kept about one `{ProducerID, WriterID}`.
 
 use super::chunk::ChunkHeader;
-use super::data_loss::DataLoss;
 use super::tb_chunk::{Flags, NONE};
 use super::words::{Le16, Le32};
 use static_assertions::{const_assert, const_assert_eq};
@@ -10,16 +9,13 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 mod losses;
 
 bitflags::bitflags! {
-    /// Losses and states of a sequence in 16 bits. Bits 1 to 7 are the pending causes of [`DataLoss`].
+    /// States of a sequence, and losses that a later commit may still take back.
     #[derive(Clone, Copy, PartialEq, Eq)]
     pub(super) struct Status: u16 {
         /// This place of the table is taken.
         const IN_USE = 1;
-        /// Causes that the next packet will carry.
-        const PENDING = 0xFE;
-        /// Those that a first chunk must report itself when it comes back: the gap of a forgotten sequence may come
-        /// with any chunk.
-        const PENDING_THERE = Self::PENDING.bits() & !DataLoss::READ_GAP.bits();
+        /// The pending causes in a region of version 1; without meaning since.
+        const PENDING_IN_VERSION_1 = 0xFE;
         /// Some chunk was erased: `erased_id` and what belongs to it are real.
         const HAS_ERASED = 0x100;
         /// The chunk erased last held unread data, which a commit may still bring again.
@@ -76,7 +72,7 @@ pub(super) struct SequenceState {
     /// How many bytes of it had been read.
     pub(super) erased_read: Le16,
     /// How many of its packets were counted as evicted; see `losses::ERASED_BROKEN`.
-    erased_packets: Le16,
+    pub(super) erased_packets: Le16,
     status: Le16,
     /// The next sequence with the same hash.
     pub(super) hash_next: Le16,
@@ -87,7 +83,9 @@ pub(super) struct SequenceState {
     pub(super) stalled: Le16,
     pub(super) evicted: Le32,
     pub(super) broken: Le32,
-    pub(super) malformed: Le32,
+    pub(super) malformed: Le16,
+    /// Causes that the next packet will carry, as in [`DataLoss`].
+    pending: Le16,
 }
 const_assert_eq!(size_of::<SequenceState>(), 48);
 const_assert_eq!(align_of::<SequenceState>(), 4);
@@ -96,7 +94,7 @@ const_assert_eq!(align_of::<SequenceState>(), 4);
 pub(super) const NO_SLOT: u16 = u16::MAX;
 
 /// A link between empty sequences: odd, where offsets of chunks are multiples of 4.
-#[cfg_attr(target_os = "none", inline(never))]
+#[cfg_attr(tracebuf_small, inline(never))]
 pub(super) fn link_to_slot(slot: u16) -> u32 {
     if slot == NO_SLOT { NONE } else { (u32::from(slot) << 2) | 1 }
 }
@@ -114,7 +112,7 @@ impl SequenceState {
     const BEFORE_RETURNED: u32 = 1 << 16;
 
     /// Starts a new sequence here; what belongs to the index stays.
-    #[cfg_attr(target_os = "none", inline(always))]
+    #[cfg_attr(tracebuf_small, inline(always))]
     pub(super) fn start(&mut self, header: &ChunkHeader, forgotten: bool) {
         let kept = self.status() & Status::FORGETFUL;
         *self = Self {
@@ -133,18 +131,11 @@ impl SequenceState {
             stalled: Le16::new(0),
             evicted: Le32::new(0),
             broken: Le32::new(0),
-            malformed: Le32::new(0),
+            malformed: Le16::new(0),
+            pending: Le16::new(0),
         };
         let forgotten = if forgotten { Status::FORGOTTEN } else { Status::empty() };
         self.set_status(kept | Status::IN_USE | forgotten);
-    }
-
-    /// Notes that something was lost before its first chunk, unless a chunk has been erased: then it was not the first.
-    #[cfg_attr(not(target_has_atomic = "32"), allow(dead_code))]
-    pub(super) fn begin_late(&mut self) {
-        if !self.has(Status::HAS_ERASED) {
-            self.insert(Status::FORGOTTEN);
-        }
     }
 
     /// Zeroed memory is an empty index: heads are stored plus one.
@@ -185,13 +176,13 @@ impl SequenceState {
     pub(super) fn is_empty(&self) -> bool {
         self.first.get() & 1 != 0
     }
-    #[cfg_attr(not(target_os = "none"), inline)]
-    #[cfg_attr(target_os = "none", inline(never))]
+    #[cfg_attr(not(tracebuf_small), inline)]
+    #[cfg_attr(tracebuf_small, inline(never))]
     pub(super) fn first(&self) -> u32 {
         self.first.get()
     }
-    #[cfg_attr(not(target_os = "none"), inline)]
-    #[cfg_attr(target_os = "none", inline(never))]
+    #[cfg_attr(not(tracebuf_small), inline)]
+    #[cfg_attr(tracebuf_small, inline(never))]
     pub(super) fn last(&self) -> u32 {
         self.last.get()
     }

@@ -1,14 +1,34 @@
 //! The bounded table of sequences: finding, making and forgetting them.
 //!
 //! An index of hash chains lies in the table itself, one head in each place; microcontrollers do without. Sequences
-//! without chunks are linked from the longest empty to the latest; a full table forgets at the long end.
+//! without chunks are linked from the longest empty to the latest; a full table forgets at the long end. When all have
+//! chunks, a newcomer can be given the place of the one that was silent longest.
 
 use super::chunk::ChunkHeader;
-use super::region::State;
+use super::region::{Mode, RegionLayout, State};
 use super::sequence_state::{NO_SLOT, SequenceState, Status, link_to_slot, slot_of_link};
+use super::stats::SequenceInfo;
 use super::tb_chunk::NONE;
 use crate::SMALL;
 use crate::steps::step;
+
+impl SequenceInfo {
+    pub(super) fn all<'a>(layout: &RegionLayout, memory: &'a [u8]) -> impl Iterator<Item = Self> + use<'a> {
+        let (table, histograms) = layout.table(memory).unwrap_or_default();
+        let entries = table.iter().enumerate().filter(|(_, entry)| entry.has(Status::IN_USE));
+        entries.map(move |(slot, entry)| Self {
+            producer_id: entry.producer_id.get(),
+            writer_id: entry.writer_id.get(),
+            uid: entry.uid.get(),
+            pid: entry.pid.get() as i32,
+            packets_evicted: u64::from(entry.evicted.get()),
+            packets_broken: u64::from(entry.broken.get()),
+            chunks_malformed: u64::from(entry.malformed.get()),
+            pending: entry.pending().marked(),
+            histogram: histograms.get(slot).map(|histogram| histogram.get()),
+        })
+    }
+}
 
 /// Where the chain of a sequence starts: Fibonacci hashing of 4 bytes, scaled without a division.
 #[inline]
@@ -19,8 +39,8 @@ fn home(producer_id: u16, writer_id: u16, places: usize) -> usize {
 }
 
 /// The slot of a sequence: by the index, or, where code must be small, by a look at each place of the table.
-#[cfg_attr(not(target_os = "none"), inline)]
-#[cfg_attr(target_os = "none", inline(never))]
+#[cfg_attr(not(tracebuf_small), inline)]
+#[cfg_attr(tracebuf_small, inline(never))]
 pub(super) fn lookup(table: &[SequenceState], producer_id: u16, writer_id: u16) -> Option<u16> {
     if SMALL {
         let is_it = |entry: &SequenceState| {
@@ -83,7 +103,7 @@ impl State<'_> {
     }
 
     /// Adds a sequence, which is empty for now. `None` when every place of the table has chunks.
-    #[cfg_attr(target_os = "none", inline(never))]
+    #[cfg_attr(tracebuf_small, inline(never))]
     pub(super) fn open_sequence(&mut self, header: &ChunkHeader) -> Option<u16> {
         let home = home(header.producer_id, header.writer_id, self.table.len());
         let used = self.header.slots.get();
@@ -110,6 +130,36 @@ impl State<'_> {
         Some(slot)
     }
 
+    /// Makes the sequence that was silent longest give up its place, if a chunk's sequence has no place and none is
+    /// free.
+    #[inline]
+    pub(super) fn make_place(&mut self, header: &ChunkHeader) -> Option<()> {
+        let full = usize::from(self.header.slots.get()) >= self.table.len()
+            && self.header.longest_empty.get() == NO_SLOT;
+        if full
+            && !self.header.mode().contains(Mode::DISCARD)
+            && lookup(self.table, header.producer_id, header.writer_id).is_none()
+        {
+            self.evict_all(self.stalest()?)?;
+        }
+        Some(())
+    }
+
+    /// The sequence whose latest chunk is older than those of all others, by where they lie.
+    fn stalest(&self) -> Option<u16> {
+        let (write, used) = (self.header.write.get(), self.header.used.get());
+        // How far ahead of the place where the next chunk goes, which is less than the used part: no sum of two offsets
+        // is made, because that of two in a ring of more than 2 GiB does not fit.
+        let ahead = |at: u32| at.wrapping_sub(write).wrapping_add(if at < write { used } else { 0 });
+        let latest = |slot: u16| {
+            self.sequence(slot).filter(|entry| !entry.is_empty()).map(|entry| ahead(entry.last()))
+        };
+        (0..self.header.slots.get())
+            .filter_map(|slot| Some((latest(slot)?, slot)))
+            .min()
+            .map(|(_, slot)| slot)
+    }
+
     fn forget(&mut self, slot: u16) -> Option<()> {
         self.unlink_empty(slot);
         let entry = self.table.get(usize::from(slot))?;
@@ -121,7 +171,7 @@ impl State<'_> {
     }
 
     /// Notes that something about a sequence will be unknown when it comes next. Returns where its hash leads.
-    #[cfg_attr(target_os = "none", inline(never))]
+    #[cfg_attr(tracebuf_small, inline(never))]
     pub(super) fn note_unknown(&mut self, producer_id: u16, writer_id: u16) -> Option<usize> {
         let home = home(producer_id, writer_id, self.table.len());
         self.table.get_mut(home)?.insert(Status::FORGETFUL);
@@ -183,7 +233,7 @@ pub(super) fn add_to_index(table: &mut [SequenceState], slot: u16) {
 
 impl State<'_> {
     /// Links a sequence that has just lost its last chunk as the latest of the empty ones.
-    #[cfg_attr(target_os = "none", inline(never))]
+    #[cfg_attr(tracebuf_small, inline(never))]
     pub(super) fn push_empty(&mut self, slot: u16) {
         let link = link_to_slot(slot);
         self.join_empty(link_to_slot(self.header.latest_empty.get()), link);
@@ -198,7 +248,7 @@ impl State<'_> {
     }
 
     /// Makes two sequences neighbours among the empty ones; [`NONE`] stands before the first and after the last.
-    #[cfg_attr(target_os = "none", inline(never))]
+    #[cfg_attr(tracebuf_small, inline(never))]
     fn join_empty(&mut self, longer: u32, shorter: u32) {
         match self.sequence_mut(slot_of_link(longer)) {
             Some(entry) => entry.set_last(shorter),

@@ -1,8 +1,13 @@
-//! Counters as a region holds them.
+//! Counters of a buffer, named as in Perfetto's `TraceStats.BufferStats`, and those of each of its sequences.
 
 use super::config::FillPolicy;
+use super::data_loss::DataLoss;
 use super::words::Le64;
+use crate::debug::debug_fields;
 use crate::proto::buffer_counters;
+use crate::proto::trace_stats::{CHUNK_HISTOGRAM_BOUNDS, CHUNK_HISTOGRAM_BUCKETS, ChunkHistogram};
+use core::fmt;
+use static_assertions::const_assert_eq;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 pub use crate::proto::trace_stats::BufferStats;
@@ -79,7 +84,8 @@ impl BufferStats {
     /// ```
     /// use tracebuf::buffer::{BufferStats, FillPolicy};
     ///
-    /// let stats = BufferStats { chunks_discarded: 3, ..BufferStats::default() };
+    /// let mut stats = BufferStats::default();
+    /// stats.chunks_discarded = 3;
     /// assert_eq!(stats.of_trace(FillPolicy::RingBuffer).chunks_discarded, 0);
     /// assert_eq!(stats.of_trace(FillPolicy::Discard).chunks_discarded, 3);
     /// ```
@@ -89,5 +95,122 @@ impl BufferStats {
             self.chunks_discarded = 0;
         }
         self
+    }
+}
+
+/// A sequence in the table: who writes it, and what it lost.
+///
+/// The packet counters count each packet once, where it begins. They stick at `u32::MAX`, `chunks_malformed` at
+/// 65,535, and restart from 0 when a full table has forgotten the sequence.
+///
+/// In a ring that was given all packets of a [`TraceWriter`](crate::producer::TraceWriter), finished and sent, and was
+/// read to its end, the [packets](crate::producer::TraceWriterStats::packets) of that writer are those that were read, those
+/// that it [dropped](crate::producer::TraceWriterStats::dropped), `packets_evicted`, and `packets_broken`.
+/// [`trace_writer_packet_loss`](super::BufferStats::trace_writer_packet_loss) counts some of the dropped ones again,
+/// and is not to be added.
+///
+/// ```
+/// use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
+///
+/// let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer))?;
+/// let header = ChunkHeader { producer_id: 7, fragments: 1, ..Default::default() };
+/// buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x05hello" });
+/// let sequence = buffer.sequences().next().unwrap();
+/// assert_eq!((sequence.producer_id, sequence.packets_evicted), (7, 0));
+/// # Ok::<(), tracebuf::buffer::RegionError>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SequenceInfo {
+    /// The producer.
+    pub producer_id: u16,
+    /// Its writer.
+    pub writer_id: u16,
+    /// The user that the first commit named.
+    pub uid: u32,
+    /// The process that the first commit named.
+    pub pid: i32,
+    /// Whole packets that were overwritten unread.
+    pub packets_evicted: u64,
+    /// Packets that began but could not be put together, including those that were overwritten while they waited for a
+    /// patch. One whose patch had not come when its producer ended counts as given up:
+    /// [`BufferStats::trace_writer_packet_loss`](super::BufferStats::trace_writer_packet_loss).
+    pub packets_broken: u64,
+    /// Chunks whose rest was dropped because it was malformed or because they held fewer fragments than they declared.
+    /// They count once they have been read or are overwritten.
+    pub chunks_malformed: u64,
+    /// What the next packet will carry, as far as it is certain.
+    pub pending: DataLoss,
+    /// Chunk sizes, if the buffer keeps them.
+    pub histogram: Option<ChunkHistogram>,
+}
+
+impl fmt::Debug for SequenceInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        debug_fields!(
+            self,
+            f,
+            "SequenceInfo",
+            producer_id,
+            writer_id,
+            uid,
+            pid,
+            packets_evicted,
+            packets_broken,
+            chunks_malformed,
+            pending,
+            histogram,
+        )
+    }
+}
+
+/// A histogram as it lies in the region.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct StoredHistogram {
+    buckets: [Bucket; CHUNK_HISTOGRAM_BUCKETS],
+}
+const_assert_eq!(size_of::<StoredHistogram>(), 176);
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct Bucket {
+    count: Le64,
+    sum: Le64,
+}
+
+impl StoredHistogram {
+    fn bucket(&mut self, payload: u16) -> Option<&mut Bucket> {
+        let index = CHUNK_HISTOGRAM_BOUNDS.iter().filter(|bound| u32::from(payload) > **bound).count();
+        self.buckets.get_mut(index)
+    }
+
+    #[cfg_attr(tracebuf_small, inline(never))]
+    pub(super) fn add(&mut self, payload: u16) {
+        if let Some(bucket) = self.bucket(payload) {
+            bucket.count.add(1);
+            bucket.sum.add(u32::from(payload));
+        }
+    }
+
+    #[cfg_attr(tracebuf_small, inline(never))]
+    pub(super) fn remove(&mut self, payload: u16) {
+        if let Some(bucket) = self.bucket(payload) {
+            bucket.count.sub(1);
+            bucket.sum.sub(u32::from(payload));
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.as_mut_bytes().fill(0);
+    }
+
+    pub(super) fn get(&self) -> ChunkHistogram {
+        let mut histogram = ChunkHistogram::default();
+        let places = histogram.counts.iter_mut().zip(histogram.sums.iter_mut());
+        for ((count, sum), bucket) in places.zip(&self.buckets) {
+            (*count, *sum) = (bucket.count.get(), bucket.sum.get());
+        }
+        histogram
     }
 }

@@ -1,4 +1,4 @@
-//! `TBChunk`: what the ring is made of.
+//! `TBChunk`: a stored chunk, and the other items of the ring.
 //!
 //! The ring is a chain of items, each a multiple of 4 bytes, from offset 0 to the end of its used part. The
 //! first word of an item says what it is:
@@ -123,8 +123,8 @@ pub(super) struct Front {
 
 impl Front {
     /// A copy, with the place it is from.
-    #[cfg_attr(not(target_os = "none"), inline)]
-    #[cfg_attr(target_os = "none", inline(never))]
+    #[cfg_attr(not(tracebuf_small), inline)]
+    #[cfg_attr(tracebuf_small, inline(never))]
     pub(super) fn stored_at(&self, offset: u32) -> Stored {
         Stored { offset, header: self.header, links: self.links }
     }

@@ -7,11 +7,9 @@ use super::overwrite::{OverwriteObserver, Unobserved};
 use super::patch::Patch;
 use super::read_only::ReadOnlyTraceBuffer;
 use super::reader::Reader;
-use super::region::{Layout, State};
-use super::sequence_info::SequenceInfo;
-use super::sequence_table::lookup;
+use super::region::{RegionLayout, State};
 use super::source::{Bytes, Shared, Source};
-use super::stats::BufferStats;
+use super::stats::{BufferStats, SequenceInfo};
 
 /// A trace buffer over a region of memory.
 ///
@@ -53,7 +51,7 @@ use super::stats::BufferStats;
 /// ```
 pub struct TraceBuffer<M> {
     memory: M,
-    layout: Layout,
+    layout: RegionLayout,
 }
 
 static_assertions::const_assert!(size_of::<TraceBuffer<&mut [u8]>>() <= 64);
@@ -69,26 +67,25 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     /// [`RegionError`] if there is no room for the header, the table and 64 bytes, or if the table is to hold fewer
     /// than 4 sequences.
     pub fn new(mut memory: M, config: Config) -> Result<Self, RegionError> {
-        let layout = Layout::format(memory.as_mut(), &config)?;
+        let layout = RegionLayout::format(memory.as_mut(), &config)?;
         Ok(Self { memory, layout })
     }
 
-    pub(super) fn from_parts(memory: M, layout: Layout) -> Self {
+    pub(super) fn from_parts(memory: M, layout: RegionLayout) -> Self {
         Self { memory, layout }
     }
 
     /// Stores a chunk: the reference's `CopyChunkUntrusted`.
     ///
-    /// Nothing about a chunk is trusted; what becomes of it is returned and counted, and nothing panics.
-    /// [`Commit::Written`] says nothing about the packets in it: what is malformed there is counted in
-    /// [`abi_violations`](super::BufferStats::abi_violations), and once read or overwritten in
-    /// [`chunks_malformed`](super::SequenceInfo::chunks_malformed).
+    /// Returns and counts what becomes of the chunk, in which nothing is trusted. A [written](Commit::Written) chunk may
+    /// still hold malformed packets: they count as [`abi_violations`](super::BufferStats::abi_violations), and once read
+    /// or overwritten as [`chunks_malformed`](super::SequenceInfo::chunks_malformed).
     ///
     /// Cost: one copy of the payload, a look at each fragment's size, and O(1) for each chunk overwritten, or a look at
-    /// its fragments' sizes if some of it was read or it was patched. A chunk out of order walks back by at most
-    /// [`WALK_LIMIT`](super::WALK_LIMIT) chunks. With [checksums](Config::crc) it is one more pass over the payload, or
-    /// two over that of a chunk that is there already. On microcontrollers (`target_os = "none"`) add a look through
-    /// the table, and at the fragments' sizes of every chunk overwritten.
+    /// its fragments' sizes if it was partly read or patched. A chunk out of order walks back by at most
+    /// [`WALK_LIMIT`](super::WALK_LIMIT) chunks. [Checksums](Config::crc) add a pass over the payload, or two over that
+    /// of a chunk that is there already. Microcontrollers (`target_os = "none"`) add a look through the table, and at
+    /// the fragments' sizes of every chunk overwritten.
     #[doc(alias = "CopyChunkUntrusted")]
     #[inline]
     pub fn copy_chunk_untrusted(&mut self, chunk: &Chunk<'_>) -> Commit {
@@ -107,13 +104,13 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
 
     /// Stores a chunk of `size` bytes that somebody else may still be changing.
     ///
-    /// `fill(offset, target)` must copy the chunk's bytes from `offset` on into all of `target`: bytes it leaves alone
-    /// keep what lay there before, perhaps another producer's data. `target` lies in the ring, and what is stored is
-    /// judged by that copy alone. For a chunk that comes again, `target` may also be up to 10 bytes outside the ring:
-    /// its size fields are read one by one, and may decide that it is refused, discarded or moved. So `fill` may be
-    /// asked for a part, or for the same bytes again; it need not give the same ones then.
+    /// `fill(offset, target)` copies the chunk's bytes from `offset` on into all of `target`, mostly straight into the
+    /// ring; only that copy is judged. Bytes that it leaves alone keep what lay there before, perhaps another
+    /// producer's data. It may be asked for parts, and for the same bytes again, and need not give the same ones then:
+    /// of a chunk that comes again, size fields are read one by one, up to 10 bytes at a time, to decide what becomes
+    /// of it.
     ///
-    /// Cost: as for [`copy_chunk_untrusted`](Self::copy_chunk_untrusted), but the whole chunk is copied, including what
+    /// Cost: as for [`copy_chunk_untrusted`](Self::copy_chunk_untrusted), with a copy of the whole chunk, including what
     /// follows its last declared fragment.
     ///
     /// ```
@@ -157,11 +154,12 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
         self.commit(header, Shared { size, fill }, observer)
     }
 
-    pub(super) fn layout(&self) -> &Layout {
+    pub(super) fn layout(&self) -> &RegionLayout {
         &self.layout
     }
 
-    pub(super) fn memory(&self) -> &[u8] {
+    /// The memory that the buffer works on.
+    pub fn memory(&self) -> &[u8] {
         self.memory.as_ref()
     }
 
@@ -182,13 +180,11 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
         }
     }
 
-    /// Applies patches to a stored chunk: the reference's `TryPatchChunkContents`. If `more_pending` is false, the
-    /// chunk no longer waits for patches; the list may be empty.
+    /// Applies patches to a stored chunk, which then waits for more only if `more_pending`: the reference's
+    /// `TryPatchChunkContents`. The list may be empty.
     ///
-    /// True if all were applied. False, with nothing changed, if the chunk is not there or is too far from the newest
-    /// to be looked for, or if a patch leaves its payload. A patch that begins in what has been read already is counted
-    /// but changes nothing: an honest producer sends none, and a [`Lease`](super::Lease) gives the packet as it was
-    /// read.
+    /// Returns true if all were applied, and false, with nothing changed, if the chunk is gone or too far from the
+    /// newest, or if a patch leaves its payload. A patch of what has been read already is counted and changes nothing.
     ///
     /// Cost: O(1) for the newest chunk and for one that is gone; else a walk back from the newest chunk of the sequence
     /// by at most [`WALK_LIMIT`](super::WALK_LIMIT) chunks. With [checksums](Config::crc), up to two passes over the
@@ -227,14 +223,13 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
         })
     }
 
-    /// Ends a producer from which nothing more will come, because its process has ended. Packets that wait for patches,
-    /// for the rest of a scraped chunk or for the next chunk are given up, and counted as given up by their writers;
-    /// packets after them come out. Its places in the table are free for others as soon as its chunks have been read or
-    /// overwritten, but not for another producer with its number, whose chunks would be of the same sequences: call
-    /// [`forget_producer`](Self::forget_producer) before the number is used again.
+    /// Ends a producer whose process is gone, so that its packets wait for nothing more.
     ///
-    /// First commit what it left in shared memory, as
-    /// [`ProducerEndpoint::disconnect`](crate::service::ProducerEndpoint::disconnect) does.
+    /// Packets that wait for patches, for the rest of a scraped chunk or for the next chunk are given up, and count as
+    /// given up by their writers; packets after them come out. First commit what the producer left in shared memory, as
+    /// [`ProducerEndpoint::disconnect`](crate::service::ProducerEndpoint::disconnect) does. Before its number is used
+    /// again, call [`forget_producer`](Self::forget_producer): otherwise the new chunks would belong to the old
+    /// sequences.
     ///
     /// Cost: a look at the table, and one at each of the producer's chunks.
     ///
@@ -258,49 +253,8 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
         }
     }
 
-    /// Whether the buffer knows a chunk's sequence.
-    #[cfg_attr(not(target_has_atomic = "32"), allow(dead_code))]
-    pub(crate) fn knows(&self, header: &ChunkHeader) -> bool {
-        let table = self.layout.table(self.memory.as_ref());
-        table.is_some_and(|(table, _)| lookup(table, header.producer_id, header.writer_id).is_some())
-    }
-
-    /// Notes that something of a chunk's sequence, which begins with that chunk, never came here: unless it is the very
-    /// first, it reports the loss.
-    #[cfg_attr(not(target_has_atomic = "32"), allow(dead_code))]
-    pub(crate) fn begin_late(&mut self, header: &ChunkHeader) {
-        let Some(mut state) = self.state() else { return };
-        let slot = lookup(state.table, header.producer_id, header.writer_id);
-        if let Some(entry) = slot.and_then(|slot| state.sequence_mut(slot)) {
-            entry.begin_late();
-        }
-    }
-
-    /// Whether a chunk was overwritten before all of it was read, and would be taken again.
-    // Unused on targets that have no producer, for want of compare-and-swap.
-    #[cfg_attr(not(target_has_atomic = "32"), allow(dead_code))]
-    pub(crate) fn has_lost(&self, header: &ChunkHeader) -> bool {
-        let Some((table, _)) = self.layout.table(self.memory.as_ref()) else { return false };
-        let slot = lookup(table, header.producer_id, header.writer_id);
-        slot.and_then(|slot| table.get(usize::from(slot))).is_some_and(|entry| entry.may_come_back(header))
-    }
-
-    /// The id of the newest known chunk of a chunk's sequence, which a writer goes on with. That writer may be of another
-    /// process than the one before: a sequence without chunks takes over the user and process in `header`.
-    #[cfg_attr(not(target_has_atomic = "32"), allow(dead_code))]
-    pub(crate) fn go_on_from(&mut self, header: &ChunkHeader) -> Option<u32> {
-        let mut state = self.state()?;
-        let slot = lookup(state.table, header.producer_id, header.writer_id)?;
-        if let Some(entry) = state.sequence_mut(slot).filter(|entry| entry.is_empty()) {
-            entry.uid.set(header.uid);
-            entry.pid.set(header.pid as u32);
-        }
-        state.newest_chunk(slot)
-    }
-
-    /// Drops what is left of a producer from which nothing more will come, and frees its sequences' places in the
-    /// table: for a device that starts again and again, so that there is room for what this start records. To read it
-    /// first, use [`end_producer`](Self::end_producer).
+    /// Drops all data of a producer that is gone, and frees its places in the table, as for what the next start of a
+    /// device records. To read its data first, use [`end_producer`](Self::end_producer).
     ///
     /// Unread data counts as overwritten, and leases of it end. Cost: a look at the table, and one at each of the
     /// producer's chunks.
@@ -326,13 +280,13 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
         }
     }
 
-    /// Makes sure that a ring has a place in its table of sequences for a chunk about to be committed: when all places
-    /// have chunks, the sequence whose latest chunk is the oldest gives up its place and all its chunks. Without this
-    /// call a full table [refuses](Refusal::TableFull) newcomers' chunks until chunks of others are read or
-    /// overwritten, which never happens in a ring that nobody reads and where nobody has a place to write to.
+    /// Makes a place in a ring's table of sequences for a chunk about to be committed.
     ///
-    /// [`ProducerEndpoint`](crate::service::ProducerEndpoint) calls it. What is given up counts as overwritten, and a
-    /// later packet of that sequence reports it. A buffer with [`FillPolicy::Discard`] keeps what it has.
+    /// If all places have chunks, the sequence that was silent longest gives up its place and all its chunks; they count
+    /// as overwritten, and a later packet of that sequence reports it. Without this call, a full table
+    /// [refuses](Refusal::TableFull) newcomers until chunks of others are read or overwritten.
+    /// [`ProducerEndpoint`](crate::service::ProducerEndpoint) calls it. A buffer with [`FillPolicy::Discard`] keeps what
+    /// it has.
     ///
     /// Cost: two loads, unless the table is full; then a look at each of its places, and one at each chunk that goes.
     ///

@@ -22,6 +22,10 @@ impl Le16 {
     pub(super) fn set(&mut self, value: u16) {
         self.0 = value.to_le();
     }
+    /// Adds; sticks at the largest value instead of starting again from 0.
+    pub(super) fn saturating_add(&mut self, more: u16) {
+        self.set(self.get().saturating_add(more));
+    }
 }
 
 /// A 32-bit word.
@@ -61,12 +65,12 @@ impl Le64 {
     pub(super) fn set(&mut self, value: u64) {
         self.0 = value.to_le();
     }
-    #[cfg_attr(not(target_os = "none"), inline)]
-    #[cfg_attr(target_os = "none", inline(never))]
+    #[cfg_attr(not(tracebuf_small), inline)]
+    #[cfg_attr(tracebuf_small, inline(never))]
     pub(super) fn add(&mut self, more: u32) {
         self.set(self.get().wrapping_add(u64::from(more)));
     }
-    #[cfg_attr(target_os = "none", inline(never))]
+    #[cfg_attr(tracebuf_small, inline(never))]
     pub(super) fn sub(&mut self, less: u32) {
         self.set(self.get().saturating_sub(u64::from(less)));
     }

@@ -1,25 +1,24 @@
-//! `Producer`: who has which chunk, and when complete chunks are sent.
+//! `Producer`: the owner of the chunks, and the sender of complete ones.
 
+use super::atomics::{AtomicU32, Ordering, const_fn};
 use super::commit::{ChunkToMove, ChunkToPatch, CommitRequest, CommitSink};
 use super::cursor;
-use super::page::{ChunkState, Division, Layout, change_state};
+use super::layout::{Division, Layout};
+use super::page::{ChunkState, change_state};
 use super::smb::{MemoryError, SharedMemory};
 use super::storage::{ProducerStorage, WriterSlot};
-use super::sync::{AtomicU32, Ordering, const_fn};
 use crate::SMALL;
 use heapless::Vec;
 
 /// One producer: its shared memory, its writers' ids, and the chunks that wait to be sent.
 ///
-/// Writers are made here, one for each thread, interrupt priority or core, and share nothing but the producer. All of
-/// it is lock-free. Completed chunks are collected in a list; the writer that completes one when half of the shared
-/// memory is completed and unsent sends them all, as does a flush. If another one is sending just then, that one sends
-/// these too, and nobody waits.
+/// It makes the writers, one for each thread, interrupt priority or core; they share nothing else. All of it is
+/// lock-free. Completed chunks are collected in a list, which a flush sends, or the writer that completes a chunk when
+/// half of the shared memory is unsent. If another writer is sending just then, that one sends these too; nobody waits.
 ///
-/// So a packet may take its writer as long as the sink takes for all chunks of shared memory, and a few more. What others
-/// complete after that is left to whoever next completes a chunk when half is unsent, or needs one. Only for flushes,
-/// patches and the ends of writers, which are not asked for again, does the sender go on for as long as others ask; on
-/// microcontrollers, for everything. If that is too long, make the sink a queue that another thread serves.
+/// So a packet may take its writer as long as the sink takes for all chunks of shared memory, and a few more. For
+/// flushes, patches and the ends of writers the sender goes on for as long as others ask; on microcontrollers, for
+/// everything. If that is too long, make the sink a queue that another thread serves.
 ///
 /// ```
 /// use tracebuf::producer::*;
@@ -76,7 +75,7 @@ pub struct Producer<'a> {
 /// No chunk: a chunk is identified by its page, times 16, plus its place in the page.
 pub(crate) const NONE: u32 = u32::MAX;
 /// Chunks in one request; larger batches are sent in parts. They lie on the stack.
-const BATCH: usize = if size_of::<usize>() < 8 { 4 } else { 16 };
+const BATCH: usize = if SMALL { 4 } else { 16 };
 
 /// Nobody sends.
 const IDLE: u32 = 0;
@@ -220,7 +219,7 @@ impl<'a> Producer<'a> {
     }
 
     /// Header and payload of a chunk of one of the producer's writers.
-    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    #[cfg_attr(tracebuf_small, inline(never))]
     pub(crate) fn words(&self, chunk: u32) -> &'a [AtomicU32] {
         self.memory.chunk(chunk >> 4, chunk & 15, &self.division)
     }
@@ -283,7 +282,7 @@ impl<'a> Producer<'a> {
     }
 
     /// Sends until nobody asks for it any more.
-    #[cfg(any(target_os = "none", tracebuf_small))]
+    #[cfg(tracebuf_small)]
     fn send_while_asked(&self) {
         // From `AGAIN` to `SENDING`, and from there to `IDLE`, unless somebody has asked meanwhile.
         while self.sending.fetch_sub(1, Ordering::AcqRel) == AGAIN {
@@ -293,7 +292,7 @@ impl<'a> Producer<'a> {
 
     /// Sends until nobody asks for it any more, or only for room when this one has done its share: it would go on for as
     /// long as others write, and whoever needs room sends itself. What will not be asked for again is done in any case.
-    #[cfg(not(any(target_os = "none", tracebuf_small)))]
+    #[cfg(not(tracebuf_small))]
     fn send_while_asked(&self) {
         let begun = self.taken.load(Ordering::Relaxed);
         loop {
@@ -338,7 +337,7 @@ impl<'a> Producer<'a> {
         }
     }
 
-    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    #[cfg_attr(tracebuf_small, inline(never))]
     fn request(&self, chunks_to_move: &[ChunkToMove], chunks_to_patch: &[ChunkToPatch<'_>], flush: u32) {
         self.sink.commit(&CommitRequest { chunks_to_move, chunks_to_patch, flush });
     }
@@ -378,7 +377,7 @@ impl<'a> Producer<'a> {
         (oldest, count)
     }
 
-    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    #[cfg_attr(tracebuf_small, inline(never))]
     fn link(&self, chunk: u32) -> Option<&AtomicU32> {
         // `NONE` has no link: its place is far beyond the end.
         self.links.get(((chunk >> 4) * self.division.chunks + (chunk & 15)) as usize)

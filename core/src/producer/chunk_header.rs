@@ -1,5 +1,6 @@
 //! The header of a chunk in shared memory.
 
+use super::atomics::{AtomicU32, Ordering};
 use bitflags::bitflags;
 
 bitflags! {
@@ -23,25 +24,25 @@ bitflags! {
 /// undefined behaviour and only the chunk's owner ever changes it.
 ///
 /// ```
-/// use tracebuf::producer::{ChunkHeader, HeaderFlags};
+/// use tracebuf::producer::{SmbChunkHeader, HeaderFlags};
 ///
-/// let header = ChunkHeader { chunk_id: 7, writer_id: 2, fragments: 3, flags: HeaderFlags::CONTINUES_ON_NEXT };
+/// let header = SmbChunkHeader { chunk_id: 7, writer_id: 2, fragments: 3, flags: HeaderFlags::CONTINUES_ON_NEXT };
 /// assert_eq!(header.to_words(), [7, 0x0803_0002]);
-/// assert_eq!(ChunkHeader::from_words(header.to_words()), header);
+/// assert_eq!(SmbChunkHeader::from_words(header.to_words()), header);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ChunkHeader {
+pub struct SmbChunkHeader {
     /// Position in the writer's sequence; wraps.
     pub chunk_id: u32,
     /// The writer; 0 is no writer.
     pub writer_id: u16,
-    /// Fragments started, 0 to [`ChunkHeader::MAX_FRAGMENTS`].
+    /// Fragments started, 0 to [`SmbChunkHeader::MAX_FRAGMENTS`].
     pub fragments: u16,
     /// Continuation and patching, and also those of the field's six bits that the ABI does not define.
     pub flags: HeaderFlags,
 }
 
-impl ChunkHeader {
+impl SmbChunkHeader {
     /// Bytes of a header in shared memory.
     pub const SIZE: usize = 8;
     /// The largest number of fragments that the header's ten bits can say.
@@ -52,7 +53,7 @@ impl ChunkHeader {
     pub const fn from_words(words: [u32; 2]) -> Self {
         let [chunk_id, second] = words;
         let packets = (second >> 16) as u16;
-        ChunkHeader {
+        SmbChunkHeader {
             chunk_id,
             writer_id: (second & 0xFFFF) as u16,
             fragments: packets & Self::MAX_FRAGMENTS,
@@ -68,6 +69,21 @@ impl ChunkHeader {
     }
 }
 
+/// Sets flags in a chunk's header, with the chunk's owner as the only writer.
+pub(crate) fn add_flags(words: &[AtomicU32], flags: HeaderFlags) {
+    let [_, packets, ..] = words else { return };
+    let flags = u32::from(flags.bits()) << 26;
+    packets.store(packets.load(Ordering::Relaxed) | flags.to_le(), Ordering::Release);
+}
+
+/// Stores a chunk's header, the second word last: when a fragment starts, those before it are all there.
+pub(crate) fn set_header(words: &[AtomicU32], header: SmbChunkHeader) {
+    let [id, packets, ..] = words else { return };
+    let [first, second] = header.to_words();
+    id.store(first.to_le(), Ordering::Relaxed);
+    packets.store(second.to_le(), Ordering::Release);
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
@@ -76,16 +92,16 @@ mod tests {
     fn every_bit_of_both_words_comes_back() {
         for bit in 0..32 {
             for words in [[1 << bit, 0], [0, 1 << bit], [!0, !(1 << bit)]] {
-                assert_eq!(ChunkHeader::from_words(words).to_words(), words);
+                assert_eq!(SmbChunkHeader::from_words(words).to_words(), words);
             }
         }
     }
 
     #[test]
     fn flags_that_the_abi_does_not_define_are_told_from_those_that_it_does() {
-        let header = ChunkHeader::from_words([0, 0xFC00_0000]);
+        let header = SmbChunkHeader::from_words([0, 0xFC00_0000]);
         assert_eq!((header.fragments, header.flags.bits()), (0, 63));
         assert_eq!(header.flags.difference(HeaderFlags::all()).bits(), 63 - 7);
-        assert_ne!(ChunkHeader::from_words([0, 0x2000_0000]), ChunkHeader::default());
+        assert_ne!(SmbChunkHeader::from_words([0, 0x2000_0000]), SmbChunkHeader::default());
     }
 }

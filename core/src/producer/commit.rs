@@ -1,6 +1,6 @@
-//! What a producer says to its service, and how it gets there.
+//! Commit requests, and the sink that takes them to the service.
 
-use super::patch_list::Patch;
+use super::patch_list::ChunkPatch;
 
 /// A complete chunk that the service may take.
 ///
@@ -44,7 +44,7 @@ pub struct ChunkToPatch<'r> {
     pub chunk_id: u32,
     /// What to write, all in this chunk. Until it is sent it lies outside shared memory: if the program crashes before
     /// that, the packet is lost.
-    pub patches: &'r [Patch],
+    pub patches: &'r [ChunkPatch],
     /// Whether more patches of this chunk will follow: it stays incomplete until then.
     pub has_more: bool,
 }
@@ -95,19 +95,15 @@ pub struct CommitRequest<'r> {
 
 /// The way to the service: a function call, a queue, a socket. Implemented by the user.
 ///
-/// Called through a shared reference, from any thread or interrupt that has a writer. [`commit`](Self::commit) and
-/// [`unregister_writer`](Self::unregister_writer) are called by one at a time, and never within each other; the others
-/// at any time, even while another thread is in one of those, or by an interrupt that interrupts it.
+/// Where the service is a call away, its end of the producer [carries requests
+/// out](crate::service::ProducerEndpoint::carry_out) as they come. A queue takes next to nothing of a traced thread's
+/// time; it must pass on all that comes, because packets whose patches or registrations are left out are lost, and no
+/// counter knows. Whoever sends waits for the sink, and may have more to send than its own: see
+/// [`Producer`](super::Producer).
 ///
-/// None of them may panic and be unwound: the chunks and patches of that request and of those after it are not sent
-/// again, and the writer that sent it has lost the packet that it was in. Other writers go on.
-///
-/// Whoever sends waits for the sink, and may have more to send than its own: see [`Producer`](super::Producer). Behind a
-/// queue, sending takes next to nothing of a traced thread's time.
-///
-/// A queue passes on all that comes: if you leave out patches or registrations, packets are lost, and none of this
-/// crate's counters can know. Where the service is a call away, there is no queue: its end of the producer [carries
-/// requests out](crate::service::ProducerEndpoint::carry_out) as they come.
+/// Any thread or interrupt that has a writer calls it, through a shared reference: [`commit`](Self::commit) and
+/// [`unregister_writer`](Self::unregister_writer) one at a time and never within each other, the others at any time. None
+/// may panic and be unwound: that request and those after it would not be sent again.
 ///
 /// ```
 /// use std::sync::mpsc::Sender;

@@ -1,7 +1,8 @@
-//! Writing bytes into a chunk through whole 32-bit words.
+//! `Cursor`: a writer's place in its chunk, written to in whole 32-bit words.
 
-use super::chunk_header::ChunkHeader;
-use super::sync::{AtomicU32, Ordering};
+use super::atomics::{AtomicU32, Ordering};
+use super::chunk_header::SmbChunkHeader;
+use crate::SMALL;
 
 /// Where a writer stands in its chunk. Nothing is written past the chunk's end.
 ///
@@ -14,8 +15,8 @@ pub(crate) struct Cursor<'a> {
     pos: usize,
 }
 
-/// Up to this many words are stored one after the other, more in a loop: on a small target that is half the code.
-const UNROLLED: usize = if cfg!(target_pointer_width = "64") { 8 } else { 5 };
+/// Up to this many words are stored one after the other, more in a loop: on microcontrollers that is half the code.
+const UNROLLED: usize = if SMALL { 5 } else { 8 };
 
 #[inline]
 pub(crate) fn load(words: &[AtomicU32], index: usize) -> u32 {
@@ -35,7 +36,7 @@ fn store(words: &[AtomicU32], index: usize, value: u32) {
 fn split(value: u32, pos: usize) -> (u32, u32, u32) {
     let shift = (pos % 4 * 8) as u32;
     let below = (1 << shift) - 1;
-    if cfg!(target_pointer_width = "64") {
+    if !SMALL {
         let moved = u64::from(value) << shift;
         return (below, moved as u32, (moved >> 32) as u32);
     }
@@ -66,7 +67,7 @@ pub(crate) fn fill_size(words: &[AtomicU32], field: usize, size: u32) {
 }
 
 /// The varint of less than 2²¹, and its length.
-#[cfg_attr(target_pointer_width = "64", inline)]
+#[cfg_attr(not(tracebuf_small), inline)]
 pub(crate) fn short_varint(value: u32) -> (u32, usize) {
     let first = value & 0x7F;
     match value {
@@ -99,8 +100,8 @@ const fn spread(value: u32) -> u32 {
 }
 
 /// `size` as the redundant four-byte varint of size fields, in little-endian order.
-#[cfg_attr(target_pointer_width = "64", inline)]
-#[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+#[cfg_attr(not(tracebuf_small), inline)]
+#[cfg_attr(tracebuf_small, inline(never))]
 pub(crate) const fn redundant_varint(size: u32) -> u32 {
     spread(size) | 0x0080_8080
 }
@@ -111,7 +112,7 @@ impl<'a> Cursor<'a> {
 
     /// At the start of a chunk's payload.
     pub(crate) const fn new(words: &'a [AtomicU32]) -> Self {
-        Cursor { words, pos: ChunkHeader::SIZE }
+        Cursor { words, pos: SmbChunkHeader::SIZE }
     }
 
     #[inline]
@@ -127,8 +128,8 @@ impl<'a> Cursor<'a> {
     /// Appends the `len` low bytes (at most 4) of `value`, whose other bytes are zero. There is room.
     ///
     /// The bytes before them in the same word and, in a second one, after them stay as they are.
-    #[cfg_attr(target_pointer_width = "64", inline(always))]
-    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    #[cfg_attr(not(tracebuf_small), inline(always))]
+    #[cfg_attr(tracebuf_small, inline(never))]
     pub(crate) fn put(&mut self, value: u32, len: usize) {
         let (index, (below, here, next)) = (self.pos / 4, split(value, self.pos));
         store(self.words, index, load(self.words, index) & below | here);
@@ -161,7 +162,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Appends as many bytes as there is room for, and returns the others. What is beyond them in the chunk is lost.
-    #[cfg(target_pointer_width = "64")]
+    #[cfg(not(tracebuf_small))]
     pub(crate) fn put_bytes<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
         let (here, others) = bytes.split_at_checked(self.room()).unwrap_or((bytes, &[]));
         let (fours, rest) = here.as_chunks::<4>();
@@ -220,7 +221,7 @@ impl<'a> Cursor<'a> {
 
     /// Moves what was written from the byte `from` on, which is not among the first ones, by `by` bytes, at most 8: to
     /// where there is room. What lies between must then be written, and up to three bytes after it are lost.
-    #[cfg(target_pointer_width = "64")]
+    #[cfg(not(tracebuf_small))]
     pub(crate) fn make_place(&mut self, from: usize, by: usize) {
         let end = self.pos + by;
         let (first, below) = ((from + by) / 4, split(0, from + by).0);
@@ -236,7 +237,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Fills a size field of one byte that is 0.
-    #[cfg(target_pointer_width = "64")]
+    #[cfg(not(tracebuf_small))]
     #[inline]
     pub(crate) fn fill_short_size(&self, field: usize, size: u32) {
         let word = load(self.words, field / 4);
@@ -244,7 +245,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Leaves out the last `words` words of the chunk, and returns all of its words.
-    #[cfg(target_pointer_width = "64")]
+    #[cfg(not(tracebuf_small))]
     #[inline]
     pub(crate) fn leave_out(&mut self, words: usize) -> &'a [AtomicU32] {
         let (all, most) = (self.words, self.words.len().saturating_sub(words));
@@ -253,7 +254,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Goes on in all of the chunk's words.
-    #[cfg(target_pointer_width = "64")]
+    #[cfg(not(tracebuf_small))]
     #[inline]
     pub(crate) fn take_in(&mut self, words: &'a [AtomicU32]) {
         self.words = words;
@@ -263,7 +264,7 @@ impl<'a> Cursor<'a> {
     #[inline]
     pub(crate) fn count_fragment(&self, most: u16) -> bool {
         let count = load(self.words, 1);
-        if count >> 16 & u32::from(ChunkHeader::MAX_FRAGMENTS) >= u32::from(most) {
+        if count >> 16 & u32::from(SmbChunkHeader::MAX_FRAGMENTS) >= u32::from(most) {
             return false;
         }
         if let Some(w) = self.words.get(1) {

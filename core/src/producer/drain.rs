@@ -1,9 +1,9 @@
-//! The service's side: taking complete chunks, and copying them.
+//! `Consumer`: the service's side, which takes complete chunks and copies them.
 
-use super::chunk_header::ChunkHeader;
+use super::atomics::{AtomicU32, Ordering};
+use super::chunk_header::SmbChunkHeader;
 use super::page::{ChunkPlace, ChunkState};
 use super::smb::SharedMemory;
-use super::sync::{AtomicU32, Ordering};
 use core::sync::atomic::compiler_fence;
 
 /// The service's side of a shared memory buffer: takes complete chunks, frees them, and scrapes.
@@ -53,11 +53,11 @@ pub struct Consumer<'a> {
 /// ```
 pub struct ReadChunk<'c> {
     place: ChunkPlace<'c>,
-    header: ChunkHeader,
+    header: SmbChunkHeader,
 }
 
 impl<'a> Consumer<'a> {
-    /// The consumer of a buffer. Have only one: others could free chunks while this one scrapes, which mixes
+    /// The consumer of a buffer. Make only one for each: another could free chunks while this one scrapes, which mixes
     /// packets up.
     pub fn new(memory: SharedMemory<'a>) -> Self {
         Consumer { memory }
@@ -68,9 +68,10 @@ impl<'a> Consumer<'a> {
         self.memory
     }
 
-    /// Takes a complete chunk to read it; `None` when there is no such chunk or it is not complete. It must be one that
-    /// a request has named: for a chunk taken before that, the request still comes, and others, completed before it,
-    /// may never be named, so that only a scrape finds them.
+    /// Takes a complete chunk that a request has named; `None` if it is not there or not complete.
+    ///
+    /// A chunk taken before it was named is asked for later all the same, and others completed before it may never be
+    /// named: only a scrape finds them then.
     pub fn take(&mut self, page: u32, chunk: u32) -> Option<ReadChunk<'_>> {
         let page = self.memory.page(page)?;
         let place = page.place(page.bitmap().layout()?, chunk)?;
@@ -80,9 +81,9 @@ impl<'a> Consumer<'a> {
         Some(ReadChunk { place, header: place.header() })
     }
 
-    /// Makes chunks complete again that an earlier consumer had taken and not freed, as after a crash: nobody can say
-    /// whether they have been moved. Committed again, those that have been moved change nothing. Returns their number.
-    /// Not to be called beside a living consumer.
+    /// Gives back the chunks that an earlier consumer had taken and not freed when it crashed, and returns their number.
+    /// They are complete again; a commit of one that had been moved already changes nothing. Do not call it beside a
+    /// living consumer.
     ///
     /// ```
     /// # use tracebuf::producer::*;
@@ -110,7 +111,7 @@ impl<'a> Consumer<'a> {
 
 impl ReadChunk<'_> {
     /// The header, as it was when the chunk was taken.
-    pub fn header(&self) -> ChunkHeader {
+    pub fn header(&self) -> SmbChunkHeader {
         self.header
     }
 
@@ -185,7 +186,7 @@ pub(super) fn copy_out(words: &[AtomicU32], offset: usize, to: &mut [u8]) {
 #[cfg(all(test, not(loom)))]
 pub(super) mod tests {
     use super::*;
-    use crate::producer::words::{atomic_words, atomic_words_in};
+    use crate::producer::atomics::{atomic_words, atomic_words_in};
     use crate::producer::{CommitRequest, CommitSink, Exhaustion, Layout, Producer, ProducerStorage};
 
     pub(in crate::producer) struct Silent;
@@ -234,7 +235,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_chunk_that_was_read_is_free_and_both_words_of_its_header_are_zero() {
-        use crate::producer::page::Division;
+        use crate::producer::layout::Division;
 
         let mut memory = [0u32; 2 * 16];
         let memory = SharedMemory::new(atomic_words(&mut memory), 128).unwrap();

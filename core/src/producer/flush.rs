@@ -1,7 +1,7 @@
 //! Flushes: asked for, sent, acknowledged.
 
 use super::arbiter::Producer;
-use super::sync::Ordering;
+use super::atomics::Ordering;
 use crate::wrapping::{is_after, is_reached};
 
 impl Producer<'_> {

@@ -1,9 +1,10 @@
 //! Chunks and their fragments, for inspection.
 
-use super::chunk_header::ChunkHeader;
+use super::atomics::AtomicU32;
+use super::chunk_header::SmbChunkHeader;
 use super::drain::copy_out;
-use super::page::{ChunkState, Layout, Page};
-use super::sync::AtomicU32;
+use super::layout::Layout;
+use super::page::{ChunkState, Page};
 use crate::proto::varint::{self, ABORTED_SIZE};
 
 /// A chunk in any state, for inspection: nothing is taken and nothing changes.
@@ -23,7 +24,7 @@ use crate::proto::varint::{self, ABORTED_SIZE};
 #[derive(Clone, Copy)]
 pub struct ChunkView<'a> {
     words: &'a [AtomicU32],
-    header: ChunkHeader,
+    header: SmbChunkHeader,
     state: ChunkState,
     index: u32,
     offset: u32,
@@ -117,7 +118,7 @@ impl<'a> ChunkView<'a> {
     }
 
     /// The header when the page was looked at.
-    pub fn header(&self) -> ChunkHeader {
+    pub fn header(&self) -> SmbChunkHeader {
         self.header
     }
 
@@ -173,11 +174,12 @@ impl Iterator for Fragments<'_> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::producer::atomics::Ordering;
+    use crate::producer::atomics::{atomic_words, atomic_words_in};
     use crate::producer::chunk_header::HeaderFlags;
-    use crate::producer::page::{Division, set_header};
+    use crate::producer::chunk_header::set_header;
+    use crate::producer::layout::Division;
     use crate::producer::smb::SharedMemory;
-    use crate::producer::sync::Ordering;
-    use crate::producer::words::{atomic_words, atomic_words_in};
     use std::vec::Vec;
 
     /// What each fragment of a payload is: where it begins, its size field, its content.
@@ -225,7 +227,7 @@ mod tests {
         let memory = SharedMemory::new(atomic_words(&mut memory), 256).unwrap();
         let division = Division::new(Layout::Four, 256);
         let header =
-            ChunkHeader { writer_id: 3, chunk_id: 9, fragments: 1, flags: HeaderFlags::CONTINUES_ON_NEXT };
+            SmbChunkHeader { writer_id: 3, chunk_id: 9, fragments: 1, flags: HeaderFlags::CONTINUES_ON_NEXT };
         for _ in 0..2 {
             division.acquire(memory.bitmap(1).unwrap());
         }
@@ -237,7 +239,7 @@ mod tests {
             assert_eq!((chunk.index(), chunk.offset(), chunk.payload_len()), (index, 8 + index * 60, 52));
             let taken = if index < 2 { ChunkState::BeingWritten } else { ChunkState::Free };
             assert_eq!(chunk.state(), taken);
-            assert_eq!(chunk.header(), if index == 1 { header } else { ChunkHeader::default() });
+            assert_eq!(chunk.header(), if index == 1 { header } else { SmbChunkHeader::default() });
             assert_eq!(chunk.fragments().count(), usize::from(index == 1));
         }
         memory.chunk(1, 1, &division)[2].store(0x0807_0201_u32.to_le(), Ordering::Relaxed);

@@ -22,17 +22,17 @@ use core::ops::{Deref, DerefMut};
 /// ```
 ///
 /// Forgotten with `mem::forget`, it ends when the next one begins or the writer is flushed.
-pub struct Packet<'w, 'a> {
-    message: Message<'w, 'a>,
+pub struct PacketHandle<'w, 'a> {
+    message: MessageHandle<'w, 'a>,
 }
 
 /// A message being written: the packet itself, or one nested in it. It ends when this is dropped.
 ///
 /// ```
-/// use tracebuf::producer::Message;
+/// use tracebuf::producer::MessageHandle;
 ///
 /// /// `for_testing { str: ... }` of a packet.
-/// fn write(packet: &mut Message<'_, '_>, text: &str) {
+/// fn write(packet: &mut MessageHandle<'_, '_>, text: &str) {
 ///     packet.message(900).string(1, text);
 /// }
 /// ```
@@ -41,7 +41,7 @@ pub struct Packet<'w, 'a> {
 /// up. A packet with fields that only the service may write, such as its ids, is dropped by the service
 /// ([`TraceExporter`](crate::service::TraceExporter) counts it). Cost: a field of a few bytes is one or two stores of a
 /// word.
-pub struct Message<'w, 'a> {
+pub struct MessageHandle<'w, 'a> {
     writer: &'w mut TraceWriter<'a>,
     /// How many messages are open up to this one; those beyond were forgotten by their owners.
     depth: usize,
@@ -52,29 +52,29 @@ impl<'a> TraceWriter<'a> {
     ///
     /// When there is no free chunk and the policy does not wait, what is written into the packet is discarded and the
     /// packet counted as dropped, even if nothing is written.
-    pub fn packet(&mut self) -> Packet<'_, 'a> {
+    pub fn packet(&mut self) -> PacketHandle<'_, 'a> {
         self.begin();
-        Packet { message: Message { writer: self, depth: 0 } }
+        PacketHandle { message: MessageHandle { writer: self, depth: 0 } }
     }
 }
 
-impl<'w, 'a> Deref for Packet<'w, 'a> {
-    type Target = Message<'w, 'a>;
+impl<'w, 'a> Deref for PacketHandle<'w, 'a> {
+    type Target = MessageHandle<'w, 'a>;
     fn deref(&self) -> &Self::Target {
         &self.message
     }
 }
 
-impl DerefMut for Packet<'_, '_> {
+impl DerefMut for PacketHandle<'_, '_> {
     fn deref_mut(&mut self) -> &mut Self::Target {
         &mut self.message
     }
 }
 
-impl<'w, 'a> Message<'w, 'a> {
+impl<'w, 'a> MessageHandle<'w, 'a> {
     /// The `depth`th open message, for its author. What opened it ends it.
     pub(crate) fn lent(writer: &'w mut TraceWriter<'a>, depth: usize) -> ManuallyDrop<Self> {
-        ManuallyDrop::new(Message { writer, depth })
+        ManuallyDrop::new(MessageHandle { writer, depth })
     }
 
     /// An unsigned integer, an enum's number, or a signed one cast (`int64`, not `sint64`).
@@ -123,7 +123,7 @@ impl<'w, 'a> Message<'w, 'a> {
     /// left, the packet is given up.
     ///
     /// ```
-    /// # fn example(message: &mut tracebuf::producer::Message<'_, '_>) {
+    /// # fn example(message: &mut tracebuf::producer::MessageHandle<'_, '_>) {
     /// message.formatted(6, format_args!("{:?}", [1, 2, 3]));
     /// # }
     /// ```
@@ -136,12 +136,12 @@ impl<'w, 'a> Message<'w, 'a> {
     /// A nested message.
     ///
     /// Until it ends, it takes one of [`TraceWriter::MAX_NESTING`] levels. With none left, the whole packet is given
-    /// up, and counted in [`WriterStats::over_limit`](super::WriterStats::over_limit).
-    pub fn message(&mut self, field: u32) -> Message<'_, 'a> {
+    /// up, and counted in [`TraceWriterStats::over_limit`](super::TraceWriterStats::over_limit).
+    pub fn message(&mut self, field: u32) -> MessageHandle<'_, 'a> {
         let depth = self.depth + 1;
         self.here().open(field);
         // In a packet given up no level is open, and what is written at any depth goes nowhere.
-        Message { writer: self.writer, depth }
+        MessageHandle { writer: self.writer, depth }
     }
 
     /// The writer, after all that was forgotten in this message has been ended.
@@ -151,7 +151,7 @@ impl<'w, 'a> Message<'w, 'a> {
     }
 }
 
-impl Drop for Message<'_, '_> {
+impl Drop for MessageHandle<'_, '_> {
     fn drop(&mut self) {
         match self.depth.checked_sub(1) {
             Some(outer) => self.writer.close_levels(outer),
@@ -161,7 +161,7 @@ impl Drop for Message<'_, '_> {
     }
 }
 
-struct Text<'t, 'w, 'a>(&'t mut Message<'w, 'a>);
+struct Text<'t, 'w, 'a>(&'t mut MessageHandle<'w, 'a>);
 
 impl fmt::Write for Text<'_, '_, '_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {

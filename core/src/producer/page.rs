@@ -1,94 +1,8 @@
-//! Pages, how they are divided into chunks, and the chunks' states.
+//! Pages of a shared memory buffer, and the states of their chunks.
 
-use super::chunk_header::{ChunkHeader, HeaderFlags};
-use super::sync::{AtomicU32, Ordering};
-
-/// How a page is divided into chunks; the number is the one in the page's bitmap.
-///
-/// ```
-/// use tracebuf::producer::Layout;
-///
-/// let layouts = [Layout::Fourteen, Layout::Seven, Layout::Four, Layout::Two, Layout::One];
-/// assert_eq!(layouts.map(|layout| layout.chunk_size(4096)), [292, 584, 1020, 2044, 4088]);
-/// // The most chunks that hold a packet of 500 bytes each: headers take 12 more.
-/// assert_eq!(layouts.into_iter().find(|layout| layout.chunk_size(4096) >= 512), Some(Layout::Seven));
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub enum Layout {
-    /// One chunk a page.
-    One = 1,
-    /// Two chunks a page.
-    Two = 2,
-    /// Four chunks a page.
-    Four = 3,
-    /// Seven chunks a page.
-    Seven = 4,
-    /// Fourteen chunks a page.
-    Fourteen = 5,
-}
-
-impl Layout {
-    /// The layout of a bitmap's bits 28–30; `None` for a page not partitioned (0) and the reserved 6 and 7.
-    #[inline]
-    pub const fn from_bits(bits: u32) -> Option<Layout> {
-        Some(match bits {
-            1 => Layout::One,
-            2 => Layout::Two,
-            3 => Layout::Four,
-            4 => Layout::Seven,
-            5 => Layout::Fourteen,
-            _ => return None,
-        })
-    }
-
-    /// Chunks in a page of this layout.
-    #[inline]
-    pub const fn chunks(self) -> u32 {
-        match self {
-            Layout::One => 1,
-            Layout::Two => 2,
-            Layout::Four => 4,
-            Layout::Seven => 7,
-            Layout::Fourteen => 14,
-        }
-    }
-
-    /// Bytes of a chunk, header included, in a page of `page_size` bytes: rounded down to a multiple of 4.
-    #[inline]
-    pub const fn chunk_size(self, page_size: u32) -> u32 {
-        let body = page_size.saturating_sub(Page::HEADER_SIZE as u32);
-        // Constant divisors: no check for zero, no division instruction.
-        let size = match self {
-            Layout::One => body,
-            Layout::Two => body / 2,
-            Layout::Four => body / 4,
-            Layout::Seven => body / 7,
-            Layout::Fourteen => body / 14,
-        };
-        size & !3
-    }
-}
-
-/// A layout in pages of one size, computed once.
-#[derive(Clone, Copy)]
-pub(crate) struct Division {
-    /// The layout as it is in a bitmap.
-    layout_bits: u32,
-    pub(crate) chunks: u32,
-    pub(crate) chunk_words: usize,
-}
-
-impl Division {
-    #[inline]
-    pub(crate) const fn new(layout: Layout, page_size: u32) -> Self {
-        Division {
-            layout_bits: (layout as u32) << 28,
-            chunks: layout.chunks(),
-            chunk_words: layout.chunk_size(page_size) as usize / 4,
-        }
-    }
-}
+use super::atomics::{AtomicU32, Ordering};
+use super::chunk_header::SmbChunkHeader;
+use super::layout::{Division, Layout, PAGE_HEADER};
 
 /// Who has a chunk; the number is the one in the page's bitmap.
 ///
@@ -207,7 +121,7 @@ pub(crate) struct ChunkPlace<'a> {
 
 impl<'a> Page<'a> {
     /// Bytes of a page's header.
-    pub const HEADER_SIZE: usize = 8;
+    pub const HEADER_SIZE: usize = PAGE_HEADER;
 
     pub(crate) fn new(words: &'a [AtomicU32]) -> Self {
         Page { words }
@@ -240,29 +154,6 @@ impl<'a> Page<'a> {
     }
 }
 
-impl Division {
-    /// Takes a free chunk of a page for writing, partitioning the page if it is not yet.
-    pub(crate) fn acquire(&self, word: &AtomicU32) -> Option<u32> {
-        let mut seen = word.load(Ordering::Relaxed);
-        loop {
-            let bitmap = u32::from_le(seen);
-            let partitioned = if bitmap == 0 { self.layout_bits } else { bitmap };
-            // The two bits of a free chunk are 0; `free` has the lower one set for each.
-            let free = !(partitioned | partitioned >> 1) & 0x5555_5555;
-            let chunk = free.trailing_zeros() / 2;
-            if partitioned >> 28 != self.layout_bits >> 28 || chunk >= self.chunks {
-                return None;
-            }
-            let next = (partitioned | free & free.wrapping_neg()).to_le();
-            // Acquire: the service zeroed the header before it freed the chunk.
-            match word.compare_exchange_weak(seen, next, Ordering::Acquire, Ordering::Relaxed) {
-                Ok(_) => return Some(chunk),
-                Err(now) => seen = now,
-            }
-        }
-    }
-}
-
 /// Moves a chunk of the page from one state to another; false, and no change, when it is not in the first.
 pub(crate) fn change_state(word: &AtomicU32, chunk: u32, from: ChunkState, to: ChunkState) -> bool {
     let mut seen = word.load(Ordering::Relaxed);
@@ -283,21 +174,6 @@ pub(crate) fn change_state(word: &AtomicU32, chunk: u32, from: ChunkState, to: C
     }
 }
 
-/// Sets flags in a chunk's header, with the chunk's owner as the only writer.
-pub(crate) fn add_flags(words: &[AtomicU32], flags: HeaderFlags) {
-    let [_, packets, ..] = words else { return };
-    let flags = u32::from(flags.bits()) << 26;
-    packets.store(packets.load(Ordering::Relaxed) | flags.to_le(), Ordering::Release);
-}
-
-/// Stores a chunk's header, the second word last: when a fragment starts, those before it are all there.
-pub(crate) fn set_header(words: &[AtomicU32], header: ChunkHeader) {
-    let [id, packets, ..] = words else { return };
-    let [first, second] = header.to_words();
-    id.store(first.to_le(), Ordering::Relaxed);
-    packets.store(second.to_le(), Ordering::Release);
-}
-
 impl ChunkPlace<'_> {
     /// See [`change_state`].
     pub(crate) fn change_state(&self, from: ChunkState, to: ChunkState) -> bool {
@@ -305,11 +181,11 @@ impl ChunkPlace<'_> {
     }
 
     /// The header now; the payload of the fragments it counts was written before, except that of the last.
-    pub(crate) fn header(&self) -> ChunkHeader {
-        let [id, packets, ..] = self.words else { return ChunkHeader::default() };
+    pub(crate) fn header(&self) -> SmbChunkHeader {
+        let [id, packets, ..] = self.words else { return SmbChunkHeader::default() };
         // The second word first, with acquire: an id older than the count would be another chunk's.
         let packets = u32::from_le(packets.load(Ordering::Acquire));
-        ChunkHeader::from_words([u32::from_le(id.load(Ordering::Relaxed)), packets])
+        SmbChunkHeader::from_words([u32::from_le(id.load(Ordering::Relaxed)), packets])
     }
 
     /// Zeroes the header, the writer's id first: if that is cut short, what is left of the header belongs to nobody.
@@ -330,16 +206,9 @@ impl<'a> ChunkPlace<'a> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::producer::words::atomic_words;
+    use crate::producer::atomics::atomic_words;
 
     const LAYOUTS: [Layout; 5] = [Layout::One, Layout::Two, Layout::Four, Layout::Seven, Layout::Fourteen];
-
-    #[test]
-    fn chunk_sizes_are_those_of_the_abi() {
-        let sizes = LAYOUTS.map(|l| l.chunk_size(4096));
-        assert_eq!(sizes, [4088, 2044, 1020, 584, 292]);
-        assert_eq!(Layout::One.chunk_size(32768), 32760);
-    }
 
     #[test]
     fn every_layout_hands_out_each_chunk_once_and_returns_to_an_unpartitioned_page() {

@@ -1,6 +1,6 @@
-//! Size fields in chunks that were given away.
+//! `PatchList`: size fields in chunks that were given away.
 
-use super::sync::{AtomicU32, Ordering, const_fn};
+use super::atomics::{AtomicU32, Ordering, const_fn};
 
 /// Whether writers fill size fields in chunks that they gave away, for which there is the feature `patches`. Without
 /// it, none of their requests has [`chunks_to_patch`](super::CommitRequest::chunks_to_patch), and a service needs no
@@ -13,13 +13,13 @@ pub const PATCHES: bool = cfg!(feature = "patches");
 /// use tracebuf::{buffer, producer};
 ///
 /// /// What a buffer is told of it; writer and chunk are named besides.
-/// fn in_buffer(patch: &producer::Patch) -> buffer::Patch {
+/// fn in_buffer(patch: &producer::ChunkPatch) -> buffer::Patch {
 ///     buffer::Patch { offset: patch.offset.into(), data: patch.data }
 /// }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub struct Patch {
+pub struct ChunkPatch {
     /// The chunk, in its writer's sequence.
     pub chunk_id: u32,
     /// Bytes from the start of the chunk's payload.
@@ -94,7 +94,7 @@ impl PatchList {
     ///
     /// Its place becomes free only once it is sent: until then, the writer does not go on
     /// [further](Self::has_ready_of_before) than a patch can reach back.
-    pub(crate) fn send_ready(&self, send: impl FnOnce(Patch, bool)) -> bool {
+    pub(crate) fn send_ready(&self, send: impl FnOnce(ChunkPatch, bool)) -> bool {
         let Some(field) = self.fields.iter().find(|f| f.state() == READY) else { return false };
         let patch = field.patch();
         let is_other = |f: &&Field| !core::ptr::eq(*f, field) && f.state() != FREE;
@@ -133,8 +133,8 @@ impl Field {
         self.place.store(place & !STATE | READY, Ordering::Release);
     }
 
-    fn patch(&self) -> Patch {
-        Patch {
+    fn patch(&self) -> ChunkPatch {
+        ChunkPatch {
             chunk_id: self.chunk_id.load(Ordering::Relaxed),
             offset: (self.place.load(Ordering::Relaxed) >> 16) as u16,
             data: self.data.load(Ordering::Relaxed).to_ne_bytes(),
@@ -146,11 +146,11 @@ impl Field {
 mod tests {
     use super::*;
 
-    fn patch(chunk_id: u32, offset: u16, data: u8) -> Patch {
-        Patch { chunk_id, offset, data: [data; 4] }
+    fn patch(chunk_id: u32, offset: u16, data: u8) -> ChunkPatch {
+        ChunkPatch { chunk_id, offset, data: [data; 4] }
     }
 
-    fn sent(list: &PatchList) -> Option<(Patch, bool)> {
+    fn sent(list: &PatchList) -> Option<(ChunkPatch, bool)> {
         let mut sent = None;
         assert_eq!(list.send_ready(|patch, has_more| sent = Some((patch, has_more))), sent.is_some());
         sent
@@ -180,7 +180,7 @@ mod tests {
         assert!(!list.wait_for(99, 0));
         list.set_all();
         assert!(!list.wait_for(99, 0));
-        let given_up = Patch { chunk_id: 0, offset: 0, data: EMPTY };
+        let given_up = ChunkPatch { chunk_id: 0, offset: 0, data: EMPTY };
         assert_eq!(sent(&list), Some((given_up, false)));
         assert!(list.wait_for(99, 0));
     }

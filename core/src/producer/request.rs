@@ -1,7 +1,7 @@
-//! One thing that a producer asks for, as queues hold it and as lines carry it.
+//! `Request`: one item of a commit request, as queues hold it and lines carry it.
 
 use super::commit::{ChunkToMove, CommitRequest};
-use super::patch_list::Patch;
+use super::patch_list::ChunkPatch;
 
 /// One thing that a producer asks of its service, with nothing borrowed: what queues between them hold.
 ///
@@ -44,7 +44,7 @@ pub enum Request {
         /// The central buffer that the writer writes to.
         target: u16,
         /// Chunk, place and bytes.
-        patch: Patch,
+        patch: ChunkPatch,
         /// Whether more patches of this chunk will follow: it stays incomplete until then.
         has_more: bool,
     },
@@ -63,7 +63,7 @@ impl<'r> CommitRequest<'r> {
             chunk.patches.iter().enumerate().map(move |(at, patch)| Request::Patch {
                 writer_id: chunk.writer_id,
                 target: chunk.target,
-                patch: Patch { chunk_id: chunk.chunk_id, ..*patch },
+                patch: ChunkPatch { chunk_id: chunk.chunk_id, ..*patch },
                 has_more: chunk.has_more || at < last,
             })
         });
@@ -90,7 +90,7 @@ impl Request {
             Self::Register { writer_id, target } => (REGISTER, false, [writer_id, target, 0], [0, 0]),
             Self::Unregister { writer_id } => (UNREGISTER, false, [writer_id, 0, 0], [0, 0]),
             Self::Move(ChunkToMove { page, chunk, target }) => (MOVE, false, [0, target, 0], [page, chunk]),
-            Self::Patch { writer_id, target, patch: Patch { chunk_id, offset, data }, has_more } => {
+            Self::Patch { writer_id, target, patch: ChunkPatch { chunk_id, offset, data }, has_more } => {
                 (PATCH, has_more, [writer_id, target, offset], [chunk_id, u32::from_le_bytes(data)])
             }
             Self::Flush(number) => (FLUSH, false, [0; 3], [number, 0]),
@@ -113,7 +113,7 @@ impl Request {
             UNREGISTER => Self::Unregister { writer_id: first },
             MOVE => Self::Move(ChunkToMove { page: number, chunk: u32::from_le_bytes(data), target }),
             PATCH => {
-                let patch = Patch { chunk_id: number, offset, data };
+                let patch = ChunkPatch { chunk_id: number, offset, data };
                 Self::Patch { writer_id: first, target, patch, has_more: has_more != 0 }
             }
             FLUSH => Self::Flush(number),
@@ -135,7 +135,7 @@ mod tests {
     use crate::producer::ChunkToPatch;
 
     fn each() -> [Request; 6] {
-        let patch = Patch { chunk_id: 0x0403_0201, offset: 0x0605, data: [9, 8, 7, 6] };
+        let patch = ChunkPatch { chunk_id: 0x0403_0201, offset: 0x0605, data: [9, 8, 7, 6] };
         let patch = |has_more| Request::Patch { writer_id: 0x0B0A, target: 0x0D0C, patch, has_more };
         [
             Request::Register { writer_id: 0x0201, target: 0x0403 },
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn a_request_is_taken_apart_in_the_order_in_which_it_is_done() {
         let chunk = |chunk| ChunkToMove { page: 1, chunk, target: 2 };
-        let patch = |chunk_id, offset| Patch { chunk_id, offset, data: [offset as u8; 4] };
+        let patch = |chunk_id, offset| ChunkPatch { chunk_id, offset, data: [offset as u8; 4] };
         let patches = [patch(7, 10), patch(7, 20)];
         let of_chunk =
             |patches, has_more| ChunkToPatch { writer_id: 3, target: 2, chunk_id: 7, patches, has_more };

@@ -2,7 +2,9 @@
 
 mod spans;
 
-use super::chunk_header::ChunkHeader;
+pub(crate) use spans::insert_at;
+
+use super::chunk_header::SmbChunkHeader;
 use super::drain::{Consumer, Payload};
 use super::page::{ChunkPlace, ChunkState, Page};
 use crate::wrapping::is_after;
@@ -34,7 +36,7 @@ use spans::{Span, begin_with_oldest, of_writer, seen};
 /// ```
 pub struct ScrapedChunk<'c> {
     place: ChunkPlace<'c>,
-    header: ChunkHeader,
+    header: SmbChunkHeader,
     page: u32,
     complete: bool,
 }
@@ -52,15 +54,13 @@ impl Consumer<'_> {
             .flat_map(|(i, page)| visible(i, page))
     }
 
-    /// Shows each chunk to copy, in address order, but none before older ones of its writer.
+    /// Shows each chunk to copy, a writer's oldest first: no sequence gets a hole, and a ring that is too small
+    /// overwrites the oldest. Nothing is shown of writers beyond `WRITERS`.
     ///
-    /// So no writer's sequence has a hole, and a ring that is too small for a scrape overwrites the oldest. Nothing is
-    /// shown of writers beyond `WRITERS`. Cost: three walks over the headers, and for each chunk a look at some of the
-    /// writers, which are sorted; one more walk where chunks were taken from the memory's start again, as after its
-    /// end. In any other order, up to 256 more walks put chunks in place, every two of them 16 or more of a writer, or
-    /// all that it has left: 2,177 where one writer's chunks lie in reverse order. In a memory of more than 1,170 pages
-    /// there are fewer walks, 299,593 divided by its pages, however these are divided. The chunks left come in address
-    /// order, and readers find theirs as far as a buffer lets chunks come late.
+    /// Cost: three walks over the headers, one more where a writer's chunks lie around the memory's end, and for each
+    /// chunk a look at some of the writers. For chunks in any other order, up to 256 more walks (299,593 divided by the
+    /// pages, if those are more than 1,170), every two of which put 16 or more chunks of a writer in place; the chunks
+    /// left then come in address order, and readers find them as far as a buffer lets chunks come late.
     pub fn scrape<const WRITERS: usize>(&mut self, mut copy: impl FnMut(&ScrapedChunk<'_>)) {
         self.scrape_those::<WRITERS, _>(&mut (), |_, _| true, |_, chunk| copy(chunk));
     }
@@ -95,7 +95,7 @@ impl Consumer<'_> {
             // All of a writer's chunks that lie in order, and one run of those that lie in two: a writer begins at the
             // memory's start again when it has come to the end.
             for chunk in self.visible() {
-                let ChunkHeader { writer_id, chunk_id, .. } = chunk.header;
+                let SmbChunkHeader { writer_id, chunk_id, .. } = chunk.header;
                 if let Some(span) = of_writer(spans, writer_id)
                     && span.next == chunk_id
                     && span.has(chunk_id)
@@ -131,7 +131,7 @@ impl Consumer<'_> {
             }
         }
         for chunk in self.visible() {
-            let ChunkHeader { writer_id, chunk_id, .. } = chunk.header;
+            let SmbChunkHeader { writer_id, chunk_id, .. } = chunk.header;
             if of_writer(spans, writer_id).is_some_and(|span| span.has(chunk_id)) {
                 copy(&chunk);
             }
@@ -142,7 +142,7 @@ impl Consumer<'_> {
     fn oldest(&self, span: &Span) -> Vec<ScrapedChunk<'_>, AT_ONCE> {
         let mut oldest: Vec<ScrapedChunk<'_>, AT_ONCE> = Vec::new();
         for mut chunk in self.visible() {
-            let ChunkHeader { writer_id, chunk_id, .. } = chunk.header;
+            let SmbChunkHeader { writer_id, chunk_id, .. } = chunk.header;
             if writer_id != span.writer_id || !span.has(chunk_id) {
                 continue;
             }
@@ -188,7 +188,7 @@ fn visible<'c>(index: u32, page: Page<'c>) -> impl Iterator<Item = ScrapedChunk<
 
 impl ScrapedChunk<'_> {
     /// The header now.
-    pub fn header(&self) -> ChunkHeader {
+    pub fn header(&self) -> SmbChunkHeader {
         self.header
     }
 
@@ -222,10 +222,11 @@ impl ScrapedChunk<'_> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::producer::atomics::atomic_words;
     use crate::producer::chunk_header::HeaderFlags;
-    use crate::producer::page::{Division, Layout, set_header};
+    use crate::producer::chunk_header::set_header;
+    use crate::producer::layout::{Division, Layout};
     use crate::producer::smb::SharedMemory;
-    use crate::producer::words::atomic_words;
 
     /// A chunk in each page, of writer 3, being written; with these ids.
     fn pages<'m>(memory: &'m mut [u32], ids: &[u32]) -> (SharedMemory<'m>, Division) {
@@ -239,7 +240,7 @@ mod tests {
     }
 
     fn renumber(memory: SharedMemory<'_>, division: &Division, page: u32, chunk_id: u32) {
-        let header = ChunkHeader { writer_id: 3, chunk_id, fragments: 2, flags: HeaderFlags::empty() };
+        let header = SmbChunkHeader { writer_id: 3, chunk_id, fragments: 2, flags: HeaderFlags::empty() };
         set_header(memory.chunk(page, 0, division), header);
     }
 

@@ -1,7 +1,8 @@
 //! The shared memory buffer: pages in memory that the caller provides.
 
-use super::page::{Division, Layout, Page};
-use super::sync::AtomicU32;
+use super::atomics::AtomicU32;
+use super::layout::{Division, Layout};
+use super::page::Page;
 use core::fmt;
 
 /// A shared memory buffer: pages of equal size in memory that the caller provides.
@@ -157,7 +158,7 @@ impl<'a> SharedMemory<'a> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::producer::words::atomic_words;
+    use crate::producer::atomics::atomic_words;
 
     #[test]
     fn page_sizes_outside_the_abi_and_memory_without_a_page_are_refused() {

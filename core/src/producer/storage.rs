@@ -1,7 +1,7 @@
-//! What a producer remembers outside shared memory.
+//! `ProducerStorage`: a producer's memory outside shared memory.
 
+use super::atomics::{AtomicU32, Ordering, const_fn};
 use super::patch_list::PatchList;
-use super::sync::{AtomicU32, Ordering, const_fn};
 
 /// What a [`Producer`](super::Producer) remembers of its chunks and writers: 4 bytes a chunk and 204 a writer, 12
 /// without the feature `patches`. For one producer at a time: two at once would lose each other's chunks.

@@ -1,10 +1,11 @@
 //! `TraceWriter`: packets one after the other, from chunk to chunk.
 
 use super::arbiter::{NONE, Producer};
-use super::chunk_header::{ChunkHeader, HeaderFlags};
+use super::atomics::Ordering;
+use super::chunk_header::{HeaderFlags, SmbChunkHeader};
 use super::cursor::Cursor;
 use super::storage::WriterSlot;
-use super::sync::Ordering;
+use fields::Level;
 use heapless::Vec;
 use short_sizes::ShortSizes;
 
@@ -31,13 +32,13 @@ pub enum Exhaustion {
     /// Waits for the service, in growing steps, until [`CommitSink::stall`](super::CommitSink::stall) says to give up.
     /// Nothing is lost, but it waits for ever if no service runs. Not for interrupts.
     ///
-    /// Needs more chunks than there are writers, or it may wait in vain for those that they keep; and two for each
-    /// writer where others' packets stay open meanwhile, because an open message keeps the chunk that it began in until
-    /// the packet needs a third. With a single chunk, a longer packet is dropped.
+    /// Needs more chunks than there are writers, and two for each writer where packets stay open meanwhile: an open
+    /// message keeps the chunk that it began in until the packet needs a third. With a single chunk, a longer packet is
+    /// dropped.
     Stall,
-    /// Waits [300 steps](TraceWriter::STALL_STEPS), then drops until there is a free chunk. The steps take about 28 s
-    /// if [`CommitSink::stall`](super::CommitSink::stall) waits as long as it is asked to, which its default does not.
-    /// Not for interrupts.
+    /// Waits up to [300 steps](TraceWriter::STALL_STEPS) for a free chunk, then drops until there is one. The steps take
+    /// about 28 s if [`CommitSink::stall`](super::CommitSink::stall) waits as long as it is asked to, which its default
+    /// does not. Not for interrupts.
     StallThenDrop,
 }
 
@@ -51,7 +52,7 @@ pub enum Exhaustion {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub struct WriterStats {
+pub struct TraceWriterStats {
     /// Packets begun, including dropped ones. Empty ones do not count, as no reader sees them, unless there was no
     /// chunk to begin them in, or they carry a flag, as a writer's first packet and one after a loss do.
     pub packets: u64,
@@ -87,14 +88,12 @@ pub struct WriterStats {
 /// # Ok::<(), MemoryError>(())
 /// ```
 ///
-/// A packet that does not fit the chunk goes on in the next: the packet's fragments are joined by the reader. Size
-/// fields of messages that are still open then lie in an earlier chunk. The chunk just before the current one is *held
-/// back*, still being written, so that those fields are filled in place; only when the packet needs a third chunk is
-/// the first one given away, with a promise to send patches. So a chunk never changes after it was completed, and one
-/// that a scrape has copied as complete equals the one that is sent later. Patches do not lie in shared memory: after a
-/// crash, packets over three or more chunks whose patches were not sent are lost, even if they were finished. Without
-/// the feature `patches`, the packet is given up if it needs a third chunk while a message that began in the first is
-/// open: chunks as long as the longest packet are large enough.
+/// A packet that does not fit the chunk goes on in the next; the reader joins its fragments. The chunk before the
+/// current one is *held back*, still being written, so that size fields in it are filled in place. Only when the packet
+/// needs a third chunk is the first given away, with a promise to send patches: so a chunk never changes after it was
+/// completed. Patches lie outside shared memory: after a crash, packets over three or more chunks whose patches were not
+/// sent are lost. Without the feature `patches`, a packet is given up if it needs a third chunk while a message that
+/// began in the first is open: make chunks as long as the longest packet.
 // Small fields first: instructions for Cortex-M are shorter for fields near the start.
 #[repr(C)]
 pub struct TraceWriter<'a> {
@@ -132,29 +131,13 @@ pub struct TraceWriter<'a> {
     short: ShortSizes<'a>,
 }
 
-/// [`WriterStats`] in the machine's words.
+/// [`TraceWriterStats`] in the machine's words.
 #[derive(Default)]
 struct Counts {
     packets: usize,
     dropped: usize,
     over_limit: usize,
     chunks: usize,
-}
-
-/// An open message, and where its size goes.
-#[derive(Clone, Copy)]
-struct Level {
-    chunk_id: u32,
-    /// Bytes from the start of the chunk.
-    offset: u16,
-    /// The packet's size where the message's content begins.
-    start: u32,
-}
-
-impl Level {
-    fn in_payload(&self) -> u16 {
-        self.offset.wrapping_sub(ChunkHeader::SIZE as u16)
-    }
 }
 
 /// It is the first of the sequence.
@@ -168,11 +151,11 @@ impl<'a> Producer<'a> {
     /// A writer to the central buffer `target`; `None` when all ids are taken.
     ///
     /// `exhaustion` says what the writer does when shared memory is full. The id becomes free when the writer is
-    /// dropped. It then goes to a writer to the same buffer, or to one to another when no other id is left: chunk ids
-    /// go on, and a buffer that misses some of them takes them for lost. If the service scrapes before it has heard of
-    /// the change, as it may behind a queue, it takes the new writer's chunks for the old one's, and they go to the old
-    /// one's buffer. Neither happens if there are as many ids as all buffers together have writers at a time. Cost: at
-    /// most two looks at each id.
+    /// dropped. Cost: at most two looks at each id.
+    ///
+    /// Have as many ids as all buffers together have writers at a time. With fewer, an id may go to a writer to another
+    /// buffer: its chunk ids go on, so that a buffer takes those that it misses for lost, and a scrape by a service that
+    /// has not heard of the change yet puts the new writer's chunks into the old one's buffer.
     pub fn writer(&'a self, target: u16, exhaustion: Exhaustion) -> Option<TraceWriter<'a>> {
         let (id, slot, news) = self.take_id(target)?;
         let next_chunk = slot.next_chunk.load(Ordering::Relaxed);
@@ -185,17 +168,16 @@ impl<'a> TraceWriter<'a> {
     pub const MAX_NESTING: usize = 12;
     /// Chunks that a message can span, with the feature `patches`; a longer one gives the packet up. A
     /// [`TraceBuffer`](crate::buffer::TraceBuffer) finds a chunk to be patched among the newest
-    /// [`WALK_LIMIT`](crate::buffer::WALK_LIMIT) of its sequence: this many, 3,072, leave room for chunks that are
-    /// scraped before the patch comes. While a patch cannot be sent because another writer is sending, its writer goes
-    /// no further either: for it, shared memory is full. The same holds while 16 of its size fields wait for their
-    /// messages' ends, or to be sent.
+    /// [`WALK_LIMIT`](crate::buffer::WALK_LIMIT) of its sequence; the rest is room for chunks that are scraped before the
+    /// patch comes. To a writer that has 16 size fields waiting, or whose patches another writer has yet to send, shared
+    /// memory is full.
     pub const MAX_PATCHED: u32 = 3_072;
     /// Steps that [`Exhaustion::StallThenDrop`] waits, as many as the reference takes before it aborts.
     pub const STALL_STEPS: u32 = 300;
     /// A packet is not begun with less room than this in the chunk.
     const MIN_ROOM: usize = 12;
     /// Nor beyond this many fragments.
-    const MAX_FRAGMENTS: u16 = ChunkHeader::MAX_FRAGMENTS - 1;
+    const MAX_FRAGMENTS: u16 = SmbChunkHeader::MAX_FRAGMENTS - 1;
 
     fn new(
         producer: &'a Producer<'a>,
@@ -239,9 +221,9 @@ impl<'a> TraceWriter<'a> {
     }
 
     /// Counts of packets and chunks.
-    pub fn stats(&self) -> WriterStats {
+    pub fn stats(&self) -> TraceWriterStats {
         let Counts { packets, dropped, over_limit, chunks } = self.counts;
-        WriterStats {
+        TraceWriterStats {
             packets: packets as u64,
             dropped: dropped as u64,
             over_limit: over_limit as u64,
@@ -295,30 +277,6 @@ impl<'a> TraceWriter<'a> {
             self.cursor.put(0x0081_02D0 | u32::from(self.news & FULL) << 23, 4);
         }
         true
-    }
-
-    /// Writes a packet of `len` bytes (at most 127), the first of which is its size, for a writer that has nothing else
-    /// to say: the first bytes of `packet`, which has three more. No packet is open. False: it does not fit the chunk.
-    #[inline(always)]
-    pub(crate) fn put_small<const N: usize>(&mut self, packet: [u32; N], len: usize) -> bool {
-        let fits = self.cursor.room() >= len;
-        if fits {
-            self.cursor.put_words(packet, len);
-            self.counts.packets = self.counts.packets.wrapping_add(1);
-            self.count_packet();
-        }
-        fits
-    }
-
-    /// Writes the first `len` bytes of `words`, which has three more, into the open packet. False: they do not fit the
-    /// chunk.
-    #[inline(always)]
-    pub(crate) fn put_at_once<const N: usize>(&mut self, words: [u32; N], len: usize) -> bool {
-        let fits = self.cursor.room() >= len || self.lengthen_sizes() && self.cursor.room() >= len;
-        if fits {
-            self.cursor.put_words(words, len);
-        }
-        fits
     }
 
     /// Packets begun, in the machine's words.
@@ -386,7 +344,7 @@ impl<'a> TraceWriter<'a> {
     }
 
     /// Lets a packet be seen, in the last of the chunks it lies in.
-    #[cfg_attr(target_pointer_width = "64", inline)]
+    #[cfg_attr(not(tracebuf_small), inline)]
     fn count_packet(&mut self) {
         if self.cursor.room() < Self::MIN_ROOM || !self.cursor.count_fragment(Self::MAX_FRAGMENTS) {
             self.complete_current();

@@ -170,10 +170,3 @@ impl Message for BufferStats {
         })
     }
 }
-
-/// A copy, for those who had two types of it.
-impl From<&BufferStats> for BufferStats {
-    fn from(stats: &BufferStats) -> Self {
-        *stats
-    }
-}

@@ -3,7 +3,7 @@
 
 use crate::buffer::{self, ChunkFlags, Commit, TraceBuffer};
 use crate::producer::{
-    ChunkHeader, ChunkToMove, ChunkToPatch, CommitRequest, Consumer, HeaderFlags, Request,
+    ChunkToMove, ChunkToPatch, CommitRequest, Consumer, HeaderFlags, Request, SmbChunkHeader,
 };
 
 use super::endpoint_stats::EndpointStats;
@@ -374,7 +374,7 @@ const _: () = assert!(
 );
 
 /// A header of shared memory as the buffer takes it.
-fn header_of(header: &ChunkHeader, complete: bool, identity: ProducerIdentity) -> buffer::ChunkHeader {
+fn header_of(header: &SmbChunkHeader, complete: bool, identity: ProducerIdentity) -> buffer::ChunkHeader {
     buffer::ChunkHeader {
         producer_id: identity.producer_id,
         writer_id: header.writer_id,

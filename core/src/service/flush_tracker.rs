@@ -79,6 +79,11 @@ impl FlushTracker {
         }
     }
 
+    /// Notes that the producer has answered all that it was asked: for one that keeps nothing back.
+    pub fn answer_all(&mut self) {
+        self.set_answered(self.asked);
+    }
+
     fn wait(&mut self, answer: Waiting) {
         self.waiting = match self.waiting {
             [None, _] => [Some(answer), None],
@@ -234,7 +239,7 @@ mod tests {
         flushes.answer(u64::MAX, None);
         flushes.carried_out(1);
         assert!(!flushes.has_answered(6) && !flushes.is_idle());
-        flushes.answer(7, None);
+        flushes.answer_all();
         assert_eq!((flushes.answered(), flushes.asked()), (7, 7));
     }
 

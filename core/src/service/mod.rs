@@ -24,33 +24,22 @@
 //! The whole way, from a thread's events to a file, is the program `core/examples/first_trace.rs`.
 #![forbid(unsafe_code)]
 
-// Where there are writers: see the crate's list of modules.
-#[cfg(any(target_has_atomic = "32", loom))]
+#[cfg(feature = "producer")]
 mod endpoint;
-#[cfg(any(target_has_atomic = "32", loom))]
+#[cfg(feature = "producer")]
 mod endpoint_stats;
-#[cfg(any(target_has_atomic = "32", loom))]
-mod start_mark;
-#[cfg(any(target_has_atomic = "32", loom))]
-mod writers;
-#[cfg(all(feature = "portable-atomic", not(any(target_has_atomic = "32", loom))))]
-portable_atomic::cfg_has_atomic_cas! {
-    mod endpoint;
-    mod endpoint_stats;
-    mod start_mark;
-    mod writers;
-    pub use endpoint::{ProducerEndpoint, ProducerIdentity};
-    pub use endpoint_stats::EndpointStats;
-    pub use start_mark::StartMark;
-}
 mod export;
 mod flush_tracker;
+#[cfg(feature = "producer")]
+mod start_mark;
+#[cfg(feature = "producer")]
+mod writers;
 
-#[cfg(any(target_has_atomic = "32", loom))]
+#[cfg(feature = "producer")]
 pub use endpoint::{ProducerEndpoint, ProducerIdentity};
-#[cfg(any(target_has_atomic = "32", loom))]
+#[cfg(feature = "producer")]
 pub use endpoint_stats::EndpointStats;
 pub use export::{Drained, Exported, TraceExporter, sequence_id, trusted_fields, writer_stats};
 pub use flush_tracker::FlushTracker;
-#[cfg(any(target_has_atomic = "32", loom))]
+#[cfg(feature = "producer")]
 pub use start_mark::StartMark;

@@ -2,7 +2,7 @@
 
 use crate::buffer::{ChunkFlags, ChunkHeader, WALK_LIMIT};
 use crate::producer::TraceWriter;
-use crate::producer::sorted;
+use crate::producer::insert_at;
 use crate::steps::step;
 use crate::wrapping::is_after;
 use heapless::Vec;
@@ -307,7 +307,7 @@ impl<const N: usize> Writers<N> {
             self.remove(ended?);
         }
         let (Ok(place) | Err(place)) = self.place_of(writer.id);
-        sorted::insert(&mut self.list, place, writer)
+        insert_at(&mut self.list, place, writer)
     }
 
     pub(super) fn remove(&mut self, id: u16) {

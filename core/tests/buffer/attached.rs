@@ -1,4 +1,4 @@
-//! What is read from a region that was found.
+//! Packets and losses of regions that were found.
 
 use crate::bench::{Bench, NEXT, PREV, Read, Sent, packet, small_table, whole};
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! Where Perfetto's own buffer is known to be wrong, and this one must not be. At least one test for each point.
+//! Faults of Perfetto's own buffer that this one must not have: at least one test for each.
 
 use crate::bench::{Bench, NEXT, Notes, PREV, Sent, aborted, packet, patch, small_table, whole};
 use tracebuf::buffer::{ChunkFlags, Commit, DataLoss, Refusal};

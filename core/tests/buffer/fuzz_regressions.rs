@@ -1,4 +1,4 @@
-//! What fuzzing found, each as the shortest way to show it.
+//! Findings of fuzzing, each as the shortest way to show it.
 
 use crate::bench::{Bench, NEXT, Notes, PREV, Sent, aborted, packet, whole};
 use tracebuf::buffer::{ChunkFlags, Commit, DataLoss, Refusal};

@@ -1,4 +1,4 @@
-//! How large chunks were, by writer.
+//! Histograms of chunk sizes, by writer.
 
 use crate::bench::{Bench, Sent, packet, small_table, whole};
 use tracebuf::buffer::{ChunkHistogram, Commit, TraceBuffer};

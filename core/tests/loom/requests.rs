@@ -31,7 +31,7 @@ impl CommitSink for Service {
         let (consumer, asked) = &mut *self.0.lock().unwrap();
         for wanted in request.chunks_to_move {
             let chunk = consumer.take(wanted.page, wanted.chunk).expect("what is sent is complete");
-            let ChunkHeader { writer_id, chunk_id, flags, .. } = chunk.header();
+            let SmbChunkHeader { writer_id, chunk_id, flags, .. } = chunk.header();
             let needs_patching = flags.contains(HeaderFlags::NEEDS_PATCHING);
             asked.push(Asked::Move {
                 writer: writer_id,

@@ -40,7 +40,7 @@ fn world(layout: Layout, pages: usize) -> Arc<World> {
 /// All fragments that may be looked at are those that the writer wrote: 0x2A by writer 1, 0x2B by writer 2.
 ///
 /// Reads nothing else: every load of a word that is still being written would multiply the cases.
-fn check(header: ChunkHeader, complete: bool, fill: impl Fn(usize, &mut [u8])) -> usize {
+fn check(header: SmbChunkHeader, complete: bool, fill: impl Fn(usize, &mut [u8])) -> usize {
     let byte = |offset| {
         let mut byte = [0];
         fill(offset, &mut byte);
@@ -75,7 +75,7 @@ impl World {
     fn scrape(&self) {
         let Service { consumer, drained } = &mut *self.service.lock().unwrap();
         consumer.scrape::<2>(|chunk| {
-            let ChunkHeader { writer_id, chunk_id, .. } = chunk.header();
+            let SmbChunkHeader { writer_id, chunk_id, .. } = chunk.header();
             assert!(!drained.contains(&(writer_id, chunk_id)), "chunk {chunk_id} of {writer_id} again");
             check(chunk.header(), chunk.is_complete(), |offset, to| chunk.fill(offset, to));
         });

@@ -1,4 +1,4 @@
-//! An endpoint refuses and counts what its producer asks for but must not have.
+//! Requests that an endpoint refuses and counts.
 
 mod discarded;
 mod gone;
@@ -9,7 +9,7 @@ use crate::model::{memory, producer};
 use std::sync::Mutex;
 use tracebuf::buffer::{Chunk, ChunkFlags, ChunkHeader, Config, DataLoss, FillPolicy, TraceBuffer};
 use tracebuf::producer::{
-    ChunkToMove, ChunkToPatch, CommitRequest, CommitSink, Consumer, Exhaustion, Layout, Patch, Producer,
+    ChunkPatch, ChunkToMove, ChunkToPatch, CommitRequest, CommitSink, Consumer, Exhaustion, Layout, Producer,
     ProducerStorage, Request, SharedMemory, TraceWriter,
 };
 use tracebuf::service::{EndpointStats, ProducerEndpoint, ProducerIdentity};
@@ -74,7 +74,7 @@ impl World {
     }
 
     /// Offers patches for the writer's first chunk, and returns how many reached a buffer.
-    fn patch(&mut self, target: u16, patches: &[Patch], has_more: bool) -> u64 {
+    fn patch(&mut self, target: u16, patches: &[ChunkPatch], has_more: bool) -> u64 {
         let patch = ChunkToPatch { writer_id: self.writer.id(), target, chunk_id: 0, patches, has_more };
         let request = CommitRequest { chunks_to_patch: &[patch], ..CommitRequest::default() };
         let tried = |buffers: &[TraceBuffer<Vec<u8>>; 2]| {
@@ -113,7 +113,7 @@ fn what_a_queue_held_is_carried_out_one_by_one() {
     world.endpoint.allow(0);
     let writer_id = world.writer.id();
     let moved = world.write();
-    let patch = Patch { chunk_id: 5, offset: 0, data: [0; 4] };
+    let patch = ChunkPatch { chunk_id: 5, offset: 0, data: [0; 4] };
     let mut done = |request: Request| world.endpoint.carry_out_one(&request, &mut world.buffers);
     assert_eq!(done(Request::Register { writer_id, target: 0 }), None);
     assert_eq!(done(Request::Move(moved)), None);
@@ -199,7 +199,7 @@ fn chunks_that_are_not_there_or_not_complete_are_counted_as_missing() {
 #[test]
 fn chunks_and_patches_for_a_buffer_that_is_not_the_writer_s_are_dropped_and_counted() {
     let mut world = World::new();
-    let patches = [Patch { chunk_id: 0, offset: 0, data: [0; 4] }; 3];
+    let patches = [ChunkPatch { chunk_id: 0, offset: 0, data: [0; 4] }; 3];
     // Given that nothing is allowed, nothing arrives, and the chunk is free again.
     let chunk = world.write();
     world.move_to(0, chunk);
@@ -280,7 +280,7 @@ fn a_chunk_waits_until_no_more_patches_are_said_to_come() {
         world.buffers[0].copy_chunk_untrusted(&Chunk { header, payload: b"\x04abcd" });
     }
     // Also if there are more than go at once.
-    let patches = [Patch { chunk_id: 0, offset: 1, data: *b"efgh" }; 20];
+    let patches = [ChunkPatch { chunk_id: 0, offset: 1, data: *b"efgh" }; 20];
     for (count, has_more, packets) in [(1, true, 0), (20, true, 0), (20, false, 1)] {
         assert_eq!(world.patch(0, &patches[..count], has_more), count as u64);
         let mut reader = world.buffers[0].read();
@@ -326,8 +326,8 @@ fn of_any_number_of_patches_all_are_written_or_none() {
         let stats = world.buffers[0].stats();
         (stats.patches_succeeded, stats.patches_failed)
     };
-    let good: Vec<Patch> =
-        (0..20).map(|n| Patch { chunk_id: 0, offset: 6 + n * 4, data: [n as u8; 4] }).collect();
+    let good: Vec<ChunkPatch> =
+        (0..20).map(|n| ChunkPatch { chunk_id: 0, offset: 6 + n * 4, data: [n as u8; 4] }).collect();
     for count in [8, 9, 16, 17, 20] {
         let mut bad = good[..count].to_vec();
         bad[count - 1].offset = 60_000;
@@ -339,11 +339,21 @@ fn of_any_number_of_patches_all_are_written_or_none() {
     world.patch(0, &good, true);
     assert_eq!(counts(&world), (before.0 + 20, before.1));
     // As many as go at once are written in order: each covers half of the one before it.
-    let halves: Vec<Patch> = good.iter().take(8).map(|p| Patch { offset: 3 + p.offset / 2, ..*p }).collect();
+    let halves: Vec<ChunkPatch> =
+        good.iter().take(8).map(|p| ChunkPatch { offset: 3 + p.offset / 2, ..*p }).collect();
     world.patch(0, &halves, false);
     let mut reader = world.buffers[0].read();
     let packet = reader.next_packet().expect("the packet").slices().collect::<Vec<_>>().concat();
     let mut patched: Vec<u8> = (0..20).flat_map(|n| [n; 4]).collect();
     patched[..18].copy_from_slice(&[0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 7, 7]);
     assert!(packet.windows(80).any(|bytes| bytes == patched) && packet.len() == 105);
+}
+
+#[test]
+fn what_an_endpoint_has_counted_is_printed() {
+    let endpoint = format!("{:?}", EndpointStats { chunks_missing: 7, ..EndpointStats::default() });
+    for text in ["moved: 0", "scraped: 0", "scraped_before: 0", "discarded: 0", "missing: 7"] {
+        assert!(endpoint.contains(&format!("chunks_{text}")), "{text} in {endpoint}");
+    }
+    assert!(endpoint.ends_with("patches_discarded: 0 }"), "{endpoint}");
 }

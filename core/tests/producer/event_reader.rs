@@ -1,4 +1,4 @@
-//! What a reader of the trace makes of track events.
+//! A reader of track events in a trace.
 
 use crate::model::{Model, Value, fields};
 use std::collections::BTreeMap;

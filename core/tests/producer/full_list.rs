@@ -32,7 +32,7 @@ impl CommitSink for Busy {
 }
 
 /// Nested messages with `bytes` bytes each, and the innermost with `innermost`.
-fn nest(message: &mut Message<'_, '_>, depth: usize, bytes: usize, innermost: usize) {
+fn nest(message: &mut MessageHandle<'_, '_>, depth: usize, bytes: usize, innermost: usize) {
     if depth == 0 {
         message.bytes(1, &vec![7; innermost]);
         return;
@@ -54,7 +54,7 @@ fn depth(message: &[(u32, Value)]) -> usize {
 }
 
 /// Packets of the writer that nobody sends for: the numbers of those that came out, and the writer's counts.
-fn write_beside_a_request(packets: usize, levels: usize) -> (Vec<u64>, WriterStats) {
+fn write_beside_a_request(packets: usize, levels: usize) -> (Vec<u64>, TraceWriterStats) {
     let memory = memory(if cfg!(miri) { 128 } else { 1024 } * 64, 64);
     let model = Model::new(memory, Pace::Prompt);
     let (other, back) = (Mutex::new(None), Mutex::new(None));
@@ -74,7 +74,7 @@ fn write_beside_a_request(packets: usize, levels: usize) -> (Vec<u64>, WriterSta
     second.flush();
     assert_eq!(
         second.stats(),
-        WriterStats { packets: stats.packets + 1, chunks: second.stats().chunks, ..stats }
+        TraceWriterStats { packets: stats.packets + 1, chunks: second.stats().chunks, ..stats }
     );
     let found = model.packets(second.id());
     assert_eq!(found.len() as u64, second.stats().packets);

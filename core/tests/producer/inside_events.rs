@@ -1,4 +1,4 @@
-//! What happens while an event is written: other events, a flush, a panic.
+//! Other events, flushes and panics while an event is written.
 
 use crate::event_reader::read;
 use crate::model::*;

@@ -1,4 +1,4 @@
-//! Where a writer puts things: what just fits, what lies across the ends of chunks, what is counted and sent when.
+//! The bytes that a writer puts into chunks: at their ends, across them, counted and sent.
 
 use crate::model::*;
 use std::sync::Mutex;
@@ -118,4 +118,18 @@ fn a_packet_larger_than_a_size_can_say_is_given_up() {
     (0..256).for_each(|_| packet.bytes(1, &part));
     drop(packet);
     assert_eq!((writer.stats().dropped, writer.stats().over_limit), (1, 1));
+}
+
+#[test]
+fn memory_that_cannot_be_used_says_why() {
+    let texts = [
+        (MemoryError::PageSize, "the page size is not a multiple of 4 from 64 to 65536"),
+        (MemoryError::NoPage, "the memory has no room for a page"),
+        (MemoryError::TooManyPages, "the memory has room for more than 65536 pages"),
+        (MemoryError::ChunkSize, "the chunks would be smaller than 32 bytes"),
+        (MemoryError::Storage, "the storage has fewer entries than the buffer has chunks"),
+    ];
+    for (error, text) in texts {
+        assert_eq!(error.to_string(), text);
+    }
 }

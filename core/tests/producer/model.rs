@@ -9,7 +9,7 @@ use tracebuf::proto::varint;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stored {
-    pub header: ChunkHeader,
+    pub header: SmbChunkHeader,
     pub payload: Vec<u8>,
     pub complete: bool,
 }
@@ -116,7 +116,7 @@ impl Model {
 }
 
 impl State {
-    fn keep(&mut self, header: ChunkHeader, payload: Vec<u8>, complete: bool) {
+    fn keep(&mut self, header: SmbChunkHeader, payload: Vec<u8>, complete: bool) {
         let key = (header.writer_id, header.chunk_id);
         let new = Stored { header, payload, complete };
         match self.chunks.get(&key) {

@@ -113,7 +113,7 @@ fn an_end_that_is_lost_is_made_up_for_before_the_one_around_it_and_counted_once(
     end_that_is_lost(|inner| inner.end_with(|event| event.arg("status", 200)));
 }
 
-fn end_that_is_lost(end: fn(SliceGuard<'_, '_, Ticks, 8, 4>)) {
+fn end_that_is_lost(end: fn(TracerSliceGuard<'_, '_, Ticks, 8, 4>)) {
     let (model, producer) = chunk_a_page(1, 256, Pace::Lazy);
     let writer = producer.writer(40, Exhaustion::Drop).expect("a writer");
     let ticks = Ticks::default();

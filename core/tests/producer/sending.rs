@@ -1,4 +1,4 @@
-//! Which writer sends, how often, and that sending ends.
+//! Senders: which writer sends, how often, and that sending ends.
 
 use crate::model::*;
 #[cfg(feature = "patches")]

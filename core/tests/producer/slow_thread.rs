@@ -1,4 +1,4 @@
-//! What a thread with few events writes, in a ring that others fill, and from which snapshots are taken.
+//! A thread with few events, in a ring that others fill, and from which snapshots are taken.
 
 use crate::model::{Model, Pace, Value, fields, memory};
 use std::sync::Mutex;

@@ -1,4 +1,4 @@
-//! Where in the source events are.
+//! Source locations of events.
 
 use crate::event_reader::{int, read, text};
 use crate::model::{Pace, Value};
@@ -51,7 +51,7 @@ fn what_the_table_has_no_room_for_is_written_out() {
     assert_eq!(seen, [&expected[..], &expected[..]].concat());
 }
 
-#[cfg(target_pointer_width = "64")]
+#[cfg(not(tracebuf_small))]
 #[test]
 fn a_known_place_takes_three_bytes() {
     let (model, _, writer) = setup(Pace::Prompt, 65536);

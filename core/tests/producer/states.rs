@@ -1,4 +1,4 @@
-//! When an incremental state starts anew, and what needs it.
+//! Incremental states: when one starts anew, and what needs it.
 
 use crate::event_reader::read;
 use crate::model::*;

@@ -1,4 +1,4 @@
-//! What a writer puts into shared memory, edge by edge.
+//! Shared memory as a writer fills it, edge by edge.
 
 use crate::model::*;
 use tracebuf::producer::*;
@@ -312,7 +312,7 @@ fn with_a_single_chunk_a_longer_packet_is_dropped_and_shorter_ones_pass() {
 
 #[test]
 fn nesting_too_deep_or_a_field_number_that_is_none_gives_the_packet_up() {
-    fn nest(message: &mut Message<'_, '_>, depth: usize) {
+    fn nest(message: &mut MessageHandle<'_, '_>, depth: usize) {
         if depth > 0 {
             let mut inner = message.message(5);
             nest(&mut inner, depth - 1);
@@ -396,7 +396,7 @@ fn numbers_of_every_length_take_as_few_bytes_as_they_can_wherever_the_chunk_ends
 
 #[test]
 fn text_that_is_formatted_takes_a_level_as_a_message_does() {
-    fn nest(message: &mut Message<'_, '_>, depth: usize) {
+    fn nest(message: &mut MessageHandle<'_, '_>, depth: usize) {
         if depth == 0 {
             message.formatted(6, format_args!("x"));
         } else {

@@ -1,4 +1,4 @@
-//! What `tracebuf.h` declares: see there for what each function does and who may call it.
+//! The functions of `tracebuf.h`, which says what each does and who may call it.
 #![cfg_attr(target_os = "none", no_std)]
 
 // For how it masks interrupts.
@@ -9,15 +9,11 @@ use core::cell::{Cell, UnsafeCell};
 use core::ffi::{CStr, c_char, c_void};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use critical_section::Mutex;
-use open_slices::OpenSlices;
 use static_cell::StaticCell;
 use tracebuf::producer::track_event::{Clock, Tracer, TracerConfig, Track, Unit};
-use tracebuf::producer::{Exhaustion, Producer, ProducerStorage};
-use tracebuf_firmware::export::Export;
-use tracebuf_firmware::recorder::{Inbox, Recorder, WRITERS, state_every};
-use tracebuf_firmware::send::{Sender, Unsent};
-
-mod open_slices;
+use tracebuf::producer::{Exhaustion, Producer};
+use tracebuf_embedded::recorder::{Inbox, RingRecorder, Storage, WRITERS, state_every};
+use tracebuf_embedded::send::{Sender, Unsent};
 
 const COUNTERS: usize = 8;
 
@@ -56,7 +52,7 @@ struct Made {
     clock: Now,
 }
 
-static STORAGE: ProducerStorage<{ Inbox::CHUNKS }, WRITERS> = ProducerStorage::new();
+static STORAGE: Storage = Storage::new();
 static INBOX: Inbox = Inbox::with_wake(wake);
 /// The caller's function that calls for the drain.
 static WAKE: Mutex<Cell<Option<Wake>>> = Mutex::new(Cell::new(None));
@@ -77,7 +73,7 @@ struct Drain {
 
 /// The recorder, and of an export that failed the packet that the next one is to begin with.
 struct Drained {
-    recorder: Recorder<'static>,
+    recorder: RingRecorder<'static>,
     unsent: Unsent,
 }
 
@@ -125,6 +121,35 @@ fn made() -> Option<&'static Made> {
     unsafe { at.as_ref() }
 }
 
+/// Which of a writer's open slices have begun: the end of one whose begin is lost would end the slice around it. A stack
+/// of 32 slices; those deeper count as begun.
+#[derive(Debug, Default)]
+struct OpenSlices {
+    depth: Cell<u32>,
+    /// One bit for each depth: whether the begin is lost.
+    lost: Cell<u32>,
+}
+
+impl OpenSlices {
+    /// A slice begins, or its begin is lost.
+    fn push(&self, has_begun: bool) {
+        let depth = self.depth.get();
+        let bit = 1_u32.checked_shl(depth).unwrap_or(0);
+        let lost = if has_begun { 0 } else { bit };
+        self.lost.set(self.lost.get() | lost);
+        self.depth.set(depth.saturating_add(1));
+    }
+
+    /// A slice ends. Returns whether it has begun, which one without a begin here has elsewhere.
+    fn pop(&self) -> bool {
+        let depth = self.depth.get().saturating_sub(1);
+        let (bit, lost) = (1_u32.checked_shl(depth).unwrap_or(0), self.lost.get());
+        self.depth.set(depth);
+        self.lost.set(lost & !bit);
+        lost & bit == 0
+    }
+}
+
 /// Bytes of a name that are kept, as the header says. A writer gives up a packet that would need a third chunk, and one
 /// with a name of this length never does: that of a counter may have 88 bytes.
 const NAME: usize = 80;
@@ -169,7 +194,7 @@ pub unsafe extern "C" fn tracebuf_init(
         let every = state_every(size_of_val(words));
         let config = TracerConfig::new(ticks_per_second).unit_ns(1_000).state_every(every);
         let mut found = OK;
-        let started = Recorder::attach_or_new(words, &STORAGE, &INBOX, |_, _| found = FOUND);
+        let started = RingRecorder::attach_or_new(words, &STORAGE, &INBOX, |_, _| found = FOUND);
         let Ok((producer, recorder)) = started else { return TOO_SMALL };
         let Some(made) = MADE.try_init(Made { producer, config, clock }) else { return TWICE };
         *place = Some(Drained { recorder, unsent: Unsent::default() });
@@ -289,25 +314,16 @@ pub extern "C" fn tracebuf_dropped() -> u32 {
 
 type Write = extern "C" fn(context: *mut c_void, bytes: *const u8, size: usize) -> i32;
 
-/// The caller's way out.
-struct Callers(Write, *mut c_void);
-
-impl Export for Callers {
-    type Error = ();
-
-    fn offer(&mut self, bytes: &[u8]) -> Result<usize, ()> {
-        usize::try_from((self.0)(self.1, bytes.as_ptr(), bytes.len()))
-            .map_err(drop)
-            .map(|n| n.min(bytes.len()))
-    }
-}
-
 /// Sends all that the ring holds: see `tracebuf.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn tracebuf_export(write: Option<Write>, context: *mut c_void) -> i32 {
     let exported = DRAIN.with(|made, Drained { recorder, unsent }| {
         let Some(write) = write else { return WRITE };
-        let mut sender = Sender::raw(Callers(write, context)).resuming(core::mem::take(unsent));
+        let line = |bytes: &[u8]| match usize::try_from(write(context, bytes.as_ptr(), bytes.len())) {
+            Ok(taken) => Ok(taken.min(bytes.len())),
+            Err(_) => Err(()),
+        };
+        let mut sender = Sender::raw(line).resuming(core::mem::take(unsent));
         let sent = sender.catch_up(recorder, &made.producer).and_then(|()| {
             // The next export is a file of its own: what is recorded from now on needs names, clock and tracks there.
             // Asked for before the copy, so that writers that have no event until then tell them in their next one;

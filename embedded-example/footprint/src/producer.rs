@@ -5,8 +5,8 @@ use crate::observe::{debug, show};
 use crate::track_event;
 use core::hint::black_box;
 use tracebuf::producer::{
-    Bitmap, ChunkHeader, CommitRequest, CommitSink, Consumer, Exhaustion, Layout, MemoryError, Message,
-    Producer, ProducerStorage, ReadChunk, ScrapedChunk, SharedMemory, atomic_words, atomic_words_at,
+    Bitmap, CommitRequest, CommitSink, Consumer, Exhaustion, Layout, MemoryError, MessageHandle, Producer,
+    ProducerStorage, ReadChunk, ScrapedChunk, SharedMemory, SmbChunkHeader, atomic_words, atomic_words_at,
     atomic_words_in,
 };
 
@@ -83,7 +83,7 @@ fn writers(input: &mut Input<'static>, producer: &Producer<'_>) {
     track_event::all(input, writer);
 }
 
-fn fields(input: &mut Input<'static>, message: &mut Message<'_, '_>) {
+fn fields(input: &mut Input<'static>, message: &mut MessageHandle<'_, '_>) {
     message.varint(input.u32(), input.u64());
     message.bool(input.u32(), input.bool());
     message.fixed64(input.u32(), input.u64());
@@ -116,7 +116,7 @@ fn looks(input: &mut Input<'static>, memory: SharedMemory<'_>) {
 fn bits(input: &mut Input<'static>, bitmap: Bitmap) {
     black_box((bitmap.layout_bits(), bitmap.layout(), bitmap.state(input.u32())));
     black_box((bitmap.reserved_bit(), bitmap.has_stray_states()));
-    let header = ChunkHeader::from_words([input.u32(), input.u32()]);
+    let header = SmbChunkHeader::from_words([input.u32(), input.u32()]);
     black_box(header.to_words());
 }
 

@@ -1,4 +1,4 @@
-//! What joins the parts.
+//! The service's side, which joins the parts.
 
 use crate::buffer::config;
 use crate::input::Input;
@@ -7,7 +7,7 @@ use crate::proto::id;
 use core::hint::black_box;
 use tracebuf::buffer::{DataLoss, TraceBuffer};
 use tracebuf::producer::{
-    ChunkToMove, ChunkToPatch, CommitRequest, Consumer, Patch, Request, SharedMemory, atomic_words_in,
+    ChunkPatch, ChunkToMove, ChunkToPatch, CommitRequest, Consumer, Request, SharedMemory, atomic_words_in,
 };
 use tracebuf::service::{
     Exported, FlushTracker, ProducerEndpoint, ProducerIdentity, StartMark, TraceExporter, sequence_id,
@@ -35,7 +35,7 @@ fn endpoint(input: &mut Input<'_>, shared: &mut [u8], central: &mut [u8]) {
         black_box(endpoint.allow(input.u16()));
         black_box(endpoint.register_writer(input.u16(), input.u16()));
         black_box(endpoint.register_counting_writer(input.u16(), input.u16()));
-        let patches = [Patch { chunk_id: input.u32(), offset: input.u16(), data: [1; 4] }; 3];
+        let patches = [ChunkPatch { chunk_id: input.u32(), offset: input.u16(), data: [1; 4] }; 3];
         let (moves, patched) = (
             [ChunkToMove { page: input.u32(), chunk: input.u32(), target: input.u16() }; 3],
             [ChunkToPatch {
@@ -107,6 +107,7 @@ fn flushes(input: &mut Input<'_>) {
         flushes.answer(input.u64(), input.bool().then(|| input.u32()));
         flushes.carried_out(input.u32());
     }
+    flushes.answer_all();
     black_box((flushes.asked(), flushes.answered(), flushes.is_idle()));
     black_box((flushes.has_answered(input.u64()), flushes.is_carried_out(input.u32())));
     debug(flushes);

@@ -1,9 +1,12 @@
-//! The machine `virt` of QEMU: a clock, a timer that interrupts, a reset. A few registers, so that they stand for
-//! themselves; real firmware has a HAL.
+//! The machine `virt` of QEMU: a clock, a timer that interrupts, a reset, and files of its host. A few registers are
+//! enough; real firmware has a HAL.
 #![no_std]
 
 use core::cell::Cell;
+use core::ffi::CStr;
 use critical_section::{CriticalSection, Mutex};
+use semihosting::fs::File;
+use semihosting::io::{self, Write};
 use tracebuf::producer::track_event::Clock;
 
 /// Ticks of [`Mtime`] in a second.
@@ -58,4 +61,13 @@ pub fn reset() -> ! {
     loop {
         core::hint::spin_loop();
     }
+}
+
+/// Creates a file on QEMU's host, or empties an existing one.
+///
+/// # Errors
+/// The host's.
+pub fn file(path: &'static CStr) -> io::Result<impl FnMut(&[u8]) -> io::Result<usize>> {
+    let mut file = File::create(path)?;
+    Ok(move |bytes: &[u8]| file.write(bytes))
 }

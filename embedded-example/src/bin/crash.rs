@@ -18,14 +18,12 @@ mod image {
     use cortex_m_rt::entry;
     use defmt_semihosting as _;
     use static_cell::{ConstStaticCell, StaticCell};
-    use tracebuf::buffer::{Chunk, ChunkFlags, ChunkHeader};
-    use tracebuf::producer::{
-        Consumer, Exhaustion, HeaderFlags, Producer, ProducerStorage, Request, TraceWriter,
-    };
+    use tracebuf::buffer::{Chunk, ChunkFlags};
+    use tracebuf::producer::{Consumer, Exhaustion, HeaderFlags, Producer, Request, TraceWriter};
+    use tracebuf_embedded::recorder::{Inbox, RingRecorder, Storage};
+    use tracebuf_embedded::region::Region;
     use tracebuf_firmware::board::{self, interrupt};
-    use tracebuf_firmware::crash_log::{DATA, ENTRY, Kind, MAGIC, Operation};
-    use tracebuf_firmware::recorder::{Inbox, Recorder, WRITERS};
-    use tracebuf_firmware::region::Region;
+    use tracebuf_firmware::crash_log::{self, DATA, ENTRY, Kind, MAGIC, Operation, TEXT};
 
     const TRACE_BYTES: usize = 6 * 1024;
     /// Operations until the firmware ends: the ring is lapped some thirty times. The micro:bit has no room for a longer
@@ -34,7 +32,7 @@ mod image {
 
     #[unsafe(link_section = ".uninit.TRACE")]
     static TRACE: Region<{ TRACE_BYTES / 8 }> = Region::zeroed();
-    static STORAGE: ProducerStorage<{ Inbox::CHUNKS }, WRITERS> = ProducerStorage::new();
+    static STORAGE: Storage = Storage::new();
     static INBOX: Inbox = Inbox::new();
     static PRODUCER: StaticCell<Producer<'static>> = StaticCell::new();
     static SHARED: Mutex<Cell<Option<&'static Producer<'static>>>> = Mutex::new(Cell::new(None));
@@ -85,13 +83,8 @@ mod image {
         fn talk(&mut self) {
             let number = self.number;
             self.number += 1;
-            // Mostly short ones; one in eight spans two to four chunks.
-            let len = if number % 8 == 5 { 130 + number % 200 } else { number % 40 };
-            let mut text = [0; 330];
-            let text = text.get_mut(..len as usize).unwrap_or_default();
-            for (letter, at) in text.iter_mut().zip(number..) {
-                *letter = b'a' + (at % 26) as u8;
-            }
+            let mut memory = [0; TEXT];
+            let text = crash_log::text(number, &mut memory);
             let mut packet = self.writer.packet();
             packet.varint(8, u64::from(number));
             packet.message(900).bytes(1, text);
@@ -125,7 +118,7 @@ mod image {
         // SAFETY: this runs once per start.
         let region = unsafe { TRACE.take() };
         let log = LOG.take();
-        let Ok((producer, mut recorder)) = Recorder::new(region, &STORAGE, &INBOX) else { end() };
+        let Ok((producer, mut recorder)) = RingRecorder::new(region, &STORAGE, &INBOX) else { end() };
         let producer = PRODUCER.init(producer);
         cortex_m::interrupt::free(|cs| SHARED.borrow(cs).set(Some(producer)));
         let Some(mut talker) = Talker::new() else { end() };
@@ -176,7 +169,7 @@ mod image {
 
     /// Does what the drain does, and logs it. A complete chunk no longer changes, so the log holds what is committed.
     fn carry_out(
-        recorder: &mut Recorder<'static>,
+        recorder: &mut RingRecorder<'static>,
         producer: &Producer<'static>,
         watch: &Consumer<'static>,
         log: &mut Log,
@@ -218,7 +211,7 @@ mod image {
     }
 
     /// Copies a chunk that is still being written into the ring, where its commit will find it.
-    fn scrape_one(recorder: &mut Recorder<'static>, watch: &mut Consumer<'static>, log: &mut Log) {
+    fn scrape_one(recorder: &mut RingRecorder<'static>, watch: &mut Consumer<'static>, log: &mut Log) {
         let mut data = [0; DATA];
         let mut found = None;
         for chunk in watch.visible().filter(|chunk| !chunk.is_complete()) {
@@ -230,27 +223,16 @@ mod image {
         }
         let Some((header, len)) = found else { return };
         let payload = data.get(..len).unwrap_or_default();
-        let flags = flags_of(header.flags);
         let operation = Operation {
             kind: Kind::Scrape,
-            flags: flags.bits(),
+            flags: flags_of(header.flags).bits(),
             writer: header.writer_id,
             chunk_id: header.chunk_id,
             fragments: header.fragments,
             data: payload,
         };
-        let header = ChunkHeader {
-            producer_id: 1,
-            writer_id: header.writer_id,
-            chunk_id: header.chunk_id,
-            fragments: header.fragments,
-            flags,
-            complete: false,
-            uid: 0,
-            pid: -1,
-        };
         log.note(&operation, || {
-            recorder.buffer().copy_chunk_untrusted(&Chunk { header, payload });
+            recorder.buffer().copy_chunk_untrusted(&Chunk { header: operation.header(), payload });
         });
     }
 
@@ -261,6 +243,6 @@ mod image {
 
     #[panic_handler]
     fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-        semihosting::process::exit(1)
+        tracebuf_firmware::host::end(false)
     }
 }

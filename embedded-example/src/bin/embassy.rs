@@ -18,16 +18,16 @@ mod image {
     use embassy_executor::{Executor, task};
     use static_cell::{ConstStaticCell, StaticCell};
     use tracebuf::producer::track_event::{Clock, Extended32, Tracer, TracerConfig, Track, Unit};
-    use tracebuf::producer::{Exhaustion, Producer, ProducerStorage};
+    use tracebuf::producer::{Exhaustion, Producer};
+    use tracebuf_embedded::embassy;
+    use tracebuf_embedded::recorder::{Inbox, RingRecorder, Storage};
+    use tracebuf_embedded::send::Sender;
     use tracebuf_firmware::board::{self, interrupt};
-    use tracebuf_firmware::embassy;
-    use tracebuf_firmware::export::HostFile;
-    use tracebuf_firmware::recorder::{Inbox, Recorder, WRITERS};
-    use tracebuf_firmware::send::Sender;
+    use tracebuf_firmware::host::{self, end};
 
     /// Enough to hold the whole run.
     static REGION: ConstStaticCell<[u64; 8 * 1024]> = ConstStaticCell::new([0; 8 * 1024]);
-    static STORAGE: ProducerStorage<{ Inbox::CHUNKS }, WRITERS> = ProducerStorage::new();
+    static STORAGE: Storage = Storage::new();
     static INBOX: Inbox = Inbox::with_wake(|| WORK.tick());
     static PRODUCER: StaticCell<Producer<'static>> = StaticCell::new();
     static TRACER: StaticCell<TaskTracer> = StaticCell::new();
@@ -148,7 +148,7 @@ mod image {
     async fn drain(
         producer: &'static Producer<'static>,
         tracer: &'static TaskTracer,
-        mut recorder: Recorder<'static>,
+        mut recorder: RingRecorder<'static>,
     ) {
         while critical_section::with(|cs| DONE.borrow(cs).get()) < 2 {
             WORK.all().await;
@@ -156,13 +156,13 @@ mod image {
         }
         tracer.flush();
         recorder.scrape(producer);
-        let sent = HostFile::create(c"embassy.pftrace").map(|f| Sender::raw(f).finish(&mut recorder));
+        let sent = host::file(c"embassy.pftrace").map(|f| Sender::raw(f).finish(&mut recorder));
         end(matches!(sent, Ok(Ok(()))))
     }
 
     #[entry]
     fn main() -> ! {
-        let Ok((producer, recorder)) = Recorder::new(REGION.take(), &STORAGE, &INBOX) else { end(false) };
+        let Ok((producer, recorder)) = RingRecorder::new(REGION.take(), &STORAGE, &INBOX) else { end(false) };
         let producer = PRODUCER.init(producer);
         let Some(writer) = producer.writer(0, Exhaustion::Drop) else { end(false) };
         let config = TracerConfig::new(board::FREQUENCY).unit_ns(1_000);
@@ -182,10 +182,6 @@ mod image {
             embassy::spawn(spawner, sensor, "sensor", &SENSOR);
             embassy::spawn(spawner, drain, "drain", &DRAIN);
         })
-    }
-
-    fn end(well: bool) -> ! {
-        semihosting::process::exit(i32::from(!well))
     }
 
     #[panic_handler]

@@ -1,10 +1,9 @@
 //! BBC micro:bit: an nRF51822, a Cortex-M0 at 16 MHz without compare-and-swap.
 
 use super::{Register, Vector, vectors};
-use core::convert::Infallible;
 
 /// Interrupts up to the last one that has a handler: timers 1 and 2 have numbers 9 and 10.
-pub(crate) const VECTORS: usize = 11;
+pub(super) const VECTORS: usize = 11;
 
 #[unsafe(link_section = ".vector_table.interrupts")]
 #[unsafe(no_mangle)]
@@ -67,101 +66,47 @@ pub fn acknowledge_sensor() {
     SENSOR.acknowledge();
 }
 
-const UART: usize = 0x4000_2000;
-const UART_READY: Register = Register::new(UART, 0x11C);
+/// The UART on the pin that leads to the USB interface.
+pub(super) mod uart {
+    use super::Register;
 
-/// The UART, for sending.
-#[derive(Debug)]
-pub struct Uart {
-    sending: bool,
-}
+    const UART: usize = 0x4000_2000;
+    const READY: Register = Register::new(UART, 0x11C);
 
-impl Uart {
-    /// Turns it on, at 1 Mbaud, on the pin that leads to the USB interface.
-    pub fn new() -> Self {
+    pub(crate) fn start() {
         Register::new(UART, 0x50C).write(24);
         Register::new(UART, 0x524).write(0x1000_0000);
         Register::new(UART, 0x500).write(4);
         Register::new(UART, 0x008).write(1);
-        Uart { sending: false }
+    }
+
+    /// Whether the last byte has been sent.
+    pub(crate) fn is_ready() -> bool {
+        READY.read() != 0
+    }
+
+    pub(crate) fn send(byte: u8) {
+        READY.write(0);
+        Register::new(UART, 0x51C).write(u32::from(byte));
     }
 }
 
-impl Default for Uart {
-    fn default() -> Self {
-        Self::new()
-    }
-}
+/// Pin 0.
+pub(super) mod lamp {
+    use super::Register;
 
-impl embedded_io::ErrorType for Uart {
-    type Error = Infallible;
-}
+    /// The pins, one bit each.
+    const PINS: usize = 0x5000_0000;
 
-impl embedded_io::WriteReady for Uart {
-    fn write_ready(&mut self) -> Result<bool, Infallible> {
-        Ok(!self.sending || UART_READY.read() != 0)
-    }
-}
-
-impl embedded_io::Write for Uart {
-    fn write(&mut self, bytes: &[u8]) -> Result<usize, Infallible> {
-        let Some(byte) = bytes.first() else { return Ok(0) };
-        self.flush()?;
-        UART_READY.write(0);
-        Register::new(UART, 0x51C).write(u32::from(*byte));
-        self.sending = true;
-        Ok(1)
-    }
-
-    fn flush(&mut self) -> Result<(), Infallible> {
-        while !embedded_io::WriteReady::write_ready(self)? {}
-        Ok(())
-    }
-}
-
-/// The pins, one bit each.
-const PINS: usize = 0x5000_0000;
-
-/// A lamp whose state can be read: pin 0, with its input connected too.
-#[derive(Debug)]
-pub struct Lamp(());
-
-impl Lamp {
-    /// Turns the pin on.
-    pub fn new() -> Self {
+    pub(crate) fn start() {
         Register::new(PINS, 0x700).write(1); // output, its input connected
-        Lamp(())
-    }
-}
-
-impl Default for Lamp {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl embedded_hal::digital::ErrorType for Lamp {
-    type Error = Infallible;
-}
-
-impl embedded_hal::digital::OutputPin for Lamp {
-    fn set_low(&mut self) -> Result<(), Infallible> {
-        Register::new(PINS, 0x50C).write(1);
-        Ok(())
     }
 
-    fn set_high(&mut self) -> Result<(), Infallible> {
-        Register::new(PINS, 0x508).write(1);
-        Ok(())
-    }
-}
-
-impl embedded_hal::digital::InputPin for Lamp {
-    fn is_high(&mut self) -> Result<bool, Infallible> {
-        Ok(Register::new(PINS, 0x510).read() & 1 != 0)
+    pub(crate) fn set(on: bool) {
+        Register::new(PINS, if on { 0x508 } else { 0x50C }).write(1);
     }
 
-    fn is_low(&mut self) -> Result<bool, Infallible> {
-        self.is_high().map(|high| !high)
+    pub(crate) fn is_on() -> bool {
+        Register::new(PINS, 0x510).read() & 1 != 0
     }
 }

@@ -1,21 +1,21 @@
-//! The boards: two timers that interrupt, a clock and a UART. Each takes only a few registers, so the code here is
-//! self-contained; real firmware has a HAL.
+//! The boards: two timers that interrupt, a clock, a UART and a lamp. Each takes only a few registers, so the code here
+//! is self-contained; real firmware has a HAL.
 //!
-//! Every board has the same items: `interrupt`, `FREQUENCY`, `start`, `ticks`, `acknowledge_control`,
-//! `acknowledge_sensor`, `Uart` and `Lamp`.
+//! A board's own file has `FREQUENCY`, `start`, `ticks`, `acknowledge_control`, `acknowledge_sensor`, and what this file
+//! makes the rest of: `VECTORS`, the modules `uart` and `lamp`.
 
-#[cfg(board = "microbit")]
-mod microbit;
-#[cfg(board = "mps2_an386")]
-mod mps2_an386;
+#[cfg_attr(board = "microbit", path = "microbit.rs")]
+#[cfg_attr(board = "mps2_an386", path = "mps2_an386.rs")]
+mod chip;
 
-#[cfg(board = "microbit")]
-pub use microbit::*;
-#[cfg(board = "mps2_an386")]
-pub use mps2_an386::*;
+pub use chip::{FREQUENCY, acknowledge_control, acknowledge_sensor, start, ticks};
+
+use chip::{VECTORS, lamp, uart};
+use core::convert::Infallible;
+use embedded_hal::digital;
 
 /// A 32-bit register.
-pub(crate) struct Register(*mut u32);
+struct Register(*mut u32);
 
 impl Register {
     const fn new(base: usize, offset: usize) -> Self {
@@ -35,7 +35,7 @@ impl Register {
 
 /// An entry of the vector table.
 #[derive(Clone, Copy)]
-pub(crate) union Vector {
+union Vector {
     handler: unsafe extern "C" fn(),
     reserved: usize,
 }
@@ -71,5 +71,84 @@ unsafe impl cortex_m::interrupt::InterruptNumber for interrupt {
             interrupt::Control => VECTORS as u16 - 2,
             interrupt::Sensor => VECTORS as u16 - 1,
         }
+    }
+}
+
+/// The UART, for sending at 1 Mbaud.
+#[derive(Debug)]
+pub struct Uart {
+    sending: bool,
+}
+
+impl Uart {
+    /// Turns it on.
+    #[allow(clippy::new_without_default, reason = "it does something")]
+    pub fn new() -> Self {
+        uart::start();
+        Uart { sending: false }
+    }
+}
+
+impl embedded_io::ErrorType for Uart {
+    type Error = Infallible;
+}
+
+impl embedded_io::WriteReady for Uart {
+    fn write_ready(&mut self) -> Result<bool, Infallible> {
+        Ok(!self.sending || uart::is_ready())
+    }
+}
+
+impl embedded_io::Write for Uart {
+    fn write(&mut self, bytes: &[u8]) -> Result<usize, Infallible> {
+        let Some(byte) = bytes.first() else { return Ok(0) };
+        self.flush()?;
+        uart::send(*byte);
+        self.sending = true;
+        Ok(1)
+    }
+
+    fn flush(&mut self) -> Result<(), Infallible> {
+        while self.sending && !uart::is_ready() {}
+        Ok(())
+    }
+}
+
+/// A lamp whose state can be read.
+#[derive(Debug)]
+pub struct Lamp(());
+
+impl Lamp {
+    /// Makes its pin an output whose input is connected too.
+    #[allow(clippy::new_without_default, reason = "it does something")]
+    pub fn new() -> Self {
+        lamp::start();
+        Lamp(())
+    }
+}
+
+impl digital::ErrorType for Lamp {
+    type Error = Infallible;
+}
+
+impl digital::OutputPin for Lamp {
+    fn set_low(&mut self) -> Result<(), Infallible> {
+        lamp::set(false);
+        Ok(())
+    }
+
+    fn set_high(&mut self) -> Result<(), Infallible> {
+        lamp::set(true);
+        Ok(())
+    }
+}
+
+impl digital::InputPin for Lamp {
+    fn is_high(&mut self) -> Result<bool, Infallible> {
+        Ok(lamp::is_on())
+    }
+
+    fn is_low(&mut self) -> Result<bool, Infallible> {
+        Ok(!lamp::is_on())
     }
 }

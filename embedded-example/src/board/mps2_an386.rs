@@ -1,10 +1,9 @@
 //! Arm MPS2 with the FPGA image AN386: a Cortex-M4F at 25 MHz with CMSDK timers and UART.
 
 use super::{Register, Vector, vectors};
-use core::convert::Infallible;
 
 /// Interrupts up to the last one that has a handler: timers 0 and 1 have numbers 8 and 9.
-pub(crate) const VECTORS: usize = 10;
+pub(super) const VECTORS: usize = 10;
 
 #[unsafe(link_section = ".vector_table.interrupts")]
 #[unsafe(no_mangle)]
@@ -64,97 +63,41 @@ pub fn acknowledge_sensor() {
     SENSOR.clear.write(1);
 }
 
-const UART_DATA: Register = Register::new(0x4000_4000, 0);
-const UART_STATE: Register = Register::new(0x4000_4000, 4);
-const UART_CONTROL: Register = Register::new(0x4000_4000, 8);
-const UART_DIVISOR: Register = Register::new(0x4000_4000, 16);
-const TRANSMITTER_FULL: u32 = 1;
+/// UART 0.
+pub(super) mod uart {
+    use super::{FREQUENCY, Register};
 
-/// UART 0, for sending.
-#[derive(Debug)]
-pub struct Uart(());
+    const UART: usize = 0x4000_4000;
+    const TRANSMITTER_FULL: u32 = 1;
 
-impl Uart {
-    /// Turns it on, at 1 Mbaud.
-    pub fn new() -> Self {
-        UART_DIVISOR.write((FREQUENCY / 1_000_000) as u32);
-        UART_CONTROL.write(1); // transmitter on
-        Uart(())
+    pub(crate) fn start() {
+        Register::new(UART, 16).write((FREQUENCY / 1_000_000) as u32); // divisor
+        Register::new(UART, 8).write(1); // transmitter on
+    }
+
+    pub(crate) fn is_ready() -> bool {
+        Register::new(UART, 4).read() & TRANSMITTER_FULL == 0
+    }
+
+    pub(crate) fn send(byte: u8) {
+        Register::new(UART, 0).write(u32::from(byte));
     }
 }
 
-impl Default for Uart {
-    fn default() -> Self {
-        Self::new()
-    }
-}
+/// The board's first lamp.
+pub(super) mod lamp {
+    use super::Register;
 
-impl embedded_io::ErrorType for Uart {
-    type Error = Infallible;
-}
+    /// Lamps, one bit each.
+    const LAMPS: Register = Register::new(0x4002_8000, 0);
 
-impl embedded_io::WriteReady for Uart {
-    fn write_ready(&mut self) -> Result<bool, Infallible> {
-        Ok(UART_STATE.read() & TRANSMITTER_FULL == 0)
-    }
-}
+    pub(crate) fn start() {}
 
-impl embedded_io::Write for Uart {
-    fn write(&mut self, bytes: &[u8]) -> Result<usize, Infallible> {
-        let Some(byte) = bytes.first() else { return Ok(0) };
-        while UART_STATE.read() & TRANSMITTER_FULL != 0 {}
-        UART_DATA.write(u32::from(*byte));
-        Ok(1)
+    pub(crate) fn set(on: bool) {
+        LAMPS.write(on.into());
     }
 
-    fn flush(&mut self) -> Result<(), Infallible> {
-        while UART_STATE.read() & TRANSMITTER_FULL != 0 {}
-        Ok(())
-    }
-}
-
-/// Lamps of the board, one bit each.
-const LAMPS: Register = Register::new(0x4002_8000, 0);
-
-/// A lamp whose state can be read: the board's first.
-#[derive(Debug)]
-pub struct Lamp(());
-
-impl Lamp {
-    /// The board's lamp.
-    pub fn new() -> Self {
-        Lamp(())
-    }
-}
-
-impl Default for Lamp {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl embedded_hal::digital::ErrorType for Lamp {
-    type Error = Infallible;
-}
-
-impl embedded_hal::digital::OutputPin for Lamp {
-    fn set_low(&mut self) -> Result<(), Infallible> {
-        LAMPS.write(0);
-        Ok(())
-    }
-
-    fn set_high(&mut self) -> Result<(), Infallible> {
-        LAMPS.write(1);
-        Ok(())
-    }
-}
-
-impl embedded_hal::digital::InputPin for Lamp {
-    fn is_high(&mut self) -> Result<bool, Infallible> {
-        Ok(LAMPS.read() & 1 != 0)
-    }
-
-    fn is_low(&mut self) -> Result<bool, Infallible> {
-        self.is_high().map(|high| !high)
+    pub(crate) fn is_on() -> bool {
+        LAMPS.read() & 1 != 0
     }
 }

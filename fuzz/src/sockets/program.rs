@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use tracebuf::producer::{ChunkToMove, Patch, Request};
+use tracebuf::producer::{ChunkPatch, ChunkToMove, Request};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Protocol {
@@ -163,7 +163,7 @@ impl Program {
                 let chunk = number(chunk, 3, buffer(target));
                 self.invoke(COMMIT, &bytes(Vec::new(), 1, &chunk), true);
             }
-            Request::Patch { writer_id, target, patch: Patch { chunk_id, offset, data }, has_more } => {
+            Request::Patch { writer_id, target, patch: ChunkPatch { chunk_id, offset, data }, has_more } => {
                 let patch = bytes(number(Vec::new(), 1, offset.into()), 2, &data);
                 let chunk = number(number(Vec::new(), 1, buffer(target)), 2, writer_id.into());
                 let chunk = number(bytes(number(chunk, 3, chunk_id.into()), 4, &patch), 5, has_more.into());

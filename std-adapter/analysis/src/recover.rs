@@ -40,10 +40,10 @@ pub use found::Recovered;
 pub use shared::SharedMemoryImage;
 pub use survivor::Survivor;
 use symbols::{Symbols, Variable};
-use tracebuf_session::export::whole_within;
+pub use tracebuf_session::Written;
+use tracebuf_session::parts::whole_within;
 pub use tracebuf_session::region_file::Damage;
-use tracebuf_session::region_file::{self, Contents, LeftMemory, PendingWrite};
-pub use tracebuf_session::totals::Written;
+use tracebuf_session::region_file::{self, Contents, PendingWrite, RecoveredSmb};
 
 /// Where in a dump to look.
 ///
@@ -104,7 +104,7 @@ pub struct Dump<'f> {
     raw: Option<u64>,
     on_the_way: OnTheWay,
     /// Shared memory besides the buffer, in the buffer's file.
-    own: Option<LeftMemory>,
+    own: Option<RecoveredSmb>,
     damage: Option<Damage>,
 }
 

@@ -1,6 +1,6 @@
 //! Several programs, one trace: a service, and three worker processes that record into its session.
 //!
-//! `cargo run --release -p tracebuf-std --example processes` writes `processes.pftrace`, or the file given after `--`.
+//! `cargo run --release -p tracebuf-ipc --example processes` writes `processes.pftrace`, or the file given after `--`.
 //! The workers are this program again, as `processes work SOCKET NAME`; one is killed halfway. They need Linux.
 #![cfg_attr(not(any(target_os = "linux", target_os = "android")), allow(unused))]
 

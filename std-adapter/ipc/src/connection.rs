@@ -1,30 +1,23 @@
-//! The side of a program that records into another one's session: [`Connection`].
+//! A producer that records into another process's session, in either protocol: [`Connection`].
 
-use std::path::Path;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use std::{fmt, io};
 
 use tracebuf::producer::{Exhaustion, MemoryError};
 
-use super::line::Line;
-use super::link::{Kind, Link};
-use super::perfetto::Categories;
-use super::protocol::{MessageReceiver, MessageSender};
-use super::records::{RecordReceiver, RecordSender};
-use super::shared_words::SharedWords;
-use super::welcome::{self, Welcome};
-use tracebuf_session::limits::SHARED_MEMORY;
-use tracebuf_session::producer_cell::ProducerCell;
-use tracebuf_session::recorder_context::RecorderContext;
-use tracebuf_session::session_clock::SessionClock;
-use tracebuf_session::switch::Switch;
-use tracebuf_session::waits::{FOR_EVER, PATIENCE, made_by};
-use tracebuf_session::waker::Waker;
+use crate::link::Link;
+use crate::service_link::{MessageReceiver, MessageSender, ServiceLink};
+use crate::shared_memory::SharedWords;
+use tracebuf_session::SessionClock;
+use tracebuf_session::Waker;
+use tracebuf_session::parts::ProducerCell;
+use tracebuf_session::parts::RecorderContext;
+use tracebuf_session::parts::RecordingGate;
+use tracebuf_session::parts::{FOR_EVER, PATIENCE, made_by};
 use tracebuf_session::{Recorder, SessionError};
-use tracebuf_std::display::Escaped;
 use tracebuf_std::process::named;
 
 /// Sets up a [`Connection`]. Made by [`Connection::builder`].
@@ -51,12 +44,12 @@ pub struct ConnectionBuilder {
     exhaustion: Exhaustion,
     process_name: Option<String>,
     fast_clock: bool,
-    data_source: Option<String>,
-    categories: Vec<String>,
+    pub(crate) data_source: Option<String>,
+    pub(crate) categories: Vec<String>,
 }
 
-/// This program's connection to a service that listens at a [`ProducerSocket`](super::ProducerSocket): its threads
-/// record into that service's session.
+/// A connection to a service with a [`ProducerSocket`](super::ProducerSocket): this program's threads record into that
+/// service's session.
 ///
 /// ```no_run
 /// use tracebuf_ipc::Connection;
@@ -67,50 +60,49 @@ pub struct ConnectionBuilder {
 /// # Ok::<(), tracebuf_session::SessionError>(())
 /// ```
 ///
-/// Recorders, the layer for `tracing` and packet writers are the same as with a session of your own, and cost the same,
-/// except for a system call with a thread's first event, which tells the service of its writer: events go into memory
-/// that both processes share. When this process ends, or is killed, the service has what is there, except packets of
-/// three chunks or more, over some 4 KB, that have just ended: their sizes go by a message, which the process may not
-/// have got to send. Then they are lost, and the loss is reported.
+/// Recorders, the layer for `tracing` and packet writers work as with a session of your own, at the same cost plus a
+/// system call with a thread's first event. Events go into memory that both processes share.
 ///
-/// When the service stops, or is killed, recorders are off, and record nothing from then on. A program that is to go on
-/// with the next service, or to start before there is one, [follows](ConnectionBuilder::follow) them. In a child after
-/// a fork recorders are off too; it may have a connection of its own. (A thread that forks within an event's details or
-/// a packet's closure must not return from them in the child: that would end the packet for its parent.)
+/// - **This process ends**, or is killed: the service has all events, except packets of over some 4 KB (three chunks)
+///   that had just ended. Their loss is reported.
+/// - **The service stops**, or is killed: recorders are off from then on. To go on with the next service, or to start
+///   before there is one, [follow](ConnectionBuilder::follow) them.
+/// - **A fork**: recorders are off in the child, which may have a connection of its own. A thread that forks within an
+///   event's details or a packet's closure must not return from them in the child: that would end its parent's packet.
+/// - **Dropping it** sends what there is, for which the service has 5 s. If it is a `static`, call
+///   [`flush`](Self::flush) at the program's end.
 ///
-/// It costs two threads, one of which wakes once a second, 340 KB, the shared memory, whose size the service sets, and
-/// 4 KB for each thread that records.
-///
-/// Dropping it sends what there is, for which the service has 5 s. The service takes chunks that threads have begun as
-/// they are. A program that ends without dropping it, because it is a `static`, should call [`flush`](Self::flush)
-/// first.
+/// Cost: two threads, one of which wakes once a second, 340 KB, the shared memory, and 4 KB for each thread that
+/// records.
 pub struct Connection {
     context: Arc<RecorderContext>,
     sources: Vec<(String, u16)>,
-    categories: Categories,
-    line: Arc<Line>,
+    wants: Wants,
+    service: Arc<ServiceLink>,
     threads: Vec<JoinHandle<()>>,
 }
 
 /// What a producer and its service have agreed on before anything is recorded.
-pub(super) struct Agreed {
-    pub(super) link: Link,
-    pub(super) words: SharedWords,
-    pub(super) sender: Box<dyn MessageSender>,
-    pub(super) receiver: Box<dyn MessageReceiver>,
+pub(crate) struct Agreement {
+    pub(crate) link: Link,
+    pub(crate) words: SharedWords,
+    pub(crate) sender: Box<dyn MessageSender>,
+    pub(crate) receiver: Box<dyn MessageReceiver>,
     /// For each of the service's buffers, after how many bytes a writer repeats its state.
-    pub(super) state_every: Vec<u32>,
+    pub(crate) state_every: Vec<u32>,
     /// Data sources, with the buffers that they go to.
-    pub(super) sources: Vec<(String, u16)>,
-    pub(super) categories: Categories,
+    pub(crate) sources: Vec<(String, u16)>,
+    pub(crate) wants: Wants,
 }
 
+/// Says whether events of a category are wanted.
+pub(crate) type Wants = Box<dyn Fn(&str) -> bool + Send + Sync>;
+
 impl ConnectionBuilder {
-    /// What a thread does when shared memory is full: drop, unless set otherwise; see
-    /// [`SessionBuilder::exhaustion`](tracebuf_session::SessionBuilder::exhaustion), where the drain thread is the
-    /// service's here. Threads that wait do so as long as the service stands still, and drop once it is gone.
+    /// Sets what a thread does when shared memory is full: it drops, unless set otherwise. See
+    /// [`SessionBuilder::exhaustion`](tracebuf_session::SessionBuilder::exhaustion); the drain thread is the service's.
     ///
-    /// Threads wait in vain, and then drop, if more of them record than [the service's shared
+    /// Threads that wait drop once the service is gone, and if more of them record than [its shared
     /// memory](super::ProducerSocketBuilder::shared_memory) has chunks for: 512 unless set otherwise.
     #[must_use]
     pub fn exhaustion(mut self, exhaustion: Exhaustion) -> Self {
@@ -118,144 +110,95 @@ impl ConnectionBuilder {
         self
     }
 
-    /// The name of this process's track; without it, the name of its program.
+    /// Names this process's track; without it, the track has the program's name.
     #[must_use]
     pub fn process_name(mut self, name: impl Into<String>) -> Self {
         self.process_name = Some(name.into());
         self
     }
 
-    /// Reads the processor's counter for the time of an event; see
-    /// [`SessionBuilder::fast_clock`](tracebuf_session::SessionBuilder::fast_clock). The service's own threads may use
-    /// another clock.
+    /// Takes the time of an event from the processor's counter, as
+    /// [`SessionBuilder::fast_clock`](tracebuf_session::SessionBuilder::fast_clock) does.
     #[must_use]
     pub fn fast_clock(mut self) -> Self {
         self.fast_clock = true;
         self
     }
 
-    /// The name of the data source that this program offers to [Perfetto's service](Self::follow_perfetto), if it is
-    /// not `track_event`: so that configurations can ask for it, with a buffer of its own, without others' events.
-    /// Services of this crate ignore it.
+    /// Names the data source that this program offers to [Perfetto's service](Self::follow_perfetto), in place of
+    /// `track_event`: a configuration can then give it a buffer of its own. Services of this crate ignore it.
     #[must_use]
     pub fn data_source(mut self, name: impl Into<String>) -> Self {
         self.data_source = Some(name.into());
         self
     }
 
-    /// Tells [Perfetto's service](Self::follow_perfetto) that these categories exist, beside those named before, for
-    /// anyone who asks it what can be recorded. [`Connection::wants`] says whether one is wanted, of those not named
-    /// too. Services of this crate ignore them.
+    /// Adds categories that [Perfetto's service](Self::follow_perfetto) lists for anyone who asks what can be recorded.
+    /// [`Connection::wants`] also answers for categories not named here. Services of this crate ignore them.
     #[must_use]
     pub fn categories<'c>(mut self, names: impl IntoIterator<Item = &'c str>) -> Self {
         self.categories.extend(names.into_iter().map(str::to_owned));
         self
     }
 
-    pub(super) fn name_of_process(&self) -> String {
+    /// The name of this process's track.
+    pub(crate) fn name_of_process(&self) -> String {
         named(self.process_name.as_deref())
     }
 
-    pub(super) fn name_of_data_source(&self) -> Option<&str> {
-        self.data_source.as_deref()
-    }
-
-    pub(super) fn names_of_categories(&self) -> &[String] {
-        &self.categories
-    }
-
-    /// Connects to the service that listens at this path.
-    ///
-    /// # Errors
-    /// Nothing listens there, or no service of this version; it has as many producers as it takes; it does not answer
-    /// in 5 s; no memory, or no thread.
-    pub fn open(self, path: impl AsRef<Path>) -> Result<Connection, SessionError> {
-        let path = path.as_ref();
-        let failed = |error| SessionError::io(format!("the tracing service at {}", path.display()), error);
-        let deadline = Instant::now() + PATIENCE;
-        let link = Link::connected(path, Kind::Messages, deadline).map_err(failed)?;
-        let (welcome, words) = receive(&link, deadline).map_err(failed)?;
-        self.start(Agreed {
-            link,
-            words,
-            sender: Box::new(RecordSender::default()),
-            receiver: Box::new(RecordReceiver::new()),
-            state_every: welcome.state_every,
-            sources: welcome.sources,
-            categories: Categories::default(),
-        })
-    }
-
     /// Makes a producer, with its threads, from what was agreed with a service.
-    pub(super) fn start(self, agreed: Agreed) -> Result<Connection, SessionError> {
+    pub(crate) fn start(self, agreed: Agreement) -> Result<Connection, SessionError> {
         self.start_within(2 * PATIENCE, agreed)
     }
 
     /// The same, with this much time for the thread to begin.
-    fn start_within(self, patience: Duration, agreed: Agreed) -> Result<Connection, SessionError> {
-        let Agreed { link, words, sender, receiver, state_every, sources, categories } = agreed;
-        let (switch, waker) = (Arc::new(Switch::new()), Waker::default());
+    fn start_within(self, patience: Duration, agreed: Agreement) -> Result<Connection, SessionError> {
+        let Agreement { link, words, sender, receiver, state_every, sources, wants } = agreed;
+        let (switch, waker) = (Arc::new(RecordingGate::new()), Waker::default());
         let clock = SessionClock::new(self.fast_clock);
         let name = self.name_of_process();
         let bytes = 4 * words.as_ref().len();
         // A rendezvous: otherwise it could be on its way when nothing waits for it any more.
-        let (made, of_thread) = sync_channel::<Result<Arc<Line>, MemoryError>>(0);
+        let (made, of_thread) = sync_channel::<Result<Arc<ServiceLink>, MemoryError>>(0);
         let (in_thread, its_waker) = (switch.clone(), waker.clone());
         let waits = self.exhaustion != Exhaustion::Drop;
         let sender = thread::Builder::new().name("tracebuf-send".into()).spawn(move || {
             // Made here, because it first lies on the stack, and the caller's thread may have little of that.
             let producer =
                 ProducerCell::in_memory(Box::new(words), in_thread.clone(), its_waker.clone(), name);
-            let line = producer.map(|producer| {
-                Arc::new(Line::new(link, Arc::new(producer), in_thread, its_waker, waits, sender))
+            let service = producer.map(|producer| {
+                Arc::new(ServiceLink::new(link, Arc::new(producer), in_thread, its_waker, waits, sender))
             });
-            let own = line.as_ref().ok().cloned();
+            let own = service.as_ref().ok().cloned();
             // A caller that has given up waiting has said so, and has no connection: the service must not keep one that
-            // never answers either. It hears of the end when the line is gone.
-            if made.send(line).is_ok() {
-                own.into_iter().for_each(|line| line.pass_on(clock));
+            // never answers either. It hears of the end when the service is gone.
+            if made.send(service).is_ok() {
+                own.into_iter().for_each(|service| service.pass_on(clock));
             }
         });
         let sender = sender.map_err(|error| SessionError::io("starting a thread", error))?;
         waker.set(sender.thread().clone());
-        let line = made_by(&of_thread, patience)?.map_err(|_| SessionError::SharedMemory { bytes })?;
-        let in_thread = line.clone();
+        let service = made_by(&of_thread, patience)?.map_err(|_| SessionError::SharedMemory { bytes })?;
+        let in_thread = service.clone();
         let hears =
             thread::Builder::new().name("tracebuf-hear".into()).spawn(move || in_thread.receive(receiver));
         let hears = hears.map_err(|error| {
             // Nothing else would tell the other thread to end.
-            line.ask_end();
+            service.ask_end();
             SessionError::io("starting a thread", error)
         })?;
-        let of_recorders = line.clone();
+        let of_recorders = service.clone();
         let context = RecorderContext {
-            switch,
-            producer: line.producer().clone(),
+            gate: switch,
+            producer: service.producer().clone(),
             exhaustion: self.exhaustion,
             clock,
             state_every,
             announce: Some(Box::new(move || of_recorders.announce())),
         };
         let (context, threads) = (Arc::new(context), vec![sender, hears]);
-        Ok(Connection { context, sources, categories, line, threads })
+        Ok(Connection { context, sources, wants, service, threads })
     }
-}
-
-/// What the service says first, and the memory that comes with it.
-fn receive(link: &Link, deadline: Instant) -> io::Result<(Welcome, SharedWords)> {
-    let refused = |why: String| io::Error::new(io::ErrorKind::ConnectionRefused, why);
-    let mut message = vec![0; welcome::MAX_WELCOME];
-    let (len, file) = link.receive_with(&mut message, deadline)?;
-    if len == 0 {
-        return Err(refused("it has ended the connection".to_owned()));
-    }
-    message.truncate(len);
-    // Whatever listens there says why not.
-    let welcome = Welcome::from_bytes(&message).map_err(|why| refused(Escaped(why).to_string()))?;
-    let has_memory = file.filter(|_| SHARED_MEMORY.contains(&welcome.shared_memory));
-    let file = has_memory.ok_or_else(|| refused("it has sent no shared memory".to_owned()))?;
-    let words = SharedWords::of(&file, welcome.shared_memory)?;
-    Ok((welcome, words))
 }
 
 impl Connection {
@@ -270,9 +213,9 @@ impl Connection {
         }
     }
 
-    /// The program knows of the connection, and records from here on.
-    pub(super) fn begin(&self) {
-        self.line.begin();
+    /// Tells the service that the program records from here on.
+    pub(crate) fn begin(&self) {
+        self.service.begin();
     }
 
     /// A recorder into the first buffer of the service's session; with Perfetto's service, into the buffer that a
@@ -281,14 +224,14 @@ impl Connection {
         Recorder::new(self.context.clone(), 0)
     }
 
-    /// A recorder into the buffer that the service has mapped a data source to; `None` for one that it has not mapped.
+    /// A recorder into the buffer that the service has mapped a data source to; `None` if it has not mapped it.
     pub fn recorder_of(&self, data_source: &str) -> Option<Recorder> {
         Recorder::of_source(&self.context, &self.sources, data_source)
     }
 
-    /// Whether the service wants events of this category, so that a program with a [`Relay`](tracebuf_session::Relay) for
-    /// each category may leave out events of others: see [`follow_perfetto`](ConnectionBuilder::follow_perfetto). What
-    /// is recorded anyway is in the trace.
+    /// Whether the service wants events of this category. A program with a [`Relay`](tracebuf_session::Relay) for each
+    /// category leaves out the others: see [`follow_perfetto`](ConnectionBuilder::follow_perfetto). What is recorded
+    /// anyway is in the trace.
     ///
     /// The lists in the data source's `track_event_config` decide. The first of these that finds it there holds:
     ///
@@ -297,47 +240,46 @@ impl Connection {
     /// 3. a pattern for it, in `enabled_categories`;
     /// 4. a pattern for it, in `disabled_categories`.
     ///
-    /// In a pattern each `*` stands for whatever is in its place, or for nothing. What none of them finds is wanted: a
-    /// configuration that wants few disables `*`. The lists of tags are not looked at, because categories here have
-    /// none. Without lists, or with malformed ones, all are wanted; so they are by services of this crate, with a
-    /// [`ProducerSocket`](super::ProducerSocket), which know nothing of categories.
+    /// In a pattern each `*` stands for any text, or none. What none of them finds is wanted: a configuration that
+    /// wants few disables `*`. Lists of tags are ignored. Without lists, or with malformed ones, all are wanted, as
+    /// they are by services of this crate.
     ///
-    /// Cost: it reads the lists, up to four times; meant for the function that is called with each connection.
+    /// Cost: it reads the lists up to four times; meant to be called once with each connection.
     #[must_use]
     pub fn wants(&self, category: &str) -> bool {
-        self.categories.wants(category)
+        (self.wants)(category)
     }
 
     /// Whether the service is there, as far as is known, and this is the process that connected to it.
     pub fn is_connected(&self) -> bool {
-        self.context.switch.is_on()
+        self.context.gate.is_on()
     }
 
-    /// Gets all that was recorded until now into the service's buffers, which the service does by itself for each of
-    /// its snapshots, and when this process ends. With Perfetto's service that is what lies in complete chunks.
+    /// Gets all that was recorded until now into the service's buffers; with Perfetto's service, complete chunks only.
+    /// The service does so by itself for its snapshots, and when this process ends.
     ///
     /// # Errors
     /// [`SessionError::Timeout`] when the service has not answered in time; [`SessionError::Stopped`] when it is gone,
     /// [`SessionError::Forked`] in a child after a fork.
     pub fn flush(&self, timeout: Duration) -> Result<(), SessionError> {
-        if !self.context.switch.is_here() {
+        if !self.context.gate.is_here() {
             return Err(SessionError::Forked);
         }
         let deadline = Instant::now() + timeout.min(FOR_EVER);
-        self.line.flush(deadline)
+        self.service.flush(deadline)
     }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        if !self.context.switch.is_here() {
+        if !self.context.gate.is_here() {
             // The threads are not in this process, and by now others may have their places.
             std::mem::forget(std::mem::take(&mut self.threads));
             return;
         }
         // What the flush asks for is in the queue when the thread sees that it is to end.
-        self.context.producer.borrow_dependent().producer.flush();
-        self.line.end(Instant::now() + PATIENCE);
+        self.context.producer.producer().flush();
+        self.service.end(Instant::now() + PATIENCE);
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
@@ -353,27 +295,29 @@ impl fmt::Debug for Connection {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::link::SocketKind;
+    use crate::native::records::{RecordReceiver, RecordSender};
 
     #[test]
     fn a_service_does_not_keep_one_who_gave_up_waiting_for_the_thread() {
         let path = std::env::temp_dir().join(format!("tracebuf-late-{}", std::process::id()));
-        let listening = Link::listening(&path, Kind::Messages).expect("a socket");
+        let listening = Link::listening(&path, SocketKind::Messages).expect("a socket");
         let deadline = Instant::now() + 12 * PATIENCE;
         // A thread may begin at once and be accepted even so; then the next one is to be late.
         let service = loop {
-            let link = Link::connected(&path, Kind::Messages, deadline).expect("it listens");
+            let link = Link::connected(&path, SocketKind::Messages, deadline).expect("it listens");
             let service = listening.accept().expect("it has come");
             let (words, _) = SharedWords::new(8192).expect("memory");
             let started = Connection::builder().start_within(
                 Duration::ZERO,
-                Agreed {
+                Agreement {
                     link,
                     words,
                     sender: Box::new(RecordSender::default()),
                     receiver: Box::new(RecordReceiver::new()),
                     state_every: vec![0],
                     sources: Vec::new(),
-                    categories: Categories::default(),
+                    wants: Box::new(|_| true),
                 },
             );
             if let Err(error) = started {

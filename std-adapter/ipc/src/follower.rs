@@ -1,15 +1,14 @@
-//! A connection to a service that listens now or later.
+//! Connections to whichever service listens, now or later, in either protocol: [`Follower`].
 
 use std::fmt;
-use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::connection::{Connection, ConnectionBuilder};
+use crate::connection::Connection;
 use tracebuf_session::SessionError;
-use tracebuf_session::waits::join;
+use tracebuf_session::parts::join;
 use tracebuf_std::fork;
 
 /// How often to look whether a service has come or gone.
@@ -19,9 +18,9 @@ const NOTHING_WANTED: &str = "the tracing service is there, and does not want an
 /// How long to wait for the first look: with a service that answers, one takes some milliseconds.
 const FIRST: Duration = Duration::from_secs(1);
 
-/// Connects a program to the service at a path whenever one listens there: also to one that starts later than the
-/// program, and to the next one after that has ended. Made by [`ConnectionBuilder::follow`], and for Perfetto's service
-/// by [`follow_perfetto`](ConnectionBuilder::follow_perfetto).
+/// Connects a program to whichever service listens at a path, now or later, and to the next one when that has ended.
+/// Made by [`ConnectionBuilder::follow`], and for Perfetto's service by
+/// [`follow_perfetto`](ConnectionBuilder::follow_perfetto).
 ///
 /// ```no_run
 /// use tracebuf_ipc::Connection;
@@ -38,14 +37,13 @@ const FIRST: Duration = Duration::from_secs(1);
 /// # Ok::<(), tracebuf_session::SessionError>(())
 /// ```
 ///
-/// A separate thread looks four times a second whether a service listens, for the first time before
-/// [`follow`](ConnectionBuilder::follow) returns. Nothing is recorded until then, nor from a service's end to the next
-/// one's start; a service that stands still counts as there. Dropping it ends the connection as dropping a
-/// [`Connection`] does, and waits for an attempt that is being made, some 5 s if a service does not answer, and for the
-/// function that this calls. A program that ends without dropping it, because it is a `static`, should call
-/// [`flush`](Self::flush) first. In a child after a fork it does nothing.
+/// A thread looks four times a second whether a service listens, for the first time before
+/// [`follow`](ConnectionBuilder::follow) returns. Nothing is recorded between services; one that stands still counts as
+/// there. Dropping it ends the connection as dropping a [`Connection`] does, and waits for an attempt under way (some
+/// 5 s if a service does not answer) and for the function that it calls. If it is a `static`, call
+/// [`flush`](Self::flush) at the program's end. In a child after a fork it does nothing.
 pub struct Follower {
-    state: Arc<State>,
+    state: Arc<FollowerState>,
     /// Dropped to end the thread.
     going_on: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -53,50 +51,19 @@ pub struct Follower {
 }
 
 /// A kind of service, and where to look for it.
-pub(super) trait Look: Send + 'static {
+pub(crate) trait ServiceFinder: Send + 'static {
     /// A connection; `None` for a service that is there but does not want anything recorded now, which this waits for
     /// until then.
     fn look(&mut self, until: Instant) -> Result<Option<Connection>, SessionError>;
 }
 
-/// A service of this crate.
-struct Ours {
-    builder: ConnectionBuilder,
-    path: PathBuf,
-}
-
-impl Look for Ours {
-    fn look(&mut self, _: Instant) -> Result<Option<Connection>, SessionError> {
-        self.builder.clone().open(&self.path).map(Some)
-    }
-}
-
-impl ConnectionBuilder {
-    /// Connects to whichever service listens at this path, now or later, and again when that has ended, until the
-    /// returned [`Follower`] is dropped. Each time it calls `connected`, from a thread of its own: most programs
-    /// connect a [`Relay`](tracebuf_session::Relay) there. If that fails the connection ends, and another one is tried a
-    /// quarter of a second later; if it panics, none is.
-    ///
-    /// A service that already listens has the program when this returns, if it answers within a second.
-    ///
-    /// # Errors
-    /// No thread. A service that is missing or refuses is no error: see [`Follower::error`].
-    pub fn follow(
-        self,
-        path: impl AsRef<Path>,
-        connected: impl FnMut(&Connection) -> Result<(), SessionError> + Send + 'static,
-    ) -> Result<Follower, SessionError> {
-        Follower::start(Ours { builder: self, path: path.as_ref().to_owned() }, connected)
-    }
-}
-
 impl Follower {
-    pub(super) fn start(
-        look: impl Look,
+    pub(crate) fn start(
+        look: impl ServiceFinder,
         connected: impl FnMut(&Connection) -> Result<(), SessionError> + Send + 'static,
     ) -> Result<Self, SessionError> {
         fork::watch();
-        let state = Arc::new(State(Mutex::new(Err("nobody was looked for yet".to_owned()))));
+        let state = Arc::new(FollowerState(Mutex::new(Err("nobody was looked for yet".to_owned()))));
         let (going_on, goes_on) = channel();
         let (looked, first_look) = sync_channel(1);
         let in_thread = state.clone();
@@ -113,8 +80,7 @@ impl Follower {
         self.connection().is_ok()
     }
 
-    /// Why there is no connection: the result of the last attempt to make one, or that it has ended. `None` while there
-    /// is one.
+    /// Why there is no connection: the last attempt's error, or that it has ended. `None` while there is one.
     pub fn error(&self) -> Option<String> {
         self.connection().err()
     }
@@ -166,9 +132,9 @@ impl fmt::Debug for Follower {
 }
 
 /// The connection, or why there is none.
-struct State(Mutex<Result<Arc<Connection>, String>>);
+struct FollowerState(Mutex<Result<Arc<Connection>, String>>);
 
-impl State {
+impl FollowerState {
     fn lock(&self) -> MutexGuard<'_, Result<Arc<Connection>, String>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -181,12 +147,12 @@ impl State {
 
     fn follow(
         &self,
-        mut look: impl Look,
+        mut look: impl ServiceFinder,
         mut connected: impl FnMut(&Connection) -> Result<(), SessionError>,
         looked: &SyncSender<()>,
         goes_on: &Receiver<()>,
     ) {
-        let _told = ToldAtPanic(self);
+        let _told = PanicNote(self);
         loop {
             let until = Instant::now() + EVERY;
             let is_connected = self.lock().as_ref().is_ok_and(|connection| connection.is_connected());
@@ -211,9 +177,9 @@ impl State {
 }
 
 /// Says why there will be no connection any more.
-struct ToldAtPanic<'a>(&'a State);
+struct PanicNote<'a>(&'a FollowerState);
 
-impl Drop for ToldAtPanic<'_> {
+impl Drop for PanicNote<'_> {
     fn drop(&mut self) {
         if thread::panicking() {
             self.0.set(Err("what is called with each connection has panicked".to_owned()));

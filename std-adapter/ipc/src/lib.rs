@@ -1,49 +1,73 @@
-//! Programs that record into another one's session: a [`ProducerSocket`] in the service, a [`Connection`] in each of
-//! them.
+//! Programs that record into another process's session, over sockets.
 //!
-//! | file | what it holds |
-//! |---|---|
-//! | `producer_socket`, `listening` | producers that come are accepted, numbered and attached |
-//! | `other_process` | the transport: it carries out a producer's messages |
-//! | `remote`, `incoming`, `endpoint_cell` | what both kinds have: what comes, in turns, and what carries it out |
-//! | `connection` | a producer, made from what the service tells it |
-//! | `follower` | one connection after another, to whichever service listens |
-//! | `perfetto` | the same with Perfetto's protocol: for programs with its SDK, and those that follow its service |
-//! | `line`, `protocol` | a producer's two threads: one sends what the others ask for, one receives, in either protocol |
-//! | `contained` | which programs are in a container, and which processes and threads they mean |
-//! | `welcome`, `messages`, `records` | messages between programs with this crate, the first and the later ones |
-//! | `socket_file`, `link`, `peer`, `shared_words` | the sockets, the peer at the other end, the memory |
+//! A service opens a [`ProducerSocket`], other programs a [`Connection`] to it, or a [`Follower`], which has one
+//! whenever a service listens. What they record goes into memory that they share with the service.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use std::time::Duration;
+//! use tracebuf_ipc::{Connection, ProducerSocket};
+//! use tracebuf_session::Session;
+//!
+//! # let path = std::env::temp_dir().join(format!("doc-ipc-{}", std::process::id()));
+//! // In the service:
+//! let session = Arc::new(Session::builder().ring(16 << 20).start()?);
+//! let _socket = ProducerSocket::builder().bind(&session, &path)?;
+//!
+//! // In each of the other programs:
+//! let service = Connection::builder().process_name("camera").open(&path)?;
+//! service.recorder().instant("hello");
+//! service.flush(Duration::from_secs(5))?;
+//!
+//! // In the service again: the trace has them all.
+//! session.snapshot()?.write(std::io::sink())?;
+//! # Ok::<(), tracebuf_session::SessionError>(())
+//! ```
+//!
+//! Perfetto's own protocol is spoken too, from both ends: programs with Perfetto's SDK come to a [`PerfettoSocket`],
+//! and [`ConnectionBuilder::follow_perfetto`] puts programs with this crate into the traces of Perfetto's service.
+//!
+//! For Linux and Android; elsewhere the crate is empty.
+//!
+//! # Modules
+//! Each knows those below it that its line names.
+//!
+//! | module | what it holds | what it knows |
+//! |---|---|---|
+//! | `perfetto` | Perfetto's protocol, from both ends | all but `native` |
+//! | `native` | this crate's protocol, from both ends | all but `perfetto` |
+//! | `follower` | one connection after another, to whichever service listens | `connection` |
+//! | `connection` | a producer, once it has agreed with its service | `service_link`, `shared_memory` |
+//! | `service_link` | a producer's two threads: one sends, one receives | `link` |
+//! | `remote_producer` | the service's end of a producer: its messages and their endpoint | `acceptor` |
+//! | `acceptor` | producers that come are accepted, numbered and attached | `socket_file` |
+//! | `socket_file` | a socket with a path, which is removed at the end | `link` |
+//! | `shared_memory` | memory of two processes, and the service's endpoint over it | – |
+//! | `pid_namespace` | processes in containers, and their threads | – |
+//! | `proto_builder` | protobuf messages under construction | – |
+//! | `link` | one end of a connection, and the process at the other | – |
 
 #![cfg(any(target_os = "linux", target_os = "android"))]
 #![deny(missing_docs)]
 #![deny(missing_debug_implementations)]
 #![deny(unsafe_code)]
 
+mod acceptor;
 mod connection;
-mod contained;
-mod endpoint_cell;
 mod follower;
-mod incoming;
-mod line;
 mod link;
-mod listening;
-mod messages;
-mod other_process;
-mod peer;
+mod native;
 mod perfetto;
-mod perfetto_socket;
-mod producer_socket;
-mod protocol;
-mod records;
-mod remote;
-mod shared_words;
+mod pid_namespace;
+mod proto_builder;
+mod remote_producer;
+mod service_link;
+mod shared_memory;
 mod socket_file;
-mod welcome;
 
 pub use connection::{Connection, ConnectionBuilder};
 pub use follower::Follower;
-pub use link::Kind as SocketKind;
-pub use perfetto::{PerfettoSocket, PerfettoSocketBuilder};
-pub use perfetto_socket::perfetto_socket;
-pub use producer_socket::{ProducerSocket, ProducerSocketBuilder};
+pub use link::SocketKind;
+pub use native::{ProducerSocket, ProducerSocketBuilder};
+pub use perfetto::{PerfettoSocket, PerfettoSocketBuilder, perfetto_socket};
 pub use socket_file::SocketFile;

@@ -1,8 +1,9 @@
-//! One end of a connection between two processes: messages that come whole or not at all, or a stream of bytes.
+//! Unix sockets, and the process at the other end: [`Link`] and [`Peer`].
+#![allow(unsafe_code, reason = "one call that `rustix` does not have in this form")]
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -14,16 +15,15 @@ use rustix::net::{
     connect, listen, recv, recvmsg, send, sendmsg, shutdown, socket_with,
 };
 
-use super::peer::Peer;
 use tracebuf_std::system::closed_in_children::ClosedInChildren;
 
 /// A Unix socket, which is closed in children after a fork.
 #[derive(Debug)]
-pub(super) struct Link(ClosedInChildren);
+pub(crate) struct Link(ClosedInChildren);
 
 /// How data that is sent arrives.
 #[derive(Clone, Copy, Debug)]
-pub enum Kind {
+pub enum SocketKind {
     /// In messages, whole or not at all.
     Messages,
     /// As a stream of bytes.
@@ -31,10 +31,10 @@ pub enum Kind {
 }
 
 impl Link {
-    fn new(kind: Kind) -> io::Result<Self> {
+    fn new(kind: SocketKind) -> io::Result<Self> {
         let kind = match kind {
-            Kind::Messages => SocketType::SEQPACKET,
-            Kind::Stream => SocketType::STREAM,
+            SocketKind::Messages => SocketType::SEQPACKET,
+            SocketKind::Stream => SocketType::STREAM,
         };
         let socket = socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
         Ok(Self(ClosedInChildren::new(socket)))
@@ -42,7 +42,7 @@ impl Link {
 
     /// Whether a process has a socket at this path, of whatever kind; what is left of one that has ended does not
     /// count.
-    pub(super) fn is_there(path: &Path) -> io::Result<bool> {
+    pub(crate) fn is_there(path: &Path) -> io::Result<bool> {
         // Of a kind that no service listens with, so that none takes this for a newcomer.
         let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
         match connect(&socket, &SocketAddrUnix::new(path)?) {
@@ -53,7 +53,7 @@ impl Link {
     }
 
     /// Listens for others at this path.
-    pub(super) fn listening(path: &Path, kind: Kind) -> io::Result<Self> {
+    pub(crate) fn listening(path: &Path, kind: SocketKind) -> io::Result<Self> {
         let link = Self::new(kind)?;
         bind(link.0.get()?, &SocketAddrUnix::new(path)?)?;
         listen(link.0.get()?, 64)?;
@@ -62,7 +62,7 @@ impl Link {
 
     /// Connects to the socket that listens at this path. Only until the deadline: if too many have come and were not
     /// accepted, the system waits until one is.
-    pub(super) fn connected(path: &Path, kind: Kind, deadline: Instant) -> io::Result<Self> {
+    pub(crate) fn connected(path: &Path, kind: SocketKind, deadline: Instant) -> io::Result<Self> {
         let (link, address) = (Self::new(kind)?, SocketAddrUnix::new(path)?);
         link.until(Timeout::Send, deadline, |socket| connect(socket, &address))?;
         Ok(link)
@@ -91,38 +91,38 @@ impl Link {
     }
 
     /// The next connection. An error once this was [shut](Self::shut).
-    pub(super) fn accept(&self) -> io::Result<Self> {
+    pub(crate) fn accept(&self) -> io::Result<Self> {
         let socket = self.0.get()?;
         let socket = retry_on_intr(|| accept_with(socket, SocketFlags::CLOEXEC))?;
         Ok(Self(ClosedInChildren::new(socket)))
     }
 
     /// The same until the deadline, and then an error too.
-    pub(super) fn accept_until(&self, deadline: Instant) -> io::Result<Self> {
+    pub(crate) fn accept_until(&self, deadline: Instant) -> io::Result<Self> {
         let socket =
             self.until(Timeout::Recv, deadline, |socket| accept_with(socket, SocketFlags::CLOEXEC))?;
         Ok(Self(ClosedInChildren::new(socket)))
     }
 
     /// Whether this process is the one that owns it.
-    pub(super) fn is_here(&self) -> bool {
+    pub(crate) fn is_here(&self) -> bool {
         self.0.is_here()
     }
 
     /// The peer at the other end, as the system reports it.
-    pub(super) fn peer(&self) -> Peer {
+    pub(crate) fn peer(&self) -> Peer {
         self.0.get().and_then(Peer::of).unwrap_or(Peer::UNKNOWN)
     }
 
     /// Sends a message, and waits while the other end takes none.
-    pub(super) fn send(&self, message: &[u8]) -> io::Result<()> {
+    pub(crate) fn send(&self, message: &[u8]) -> io::Result<()> {
         let socket = self.0.get()?;
         retry_on_intr(|| send(socket, message, SendFlags::NOSIGNAL))?;
         Ok(())
     }
 
     /// The same without waiting: false if the other end does not take it now.
-    pub(super) fn try_send(&self, message: &[u8]) -> io::Result<bool> {
+    pub(crate) fn try_send(&self, message: &[u8]) -> io::Result<bool> {
         let socket = self.0.get()?;
         match retry_on_intr(|| send(socket, message, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)) {
             Ok(_) => Ok(true),
@@ -132,7 +132,7 @@ impl Link {
     }
 
     /// The same with an open file.
-    pub(super) fn try_send_with(&self, message: &[u8], file: &OwnedFd) -> io::Result<bool> {
+    pub(crate) fn try_send_with(&self, message: &[u8], file: &OwnedFd) -> io::Result<bool> {
         // If the message has no room, nothing of it is sent.
         Ok(self.try_send_some(message, Some(file))? != 0)
     }
@@ -141,7 +141,7 @@ impl Link {
     ///
     /// # Errors
     /// Also for a message that is too long for the buffer.
-    pub(super) fn receive(&self, message: &mut [u8]) -> io::Result<usize> {
+    pub(crate) fn receive(&self, message: &mut [u8]) -> io::Result<usize> {
         let socket = self.0.get()?;
         let mut receive = || retry_on_intr(|| recv(socket, &mut *message, RecvFlags::TRUNC));
         let (_, len) = match receive() {
@@ -153,7 +153,7 @@ impl Link {
     }
 
     /// The same, or for more of a stream, until the deadline, with the open file that comes with it.
-    pub(super) fn receive_with(
+    pub(crate) fn receive_with(
         &self,
         message: &mut [u8],
         deadline: Instant,
@@ -179,13 +179,13 @@ impl Link {
     }
 
     /// Sends bytes of a stream, and waits while the other end takes none; returns how many it took.
-    pub(super) fn send_some(&self, bytes: &[u8]) -> io::Result<usize> {
+    pub(crate) fn send_some(&self, bytes: &[u8]) -> io::Result<usize> {
         let socket = self.0.get()?;
         Ok(retry_on_intr(|| send(socket, bytes, SendFlags::NOSIGNAL))?)
     }
 
     /// Sends as much of a stream as the other end takes now, and an open file with its first byte; returns how much.
-    pub(super) fn try_send_some(&self, bytes: &[u8], file: Option<&OwnedFd>) -> io::Result<usize> {
+    pub(crate) fn try_send_some(&self, bytes: &[u8], file: Option<&OwnedFd>) -> io::Result<usize> {
         let (socket, files) = (self.0.get()?, file.map(|file| [file.as_fd()]));
         let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut room);
@@ -202,23 +202,51 @@ impl Link {
 
     /// Waits for more of a stream, and returns how much has come: 0 once the other end is gone. Open files that come
     /// with it are closed.
-    pub(super) fn receive_some(&self, bytes: &mut [u8]) -> io::Result<usize> {
+    pub(crate) fn receive_some(&self, bytes: &mut [u8]) -> io::Result<usize> {
         let socket = self.0.get()?;
         let (_, len) = retry_on_intr(|| recv(socket, &mut *bytes, RecvFlags::empty()))?;
         Ok(len)
     }
 
     /// Stops sending, which the other end hears once it has taken what was sent. That end may still say something.
-    pub(super) fn finish(&self) {
+    pub(crate) fn finish(&self) {
         if let Ok(socket) = self.0.get() {
             let _ = shutdown(socket, Shutdown::Write);
         }
     }
 
     /// Ends the connection, or the listening: whoever waits at either end hears of it.
-    pub(super) fn shut(&self) {
+    pub(crate) fn shut(&self) {
         if let Ok(socket) = self.0.get() {
             let _ = shutdown(socket, Shutdown::Both);
+        }
+    }
+}
+
+/// A process, as the system knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Peer {
+    pub(crate) uid: u32,
+    /// −1 if this process's namespace has no number for it: with a service in a container and a producer outside.
+    pub(crate) pid: i32,
+}
+
+impl Peer {
+    pub(crate) const UNKNOWN: Self = Self { uid: u32::MAX, pid: -1 };
+
+    /// The peer that has connected, or listens. Not with `rustix`, whose process ids cannot be 0, which is what the
+    /// system says where it has none.
+    pub(crate) fn of(socket: &OwnedFd) -> io::Result<Self> {
+        let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+        let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+        // SAFETY: an open socket, and this many bytes to be written, of a type that may have any value.
+        let error = unsafe {
+            let place = (&raw mut peer).cast();
+            libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, place, &mut len)
+        };
+        match error {
+            0 => Ok(Self { uid: peer.uid, pid: if peer.pid > 0 { peer.pid } else { -1 } }),
+            _ => Err(io::Error::last_os_error()),
         }
     }
 }
@@ -234,9 +262,9 @@ mod tests {
         let path = std::env::temp_dir().join(format!("tracebuf-link-{}", std::process::id()));
         // In a process of its own, because of its limit.
         let is_told = tracebuf_testing::fork::in_child(|| {
-            let listening = Link::listening(&path, Kind::Messages).expect("a socket");
+            let listening = Link::listening(&path, SocketKind::Messages).expect("a socket");
             let deadline = Instant::now() + Duration::from_secs(5);
-            let one = Link::connected(&path, Kind::Messages, deadline).expect("it listens");
+            let one = Link::connected(&path, SocketKind::Messages, deadline).expect("it listens");
             let other = listening.accept().expect("it has come");
             let file = std::fs::File::open("/dev/null").expect("it is there").into();
             let limits = Rlimit { current: Some(0), ..getrlimit(Resource::Nofile) };
@@ -247,5 +275,14 @@ mod tests {
         });
         std::fs::remove_file(path).expect("it is there");
         assert!(is_told);
+    }
+
+    #[test]
+    fn the_other_end_of_this_process_is_this_process() {
+        let (one, _other) = std::os::unix::net::UnixStream::pair().expect("sockets");
+        let this = Peer { uid: rustix::process::geteuid().as_raw(), pid: std::process::id() as i32 };
+        assert_eq!(Peer::of(&one.into()).ok(), Some(this));
+        let file = std::fs::File::open("/dev/null").expect("it is there");
+        assert!(Peer::of(&file.into()).is_err());
     }
 }

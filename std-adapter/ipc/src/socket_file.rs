@@ -6,7 +6,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::link::{Kind, Link};
+use crate::link::{Link, SocketKind};
 use tracebuf_session::SessionError;
 use tracebuf_std::file_lock::lock_within;
 use tracebuf_std::system::{FileId, id_in};
@@ -18,7 +18,7 @@ const ONE_BY_ONE: Duration = Duration::from_millis(500);
 /// A socket at a path, where others can connect until it is dropped; nothing accepts them yet.
 #[derive(Debug)]
 pub struct SocketFile {
-    pub(super) link: Link,
+    pub(crate) link: Link,
     /// Removed when this is dropped, unless another socket is there by then.
     path: PathBuf,
     file: FileId,
@@ -29,12 +29,12 @@ impl SocketFile {
     ///
     /// # Errors
     /// Something listens there, or what the system says.
-    pub fn bind(path: &Path, kind: Kind) -> Result<Self, SessionError> {
+    pub fn bind(path: &Path, kind: SocketKind) -> Result<Self, SessionError> {
         Self::at(path, kind)
             .map_err(|error| SessionError::io(format!("the socket {}", path.display()), error))
     }
 
-    fn at(path: &Path, kind: Kind) -> io::Result<Self> {
+    fn at(path: &Path, kind: SocketKind) -> io::Result<Self> {
         let link = listen(path, kind)?;
         let file = id_in(&path.symlink_metadata()?);
         // Programs that go into the background leave the folder that they were started in.
@@ -43,7 +43,7 @@ impl SocketFile {
     }
 }
 
-fn listen(path: &Path, kind: Kind) -> io::Result<Link> {
+fn listen(path: &Path, kind: SocketKind) -> io::Result<Link> {
     match Link::listening(path, kind) {
         Err(error) if error.kind() == ErrorKind::AddrInUse => {
             let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -89,7 +89,7 @@ mod tests {
             let begin = Barrier::new(4);
             let bind = || {
                 begin.wait();
-                SocketFile::bind(&path, Kind::Messages).ok()
+                SocketFile::bind(&path, SocketKind::Messages).ok()
             };
             let bound: Vec<_> = std::thread::scope(|scope| {
                 let threads: Vec<_> = (0..4).map(|_| scope.spawn(bind)).collect();

@@ -1,113 +1,32 @@
-//! `cargo bench -p tracebuf-std --bench session --features compare`: what sessions cost, with their limits, and what
-//! other crates take. With `--features tracing` the others are left out.
+//! `cargo bench -p tracebuf-session --bench session`: what sessions cost, with their limits.
 //!
 //! `-- --slack F` multiplies the limits of what is timed by F: for machines that others are using at the same time.
 //!
-//! `-- spans load` runs these parts alone; the others are `recorder`, `snapshot` and `long-trace`. The load runs for
-//! 6 s; for a minute with `TRACEBUF_LOAD_SECONDS=60`.
+//! `-- load` runs this part alone; the others are `recorder`, `snapshot` and `long-trace`. The load runs for 6 s; for a
+//! minute with `TRACEBUF_LOAD_SECONDS=60`.
 //!
 //! One line each, `budget NAME MEASURED LIMIT UNIT ok|over`, and lines of figures without a limit; exit status 1
 //! if a budget is over.
-
-use tracebuf_testing::load;
-#[cfg(feature = "tracing")]
-#[path = "session/spans.rs"]
-mod spans;
-use tracebuf_testing::trace;
 
 use std::hint::black_box;
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-#[cfg(feature = "tracing")]
-use tracebuf_session::Recorder;
 use tracebuf_session::{LongTrace, Session};
+use tracebuf_testing::budget::{Sheet, median, nanoseconds};
+use tracebuf_testing::load;
 
 const MIB: u64 = 1 << 20;
 
-/// What can be run alone.
-type Part = fn(&mut Sheet);
-
 fn main() -> ExitCode {
-    let mut sheet = Sheet { over: 0, slack: slack() };
-    let parts: [(&str, Part); 5] = [
-        ("recorder", recorder),
-        #[cfg(feature = "tracing")]
-        ("spans", spans::run),
-        #[cfg(not(feature = "tracing"))]
-        ("spans", |_| println!("spans: with --features tracing")),
-        ("snapshot", snapshot),
-        ("long-trace", long_trace),
-        ("load", load),
-    ];
-    let wanted = |name: &str| std::env::args().any(|argument| argument == name);
-    let all = !parts.iter().any(|(name, _)| wanted(name));
-    for (_, part) in parts.iter().filter(|(name, _)| all || wanted(name)) {
-        part(&mut sheet);
-    }
-    ExitCode::from(u8::from(sheet.over > 0))
-}
-
-/// The factor of `--slack F`, or 1.
-fn slack() -> f64 {
-    let mut arguments = std::env::args().skip_while(|argument| argument != "--slack");
-    arguments.nth(1).and_then(|factor| factor.parse().ok()).unwrap_or(1.0)
-}
-
-/// Prints the lines and counts those that are over.
-pub(crate) struct Sheet {
-    over: u32,
-    slack: f64,
-}
-
-impl Sheet {
-    /// Zero means that nothing was measured, and counts as over.
-    pub(crate) fn at_most(&mut self, name: &str, measured: f64, limit: f64, unit: &str) {
-        let limit = limit * self.slack;
-        self.line(name, measured, limit, unit, measured > 0.0 && measured <= limit);
-    }
-
-    fn at_least(&mut self, name: &str, measured: f64, limit: f64, unit: &str) {
-        let limit = limit / self.slack;
-        self.line(name, measured, limit, unit, measured >= limit);
-    }
-
-    fn line(&mut self, name: &str, measured: f64, limit: f64, unit: &str, ok: bool) {
-        self.over += u32::from(!ok);
-        println!("budget {name} {measured:.2} {limit:.2} {unit} {}", if ok { "ok" } else { "over" });
-    }
-}
-
-pub(crate) fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
-/// Nanoseconds of one call: the median over rounds, each short enough to be undisturbed now and then.
-pub(crate) fn nanoseconds(mut work: impl FnMut()) -> f64 {
-    const ROUND: u32 = 2_000;
-    let round = |work: &mut dyn FnMut()| {
-        let start = Instant::now();
-        (0..ROUND).for_each(|_| work());
-        start.elapsed().as_secs_f64() * 1e9 / f64::from(ROUND)
-    };
-    (0..50).for_each(|_| work());
-    median((0..301).map(|_| round(&mut work)).collect())
+    Sheet::run(&[("recorder", recorder), ("snapshot", snapshot), ("long-trace", long_trace), ("load", load)])
 }
 
 fn session(fast: bool) -> Session {
     let builder = Session::builder().ring(16 * MIB).shared_memory(4 << 20);
     let builder = if fast { builder.fast_clock() } else { builder };
     builder.start().expect("a session")
-}
-
-/// A session with the quick clock, and its recorder.
-#[cfg(feature = "tracing")]
-pub(crate) fn quick() -> (Session, Recorder) {
-    let session = session(true);
-    let recorder = session.recorder();
-    (session, recorder)
 }
 
 /// A slice, begin and end, by the session's own API.

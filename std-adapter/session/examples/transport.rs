@@ -29,7 +29,7 @@ mod program {
         CommitRequest, CommitSink, Consumer, Exhaustion, Layout, Producer, ProducerStorage, Request,
         SharedMemory, atomic_words,
     };
-    use tracebuf::service::{EndpointStats, ProducerEndpoint, ProducerIdentity};
+    use tracebuf::service::{EndpointStats, FlushTracker, ProducerEndpoint, ProducerIdentity};
     use tracebuf_session::{BootClock, CentralBuffer, Session, Transport, Waker};
 
     /// Bytes of shared memory, in pages of 4 KiB with four chunks each, and the most writers at a time.
@@ -93,21 +93,18 @@ mod program {
         message: Message,
         filled: usize,
         is_connected: bool,
-        /// The last question, the last answer, and the last flush that was carried out.
-        asked: u32,
-        answer: Option<(u32, u32)>,
-        flushed: Option<u32>,
     }
 
     impl Remote<'_> {
-        fn take(&mut self, buffers: &mut [CentralBuffer]) {
+        fn take(&mut self, buffers: &mut [CentralBuffer], flushes: &mut FlushTracker) {
             if let Some(request) = Request::from_bytes(self.message) {
                 if let Some(flush) = self.endpoint.carry_out_one(&request, buffers) {
-                    self.flushed = Some(flush);
+                    flushes.carried_out(flush);
                     self.say(message(FLUSHED, flush, 0));
                 }
             } else if self.message[0] == ANSWER {
-                self.answer = Some(numbers(&self.message));
+                let (question, flush) = numbers(&self.message);
+                flushes.answer(question.into(), Some(flush));
             }
         }
 
@@ -118,7 +115,7 @@ mod program {
     }
 
     impl Transport for Remote<'_> {
-        fn drain(&mut self, buffers: &mut [CentralBuffer]) {
+        fn drain(&mut self, buffers: &mut [CentralBuffer], flushes: &mut FlushTracker) {
             loop {
                 match self.line.read(&mut self.message[self.filled..]) {
                     Ok(0) => self.is_connected = false,
@@ -132,21 +129,13 @@ mod program {
                 }
                 if self.filled == Request::BYTES {
                     self.filled = 0;
-                    self.take(buffers);
+                    self.take(buffers, flushes);
                 }
             }
         }
 
-        fn ask_flush(&mut self) {
-            self.asked = self.asked.wrapping_add(1);
-            self.say(message(QUESTION, self.asked, 0));
-        }
-
-        fn is_flushed(&self) -> bool {
-            // Numbers of flushes wrap around, so they are compared by their distance.
-            let is_done =
-                |flush| self.flushed.is_some_and(|done| done.wrapping_sub(flush) <= i32::MAX as u32);
-            self.answer.is_some_and(|(question, flush)| question == self.asked && is_done(flush))
+        fn ask_flush(&mut self, question: u64) {
+            self.say(message(QUESTION, question as u32, 0));
         }
 
         fn scrape(&mut self, buffers: &mut [CentralBuffer]) {
@@ -193,9 +182,6 @@ mod program {
             message: Message::default(),
             filled: 0,
             is_connected: true,
-            asked: 0,
-            answer: None,
-            flushed: None,
         })?;
 
         let storage = ProducerStorage::<CHUNKS, WRITERS>::new();

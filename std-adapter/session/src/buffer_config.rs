@@ -1,10 +1,10 @@
-//! How a buffer of a session is set up: [`BufferConfig`].
+//! The configuration of a session's buffer.
 
 use std::path::PathBuf;
 
 use tracebuf::buffer::{Config, FillPolicy};
 
-use super::producer_cell::{CHUNK, WRITERS};
+use crate::limits::{CHUNK, WRITERS};
 
 /// One central buffer.
 ///
@@ -22,9 +22,9 @@ use super::producer_cell::{CHUNK, WRITERS};
 /// ```
 #[derive(Clone, Debug)]
 pub struct BufferConfig {
-    pub(super) bytes: u64,
+    pub(crate) bytes: u64,
     policy: FillPolicy,
-    pub(super) file: Option<PathBuf>,
+    pub(crate) file: Option<PathBuf>,
     self_contained_chunks: bool,
     sequences: u16,
 }
@@ -32,11 +32,9 @@ pub struct BufferConfig {
 impl BufferConfig {
     /// Keeps the newest `bytes` bytes: from 2,060, which one chunk of a thread takes, to less than 4 GiB.
     ///
-    /// Names, clocks and tracks are repeated with every quarter of it that is recorded. So once the ring has
-    /// overwritten something, its oldest part, up to about a quarter of what it holds, is older than the oldest of
-    /// those it has: readers skip that part, and `tracebuf stats` counts it. With programs in other processes it may be
-    /// more, as what they have not sent comes late: up to half of the shared memory of each. With
-    /// [`self_contained_chunks`](Self::self_contained_chunks) all of it can be read.
+    /// Once it has overwritten something, readers skip its oldest part, up to about a quarter, because names, clocks
+    /// and tracks are repeated with every quarter; with programs in other processes, up to half of the shared memory of
+    /// each more. [`self_contained_chunks`](Self::self_contained_chunks) avoids that.
     pub const fn ring(bytes: u64) -> Self {
         Self {
             bytes,
@@ -59,58 +57,55 @@ impl BufferConfig {
     }
 
     /// Keeps the buffer in this file, so that all but the last second survives the process, and that too with [shared
-    /// memory in the file](super::SessionBuilder::shared_memory_in_file); see [`region_file`](crate::region_file). The
-    /// file is created with all its blocks, and locked against other sessions. A file that an earlier session left is
-    /// kept as `FILE.previous`, replacing the one before; if the session does not start, it is put back. Where the path
-    /// is a link, all this is done to its target. `FILE.previous.previous` must be a valid name too: of the 255 bytes
-    /// that most file systems allow, 237 are left for the file's own.
+    /// memory in the file](crate::SessionBuilder::shared_memory_in_file). [`region_file`](crate::region_file) says
+    /// more.
     ///
-    /// The file is memory of the process: **truncating it ends the process**, by SIGBUS. So keep it from anything that
-    /// truncates files to rotate them or to make room; removing or renaming it does no harm.
+    /// **Truncating the file ends the process**, by SIGBUS: keep it from programs that truncate files to rotate them.
+    /// Removing or renaming it does no harm.
     ///
-    /// Not available on Windows.
+    /// The file is created with all its blocks, and locked against other sessions. A file that an earlier session left
+    /// is kept as `FILE.previous`, and put back if the session does not start. A link's target is used in its place.
+    /// `FILE.previous.previous` must be a valid name too: on most file systems that leaves 237 bytes for the file's
+    /// own. Not available on Windows.
     #[must_use]
     pub fn in_file(self, path: impl AsRef<std::path::Path>) -> Self {
         Self { file: Some(path.as_ref().to_owned()), ..self }
     }
 
-    /// Makes each chunk of a thread state all that its events need: names, clock and track. So what a thread did last
-    /// before it hung can be read however long ago that was, even when the other threads have long overwritten the
-    /// rest: for a flight recorder that is to show why. It takes some 80 bytes of each 2 KB, plus those of the names in
-    /// use.
+    /// Makes each chunk state all that its events need: names, clock and track. So what a thread did last before it
+    /// hung can be read however much other threads have overwritten since. It takes some 80 bytes of each 2 KB, plus
+    /// the names in use.
     #[must_use]
     pub const fn self_contained_chunks(mut self) -> Self {
         self.self_contained_chunks = true;
         self
     }
 
-    /// How many sequences its table holds, of 224 bytes each: 1,024 unless set otherwise, 4 to 65,535. A sequence is a
-    /// writer of a producer; each thread of this process that records into this buffer is one, so 1,024 are enough for
-    /// as many as can. Where [others](super::Session::attach) write too, add as many as they have writers, and as have
-    /// ended without being read or overwritten yet.
+    /// Sets how many sequences its table holds, of 224 bytes each: 1,024 unless set, 4 to 65,535. A sequence is a
+    /// writer of a producer; 1,024 are enough for this process's threads. For [others](crate::Session::attach) add as
+    /// many as they have writers, and as have ended without being read or overwritten.
     ///
     /// If every sequence has chunks in a ring, a new one takes the place of the one that has been silent for the
-    /// longest, whose chunks count as overwritten; in a buffer that discards, the new one's chunks are refused and
-    /// [counted](tracebuf::buffer::BufferStats::chunks_refused). [`start`](super::SessionBuilder::start) refuses fewer
-    /// than 4.
+    /// longest, whose chunks count as overwritten. A buffer that discards refuses and
+    /// [counts](tracebuf::buffer::BufferStats::chunks_refused) the new one's chunks.
     #[must_use]
     pub const fn sequences(mut self, count: u16) -> Self {
         self.sequences = count;
         self
     }
 
-    pub(super) fn config(&self) -> Config {
+    pub(crate) fn config(&self) -> Config {
         Config::new(self.policy).sequences(self.sequences).histograms(true)
     }
 
     /// Bytes of memory; `None` for a buffer too large for any memory.
-    pub(super) fn region_size(&self) -> Option<usize> {
+    pub(crate) fn region_size(&self) -> Option<usize> {
         let bytes = u32::try_from(self.bytes).ok()?;
         usize::try_from(self.config().region_size(bytes)).ok()
     }
 
     /// After how many bytes names are repeated: in a ring what is overwritten takes them along, so every quarter of it.
-    pub(super) fn state_every(&self) -> u32 {
+    pub(crate) fn state_every(&self) -> u32 {
         let bytes = u32::try_from(self.bytes).unwrap_or(u32::MAX);
         match self.policy {
             _ if self.self_contained_chunks => 0,
@@ -123,7 +118,7 @@ impl BufferConfig {
 
 /// What a full chunk takes in a buffer: 24 bytes of header instead of the 8 in shared memory. A smaller buffer would
 /// refuse every one.
-pub(super) const SMALLEST: u64 = CHUNK as u64 - 8 + 24;
+pub(crate) const SMALLEST: u64 = CHUNK as u64 - 8 + 24;
 
 /// Sequences in a buffer's table unless set otherwise, with their histograms: 224 KiB. Each writer of this process is
 /// one, and all may write to one buffer: none must lose its place to another.

@@ -1,4 +1,4 @@
-//! How a session is set up: [`SessionBuilder`].
+//! The builder of a session.
 
 use std::collections::HashSet;
 use std::sync::mpsc::{Sender, channel};
@@ -8,22 +8,22 @@ use std::thread::JoinHandle;
 use tracebuf::producer::{Exhaustion, MemoryError};
 use tracebuf::service::ProducerIdentity;
 
-use super::Session;
-use super::buffer_config::{BufferConfig, SMALLEST};
-use super::drain::{Drain, Task};
-use super::error::SessionError;
-use super::in_process::InProcess;
-use super::long_trace::LongTrace;
-use super::open_files::OpenFiles;
-use super::producer_cell::{self, ENOUGH_TO_STALL, ProducerCell, Words};
-use super::recorder_context::RecorderContext;
-use super::session_clock::SessionClock;
-use super::snapshot::{Spare, prepare};
-use super::switch::Switch;
-use super::waits::{PATIENCE, made_by};
-use super::waker::Waker;
+use crate::buffer_config::{BufferConfig, SMALLEST};
+use crate::clock::SessionClock;
+use crate::drain::{Drain, Task};
+use crate::error::SessionError;
+use crate::in_process::InProcess;
 use crate::limits::{BUFFERS_MAX, SHARED_MEMORY};
-use crate::region_file::{OwnMemory, WantedMemory};
+use crate::long_trace::LongTrace;
+use crate::open_files::OpenFiles;
+use crate::producer_cell::RecorderContext;
+use crate::producer_cell::{self, ENOUGH_TO_STALL, ProducerCell, Words};
+use crate::recording_gate::RecordingGate;
+use crate::region_file::{OwnMemory, SharedMemorySpec};
+use crate::session::Session;
+use crate::snapshot::{Spare, prepare};
+use crate::waits::Waker;
+use crate::waits::{PATIENCE, made_by};
 use tracebuf_std::process::named;
 use tracebuf_std::system::user_id;
 
@@ -48,8 +48,15 @@ pub struct SessionBuilder {
     fast_clock: bool,
 }
 
+impl Session {
+    /// A builder of a session, with one ring of 4 MiB unless set otherwise.
+    pub fn builder() -> SessionBuilder {
+        SessionBuilder::new()
+    }
+}
+
 impl SessionBuilder {
-    pub(super) fn new() -> Self {
+    fn new() -> Self {
         Self {
             buffers: Vec::new(),
             sources: Vec::new(),
@@ -63,95 +70,79 @@ impl SessionBuilder {
         }
     }
 
-    /// Adds a ring of this many bytes as the next buffer: from 2,060 to less than 4 GiB, which [`start`](Self::start)
-    /// checks.
-    /// Memory is taken as it fills.
+    /// Adds a ring of this many bytes as the next buffer, from 2,060 to less than 4 GiB. Memory is taken as it fills.
     #[must_use]
     pub fn ring(self, bytes: u64) -> Self {
         self.buffer(BufferConfig::ring(bytes))
     }
 
-    /// Adds the next buffer. Buffers are numbered from 0, up to 32 of them, which [`start`](Self::start) checks.
-    /// Without any there is one ring of 4 MiB.
+    /// Adds the next buffer. Buffers are numbered from 0; there are up to 32. Without any there is one ring of 4 MiB.
     #[must_use]
     pub fn buffer(mut self, buffer: BufferConfig) -> Self {
         self.buffers.push(buffer);
         self
     }
 
-    /// Maps a data source to the buffer of that number: what records under this name goes there. A name has one buffer.
-    /// See [`Session::recorder_of`]. [`start`](Self::start) refuses a number that no buffer has, and a name that comes
-    /// twice.
+    /// Maps a data source to the buffer of that number: [`Session::recorder_of`] that name records there.
+    /// [`start`](Self::start) refuses a number that no buffer has, and a name that comes twice.
     #[must_use]
     pub fn data_source(mut self, name: impl Into<String>, buffer: u16) -> Self {
         self.sources.push((name.into(), buffer));
         self
     }
 
-    /// Bytes of shared memory between this process's threads and the drain thread, from 4 KiB to 64 MiB, which
-    /// [`start`](Self::start) checks; 1 MiB unless set. Each thread that records holds 2 KiB of it; the rest bridges
-    /// the time until the drain thread comes. An event of more than two such chunks, some 4 KB, has its sizes sent
-    /// after it, and a thread has a list of 16 for them: while another thread is sending, one that records many such
-    /// events may give one up however much is free, unless it [waits](Self::exhaustion).
+    /// Sets the bytes of shared memory between this process's threads and the drain thread: 4 KiB to 64 MiB. Each
+    /// thread that records holds 2 KiB of it for each buffer; the rest bridges the time until the drain thread comes.
+    /// The default is 1 MiB, or if threads are to [wait](Self::exhaustion) 2 MiB and a page: enough for the 1,024
+    /// writers that there can be.
     ///
-    /// If threads are to [wait](Self::exhaustion) and it is not set, it is 2 MiB and a page: enough for all threads
-    /// that can record at a time, 1,024, each counted once for each buffer that it records into.
+    /// A thread that records many events of more than some 4 KB while another thread is sending may lose some however
+    /// much is free, unless it [waits](Self::exhaustion): it has a list of 16 for what is sent after them.
     #[must_use]
     pub fn shared_memory(mut self, bytes: usize) -> Self {
         self.shared_memory = Some(bytes);
         self
     }
 
-    /// Puts the shared memory of this process's own threads into the file of the first buffer that is [in a
-    /// file](BufferConfig::in_file), so that a kill loses next to nothing that a thread has finished:
-    /// [recovery](tracebuf_analysis::recover::Survivor) brings in what had not reached that buffer yet. This holds for that buffer
-    /// only: what threads record for other buffers is lost with the process, whether these are in files or not. So is
-    /// what programs in other processes, which have their own shared memory, have not sent, and [a long
-    /// event](crate::region_file#with-shared-memory-in-it) if it was finished just before.
+    /// Puts the shared memory of this process's own threads into the first [buffer's file](BufferConfig::in_file), so
+    /// that a kill loses next to nothing that a thread has finished for that buffer. What threads record for other
+    /// buffers, and what other processes have not sent, is lost with the process.
     ///
-    /// [`start`](Self::start) refuses it where no buffer is in a file. The file is larger by the shared memory and 32
-    /// KiB; on 32-bit systems it may have to end within 2 GiB. A process can have 256 such sessions; a stopped one
-    /// counts as long as one of its recorders is left, or what [`stop`](Session::stop) returned, or a thread that
-    /// recorded into it and not into a later one.
+    /// [`start`](Self::start) refuses it if no buffer is in a file. The file grows by the shared memory and 32 KiB; on
+    /// 32-bit systems it may have to end within 2 GiB. A process can have 256 such sessions, stopped ones included
+    /// while a recorder is left, or what [`stop`](Session::stop) returned, or a thread that recorded into one and not
+    /// into a later one.
     ///
-    /// A child that is created without the handlers of `pthread_atfork`, by `_Fork` or the bare system call, must not
-    /// record: it would write into its parent's memory.
+    /// A child created by `_Fork` or the bare system call, without the handlers of `pthread_atfork`, must not record:
+    /// it would write into its parent's memory. Not available on Windows.
     ///
-    /// Cost: an event usually takes as long as with shared memory on the heap. But whenever the system begins to write
-    /// the file's pages back, on Linux after 30 s, the next event in each of them takes a page fault, and may have to
-    /// wait until the disk has the page, or the file system has room in its journal. If no recording thread may wait
-    /// for a disk, put the file into a file system in memory, such as `/dev/shm`: what lies there survives the process,
-    /// though not the machine. A new thread's first event looks at all chunks if a thread that has ended recorded into
-    /// another buffer under the same number: some milliseconds with 64 MiB.
-    ///
-    /// Not available on Windows.
+    /// Cost: an event takes as long as usual. But when the system writes the file's pages back, on Linux after 30 s,
+    /// the next event in each takes a page fault, and may wait for the disk. A file system in memory, such as
+    /// `/dev/shm`, never makes threads wait, and survives the process. A new thread's first event may look at all
+    /// chunks: some milliseconds with 64 MiB.
     #[must_use]
     pub fn shared_memory_in_file(mut self) -> Self {
         self.is_in_file = true;
         self
     }
 
-    /// What a thread does when shared memory is full: drop, unless set otherwise. The drain thread, on which a
-    /// [`Transport`](super::Transport) or a panic hook may record, always drops: it would wait for itself.
+    /// Sets what a thread does when shared memory is full: drop, unless set. The drain thread, on which a
+    /// [`Transport`](crate::Transport) or a panic hook may record, always drops.
     ///
-    /// With [`Exhaustion::Stall`] nothing is lost, as long as the drain thread runs and there are no more threads than
-    /// [`shared_memory`](Self::shared_memory) says; those beyond drop. If shared memory is set smaller than the default
-    /// for waiting threads, threads that keep their part of it and record nothing may hold all of it; so may threads
-    /// that stay within the details of a long event. A waiting thread gives up when for one second nothing came that
-    /// could be freed, and then drops, counted, until something does: so no thread waits for one that sleeps. That also
-    /// holds for [`Exhaustion::StallThenDrop`], which would otherwise wait for longer.
+    /// With [`Exhaustion::Stall`] nothing is lost while the drain thread runs and there are no more threads than
+    /// [`shared_memory`](Self::shared_memory) has room for; those beyond drop. A waiting thread gives up when nothing
+    /// that could be freed has come for one second, as when idle threads hold all of it. It then drops, counted, until
+    /// something comes. The same limit holds for [`Exhaustion::StallThenDrop`].
     #[must_use]
     pub fn exhaustion(mut self, exhaustion: Exhaustion) -> Self {
         self.exhaustion = exhaustion;
         self
     }
 
-    /// Moves everything into a file, every period. It is then no longer in the buffers: there can be no
-    /// [`FlightRecorder`](super::FlightRecorder), and a [snapshot](Session::snapshot) holds what was recorded since. A
-    /// buffer that [discards](BufferConfig::discard) takes nothing more once it has been full, even when it was
-    /// emptied: all that comes later is missing in the file, and counted.
-    ///
-    /// For snapshots of a ring beside it, start two sessions and record into both, at twice the cost:
+    /// Moves everything into a file, every period. So there can be no [`FlightRecorder`](crate::FlightRecorder), and a
+    /// [snapshot](Session::snapshot) holds only what was recorded since. A buffer that
+    /// [discards](BufferConfig::discard) takes nothing more once it has been full. For snapshots beside it, record into
+    /// two sessions, at twice the cost:
     ///
     /// ```
     /// use tracebuf_session::{LongTrace, Session};
@@ -182,9 +173,9 @@ impl SessionBuilder {
         self
     }
 
-    /// Reads the processor's counter for the time of an event, some 10 ns instead of 20 to 30, where that counter is a
-    /// clock: on x86-64 Linux that uses it as its own. Elsewhere nothing changes, nor in the children of a process that
-    /// has done so. Times are within some microseconds of the system's clock; starting takes 5 ms the first time.
+    /// Reads the time of an event from the processor's counter, in some 10 ns instead of 20 to 30, within some
+    /// microseconds of the system's clock. This needs x86-64 Linux that uses the counter as its own clock, and a
+    /// process that is no child of one that has done so; elsewhere nothing changes. The first start takes 5 ms.
     #[must_use]
     pub fn fast_clock(mut self) -> Self {
         self.fast_clock = true;
@@ -201,20 +192,20 @@ impl SessionBuilder {
     /// Starts the session, with its drain thread.
     ///
     /// # Errors
-    /// A size or a number that cannot be, a data source named twice, no memory, no thread, or one that does not begin
-    /// in 10 s, or no file for a buffer or the long trace. What was in the files is then still there.
+    /// A size or a number that cannot be, a data source named twice, no memory, no thread within 10 s, no file for a
+    /// buffer or the long trace. Files are then as they were.
     pub fn start(mut self) -> Result<Session, SessionError> {
         if self.buffers.is_empty() {
             self.buffers.push(BufferConfig::ring(4 << 20));
         }
         self.check()?;
         let spare = self.spare()?;
-        let (switch, waker) = (Arc::new(Switch::new()), Waker::default());
+        let (gate, waker) = (Arc::new(RecordingGate::new()), Waker::default());
         let clock = SessionClock::new(self.fast_clock);
         // With shared memory in a file, what the producer is made over exists only once the file does; otherwise files
         // come last. In either case what they held is there until the session starts.
         let bytes = self.bytes_of_shared_memory();
-        let wanted = WantedMemory { bytes: bytes as u64, buffer: 0, identity: identity() };
+        let wanted = SharedMemorySpec { bytes: bytes as u64, buffer: 0, identity: identity() };
         let early = if self.is_in_file { Some(self.open_files(Some(wanted))?) } else { None };
         let memory = match early.as_ref().and_then(OpenFiles::own_memory) {
             Some(memory) => Memory::InFile(memory),
@@ -222,7 +213,7 @@ impl SessionBuilder {
             // make.
             None => Memory::OnHeap(producer_cell::words(bytes)),
         };
-        let started = self.start_drain(memory, &switch, &waker)?;
+        let started = self.start_drain(memory, &gate, &waker)?;
         let producer = started.producer.map_err(|_| SessionError::SharedMemory { bytes })?;
 
         let state_every: Vec<_> = self.buffers.iter().map(BufferConfig::state_every).collect();
@@ -230,14 +221,14 @@ impl SessionBuilder {
             Some(files) => files,
             None => self.open_files(None)?,
         };
-        let (central, long_trace) = files.begin(&switch)?;
-        let central = central.state_every(&state_every);
-        let beside = central.beside.clone();
+        let (service, long_trace) = files.begin(&gate)?;
+        let service = service.state_every(&state_every);
+        let side = service.side.clone();
         let progress = long_trace.as_ref().map(|recording| recording.progress.clone());
-        let _ = started.owner.send(Drain::new(central, long_trace, clock));
+        let _ = started.owner.send(Drain::new(service, long_trace, clock));
 
         let context = RecorderContext {
-            switch,
+            gate,
             producer,
             exhaustion: self.exhaustion,
             clock,
@@ -252,7 +243,7 @@ impl SessionBuilder {
             thread: Mutex::new(Some(started.thread)),
             progress,
             spare,
-            beside,
+            side,
         })
     }
 
@@ -273,7 +264,7 @@ impl SessionBuilder {
         })
     }
 
-    fn open_files(&self, own: Option<WantedMemory>) -> Result<OpenFiles<'_>, SessionError> {
+    fn open_files(&self, own: Option<SharedMemorySpec>) -> Result<OpenFiles<'_>, SessionError> {
         OpenFiles::new(&self.buffers, self.long_trace.as_ref(), own)
     }
 
@@ -281,30 +272,30 @@ impl SessionBuilder {
     fn start_drain(
         &self,
         memory: Memory,
-        switch: &Arc<Switch>,
+        gate: &Arc<RecordingGate>,
         waker: &Waker,
     ) -> Result<Started, SessionError> {
         let (owner, owned) = channel::<Drain>();
         let (tasks, receiver) = channel::<Task>();
         let (made, of_thread) = channel();
-        let (in_thread, its_waker) = (switch.clone(), waker.clone());
+        let (in_thread, its_waker) = (gate.clone(), waker.clone());
         let (name, buffers) = (named(self.process_name.as_deref()), self.buffers.len() as u16);
         let thread = std::thread::Builder::new()
             .name("tracebuf-drain".into())
             .spawn(move || {
                 // Made here, because it first lies on the stack, and the thread that starts the session may have little
                 // of that.
-                let switch = in_thread.clone();
+                let gate = in_thread.clone();
                 let producer = match memory {
-                    Memory::OnHeap(words) => ProducerCell::in_memory(words, switch, its_waker, name),
-                    Memory::InFile(memory) => ProducerCell::in_file(memory, switch, its_waker, name),
+                    Memory::OnHeap(words) => ProducerCell::in_memory(words, gate, its_waker, name),
+                    Memory::InFile(memory) => ProducerCell::in_file(memory, gate, its_waker, name),
                 };
                 let producer = producer.map(Arc::new);
                 let own = producer.as_ref().ok().cloned();
                 let _ = made.send(producer);
                 let transport = Box::new(InProcess::new(own?, identity(), buffers));
                 let mut drain = owned.recv().ok()?;
-                drain.central.attach(transport);
+                drain.service.attach(transport);
                 Some(drain.run(&receiver, in_thread))
             })
             .map_err(|error| SessionError::io("starting the drain thread", error))?;

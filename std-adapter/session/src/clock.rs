@@ -1,17 +1,19 @@
-//! The system's clocks: boot time, and how it relates to the time of day.
+//! Clocks: boot time, how it relates to the time of day, and the clock of a session's events.
 
-use std::io;
+mod tsc;
+
+use std::fmt;
 
 use tracebuf::producer::track_event::Clock;
 use tracebuf::proto::fields::{builtin_clock, clock, clock_snapshot, trace_packet};
 use tracebuf::proto::{Message, Sink};
 
-use crate::export::Piece;
 use tracebuf_std::system::{boot_time, steady_time, time_of_day};
+use tsc::TscClock;
 
 /// Nanoseconds since the machine started, sleep included: `CLOCK_BOOTTIME`, Perfetto's default trace clock. On Windows
-/// it is the performance counter, which counts from there too, in steps of mostly 100 ns; on Unixes other than Linux,
-/// the steady clock. Each is the same for all processes of a machine.
+/// it is the performance counter, in steps of mostly 100 ns; on Unixes other than Linux, the steady clock. Each is the
+/// same for all processes of a machine.
 ///
 /// ```
 /// use tracebuf::producer::track_event::Clock;
@@ -39,14 +41,14 @@ impl Clock for BootClock {
 
 /// The clocks at one moment, as a packet of the service.
 #[derive(Clone, Copy, Debug)]
-pub struct ClockReading {
-    pub boottime: u64,
+pub(crate) struct ClockReading {
+    pub(crate) boottime: u64,
     monotonic: u64,
     realtime: u64,
 }
 
 impl ClockReading {
-    pub fn now() -> Self {
+    pub(crate) fn now() -> Self {
         let before = BootClock.now();
         let (realtime, monotonic) = (time_of_day(), steady_time());
         // The middle of the two: the error is half of what the readings between them took.
@@ -84,9 +86,42 @@ impl Message for ClockReading {
     }
 }
 
-impl Piece {
-    /// Adds the clocks, by which readers find the time of day.
-    pub fn clocks(&mut self, reading: &ClockReading) -> io::Result<()> {
-        self.service(reading)
+/// The clock of a session's events: boot time, read from the system or from the processor's counter.
+#[derive(Clone, Copy)]
+pub struct SessionClock(Option<&'static TscClock>);
+
+impl SessionClock {
+    /// The system's clock, or if possible the processor's counter.
+    pub fn new(fast: bool) -> Self {
+        Self(if fast { TscClock::get().inspect(|clock| clock.resume()) } else { None })
+    }
+
+    /// Compares counter and clock, if it is time: to be called about once a second.
+    pub fn steer(self) {
+        if let Some(clock) = self.0 {
+            clock.steer();
+        }
+    }
+}
+
+impl fmt::Debug for SessionClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SessionClock").field("fast", &self.0.is_some()).finish_non_exhaustive()
+    }
+}
+
+/// The system's clock, in a place of its own: within every event it would be code that the counter's clock does without.
+#[inline(never)]
+fn system_time() -> u64 {
+    BootClock.now()
+}
+
+impl Clock for SessionClock {
+    #[inline]
+    fn now(&self) -> u64 {
+        match self.0 {
+            Some(clock) => clock.now(),
+            None => system_time(),
+        }
     }
 }

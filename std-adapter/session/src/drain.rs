@@ -1,19 +1,18 @@
 //! The drain thread: owns the central buffers, and does everything to them.
 //!
-//! Others send it tasks, so no lock is held while a buffer is copied or read, and none can be left locked. Producers go
-//! on meanwhile: they write into shared memory.
+//! Others send it tasks, so no lock is held while a buffer is copied or read. Producers go on meanwhile.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::central::Central;
-use super::long_trace::Recording;
-use super::session_clock::SessionClock;
-use super::switch::{OffAtEnd, Switch};
-use super::waits::{MAX_SLEEP, PATIENCE, POLL_INTERVAL};
+use crate::clock::SessionClock;
+use crate::long_trace::Recording;
+use crate::recording_gate::{OffAtEnd, RecordingGate};
+use crate::service::Service;
 use crate::totals::Written;
+use crate::waits::{MAX_SLEEP, PATIENCE, POLL_INTERVAL};
 
 /// Work for the drain thread.
 pub(crate) type Work = Box<dyn FnOnce(&mut Drain) + Send>;
@@ -37,8 +36,8 @@ impl Task {
     }
 
     /// Whether to leave it out.
-    fn is_late(&self, switch: &Switch) -> bool {
-        self.is_until_stop && switch.is_stopping()
+    fn is_late(&self, gate: &RecordingGate) -> bool {
+        self.is_until_stop && gate.is_stopping()
     }
 }
 
@@ -53,10 +52,10 @@ struct Flush {
 }
 
 /// The next task. For those that are left out, the caller that waits hears that the session has ended.
-fn next(tasks: &Receiver<Task>, switch: &Switch) -> Result<Task, TryRecvError> {
+fn next(tasks: &Receiver<Task>, gate: &RecordingGate) -> Result<Task, TryRecvError> {
     loop {
         let task = tasks.try_recv()?;
-        if !task.is_late(switch) {
+        if !task.is_late(gate) {
             return Ok(task);
         }
     }
@@ -64,7 +63,7 @@ fn next(tasks: &Receiver<Task>, switch: &Switch) -> Result<Task, TryRecvError> {
 
 /// What the drain thread owns.
 pub(crate) struct Drain {
-    pub(crate) central: Central,
+    pub(crate) service: Service,
     pub(crate) long_trace: Option<Recording>,
     clock: SessionClock,
     stopped: bool,
@@ -75,9 +74,9 @@ pub(crate) struct Drain {
 }
 
 impl Drain {
-    pub(crate) fn new(central: Central, long_trace: Option<Recording>, clock: SessionClock) -> Self {
+    pub(crate) fn new(service: Service, long_trace: Option<Recording>, clock: SessionClock) -> Self {
         let next_kept = Instant::now() + MAX_SLEEP;
-        Self { central, long_trace, clock, stopped: false, flushes: Vec::new(), next_kept }
+        Self { service, long_trace, clock, stopped: false, flushes: Vec::new(), next_kept }
     }
 
     /// Ends [`run`](Self::run).
@@ -86,16 +85,16 @@ impl Drain {
     }
 
     /// Does what is to be done until the session is stopped. Nothing is recorded after that.
-    pub(crate) fn run(mut self, tasks: &Receiver<Task>, switch: Arc<Switch>) -> Self {
+    pub(crate) fn run(mut self, tasks: &Receiver<Task>, gate: Arc<RecordingGate>) -> Self {
         // Dropped before what this thread owns: a transport may wait for a thread that stalls.
-        let _off = OffAtEnd(switch.clone());
+        let _off = OffAtEnd(gate.clone());
         while !self.stopped {
-            self.central.drain();
+            self.service.drain();
             self.clock.steer();
             // One at a time: while many ask, shared memory must not fill up with what producers send, nor the file
             // wait.
             let was_asked = self.end_a_flush()
-                || match next(tasks, &switch) {
+                || match next(tasks, &gate) {
                     Ok(task) => {
                         (task.work)(&mut self);
                         true
@@ -124,8 +123,8 @@ impl Drain {
 
     /// Does what is due for files, and says how long to sleep at most.
     fn work(&mut self) -> Duration {
-        let central = &mut self.central;
-        let wait = self.long_trace.as_mut().map_or(MAX_SLEEP, |recording| recording.work(central));
+        let service = &mut self.service;
+        let wait = self.long_trace.as_mut().map_or(MAX_SLEEP, |recording| recording.work(service));
         let wait = wait.min(self.keep_in_files());
         if self.flushes.is_empty() { wait } else { wait.min(POLL_INTERVAL) }
     }
@@ -134,17 +133,17 @@ impl Drain {
     /// false if a producer did not answer in time, and was only scraped. Meanwhile nothing else waits, not even files:
     /// rings would go round.
     pub(crate) fn flush(&mut self, deadline: Instant, then: impl FnOnce(&mut Self, bool) + Send + 'static) {
-        let number = self.central.begin_flush();
+        let number = self.service.begin_flush();
         self.flushes.push(Flush { number, deadline, then: Box::new(then) });
     }
 
     /// Ends one of the flushes that all have answered, or whose time is over; false if there is none.
     fn end_a_flush(&mut self) -> bool {
         let is_over =
-            |flush: &Flush| self.central.is_flushed(flush.number) || Instant::now() >= flush.deadline;
+            |flush: &Flush| self.service.is_flushed(flush.number) || Instant::now() >= flush.deadline;
         let Some(at) = self.flushes.iter().position(is_over) else { return false };
         let Flush { number, then, .. } = self.flushes.remove(at);
-        let all = self.central.end_flush(number);
+        let all = self.service.end_flush(number);
         then(self, all);
         true
     }
@@ -158,13 +157,13 @@ impl Drain {
         // A new deadline: producers may have been waited for as long already.
         self.flush(Instant::now() + PATIENCE, |_, _| {});
         self.end_flushes();
-        self.central.end();
+        self.service.end();
     }
 
     /// Waits until all flushes that have begun have ended.
     fn end_flushes(&mut self) {
         while !self.flushes.is_empty() {
-            self.central.drain();
+            self.service.drain();
             if !self.end_a_flush() {
                 let wait = self.work();
                 if !wait.is_zero() {
@@ -177,7 +176,7 @@ impl Drain {
     /// Gets what lies in shared memory into buffers in files, when it is time, and says how long to sleep at most: a
     /// program that writes little would otherwise lose the last minutes when it is killed.
     fn keep_in_files(&mut self) -> Duration {
-        if self.central.files.regions.is_empty() {
+        if self.service.files.regions.is_empty() {
             return MAX_SLEEP;
         }
         let now = Instant::now();
@@ -185,8 +184,8 @@ impl Drain {
             self.next_kept = now + MAX_SLEEP;
             // No producer is waited for: what has not come by then is scraped. Nor is one asked that has yet to answer
             // a question for which others may be waiting.
-            self.central.ask_flush_of_idle();
-            self.central.scrape();
+            self.service.ask_flush_of_idle();
+            self.service.scrape();
         }
         self.next_kept.saturating_duration_since(now)
     }
@@ -194,7 +193,7 @@ impl Drain {
     /// Completes the long trace, if there is one.
     pub(crate) fn finish(&mut self) -> Option<Written> {
         let mut recording = self.long_trace.take()?;
-        recording.finish(&mut self.central);
+        recording.finish(&mut self.service);
         Some(recording.written())
     }
 
@@ -209,7 +208,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::mpsc::channel;
 
-    use tracebuf::service::EndpointStats;
+    use tracebuf::service::{EndpointStats, FlushTracker};
 
     use super::*;
     use crate::transport::{CentralBuffer, Transport};
@@ -226,16 +225,15 @@ mod tests {
     struct Answers(bool, Arc<Calls>);
 
     impl Transport for Answers {
-        fn drain(&mut self, _: &mut [CentralBuffer]) {
+        fn drain(&mut self, _: &mut [CentralBuffer], flushes: &mut FlushTracker) {
             self.1.drained.fetch_add(1, Ordering::Relaxed);
+            if self.0 {
+                flushes.answer_all();
+            }
         }
 
-        fn ask_flush(&mut self) {
+        fn ask_flush(&mut self, _: u64) {
             self.1.asked.fetch_add(1, Ordering::Relaxed);
-        }
-
-        fn is_flushed(&self) -> bool {
-            self.0
         }
 
         fn scrape(&mut self, _: &mut [CentralBuffer]) {
@@ -248,19 +246,19 @@ mod tests {
     }
 
     fn idle() -> Drain {
-        Drain::new(Central::default(), None, SessionClock::new(false))
+        Drain::new(Service::default(), None, SessionClock::new(false))
     }
 
     #[test]
     fn a_flush_that_all_have_answered_has_succeeded_however_late_it_is() {
         for (answers, told) in [(true, (1, 0)), (false, (0, 1))] {
             let mut drain = idle();
-            drain.central.attach(Box::new(Answers(answers, Arc::default())));
+            drain.service.attach(Box::new(Answers(answers, Arc::default())));
             let (tell, all) = channel();
             drain.flush(Instant::now(), move |_, all| tell.send(all).unwrap());
             assert!(drain.end_a_flush() && !drain.end_a_flush());
             assert_eq!(all.recv(), Ok(answers));
-            let flushes = drain.central.totals().flushes;
+            let flushes = drain.service.totals().flushes;
             assert_eq!((flushes.succeeded, flushes.failed), told);
         }
     }
@@ -268,7 +266,7 @@ mod tests {
     #[test]
     fn producers_are_drained_between_tasks_however_many_wait() {
         let (mut drain, calls) = (idle(), Arc::<Calls>::default());
-        drain.central.attach(Box::new(Answers(true, calls.clone())));
+        drain.service.attach(Box::new(Answers(true, calls.clone())));
         let (sender, tasks) = channel::<Task>();
         let (tell, told) = channel();
         for _ in 0..3 {
@@ -278,15 +276,15 @@ mod tests {
             })));
         }
         drop((sender, tell));
-        drain.run(&tasks, Arc::new(Switch::new()));
+        drain.run(&tasks, Arc::new(RecordingGate::new()));
         assert_eq!(told.iter().collect::<Vec<_>>(), [1, 2, 3]);
     }
 
     #[test]
     fn an_end_waits_for_what_is_of_use_after_it_and_not_for_others() {
         for stops in [false, true] {
-            let (mut drain, calls, switch) = (idle(), Arc::<Calls>::default(), Arc::new(Switch::new()));
-            drain.central.attach(Box::new(Answers(true, calls.clone())));
+            let (mut drain, calls, gate) = (idle(), Arc::<Calls>::default(), Arc::new(RecordingGate::new()));
+            drain.service.attach(Box::new(Answers(true, calls.clone())));
             let (sender, tasks) = channel::<Task>();
             let (tell, told) = channel();
             for (number, make) in
@@ -298,11 +296,11 @@ mod tests {
             let _ = sender.send(Task::new(Box::new(Drain::stop)));
             drop(tell);
             // As a long trace that is full does.
-            switch.off();
+            gate.off();
             if stops {
-                switch.stop();
+                gate.stop();
             }
-            drain.run(&tasks, switch);
+            drain.run(&tasks, gate);
             let done = if stops { &[1][..] } else { &[0, 1, 2] };
             // Nothing waits for one that was left out.
             assert_eq!(told.iter().collect::<Vec<_>>(), done);
@@ -319,20 +317,21 @@ mod tests {
         };
         for stops in [false, true] {
             let (mut drain, mute, other) = (idle(), Arc::<Calls>::default(), Arc::<Calls>::default());
-            drain.central.files.regions.push(Default::default());
+            drain.service.files.regions.push(Default::default());
             drain.next_kept = Instant::now();
-            drain.central.attach(Box::new(Answers(false, mute.clone())));
-            drain.central.attach(Box::new(Answers(true, other.clone())));
+            drain.service.attach(Box::new(Answers(false, mute.clone())));
+            drain.service.attach(Box::new(Answers(true, other.clone())));
             if stops {
                 let (sender, tasks) = channel::<Task>();
                 let _ = sender.send(Task::new(Box::new(Drain::stop)));
-                drain.run(&tasks, Arc::new(Switch::new()));
+                drain.run(&tasks, Arc::new(RecordingGate::new()));
                 assert_eq!((told(&mute), told(&other)), ((0, 0), (0, 0)));
             } else {
+                drain.service.begin_flush();
                 drain.keep_in_files();
                 // It is not yet time again.
                 drain.keep_in_files();
-                assert_eq!((told(&mute), told(&other)), ((0, 1), (1, 1)));
+                assert_eq!((told(&mute), told(&other)), ((1, 1), (2, 1)));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What can go wrong with a session.
+//! Errors of a session.
 
 use std::path::Path;
 use std::{fmt, io};
@@ -81,6 +81,7 @@ pub enum SessionError {
 }
 
 impl SessionError {
+    /// An error of the system: what was to be done, and what the system says.
     pub fn io(what: impl Into<String>, error: io::Error) -> Self {
         Self::Io { what: what.into(), error }
     }

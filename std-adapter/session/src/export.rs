@@ -1,19 +1,23 @@
-//! From buffers to the bytes of a trace: packets, clocks, statistics.
+//! The bytes of a trace, made from buffers: packets, clocks, statistics.
 
-use std::io;
+use std::io::{self, Write};
 
-use tracebuf::buffer::{BufferStats, DataLoss, FillPolicy, Reader, SequenceInfo};
-use tracebuf::proto::trace_stats::{self, FinalFlush, TraceStats, TraceStatsPacket, WriterStats};
+use tracebuf::buffer::{
+    BufferStats, DataLoss, FillPolicy, ReadOnlyTraceBuffer, Reader, SequenceInfo, TraceBuffer,
+};
+use tracebuf::proto::trace_stats::{FinalFlush, TraceStats, TraceStatsPacket, WriterStats};
 use tracebuf::proto::{Message, SequenceId, TracePackets, TrustedFields};
 use tracebuf::service::{Exported, TraceExporter, sequence_id, writer_stats};
 
-use crate::totals::Totals;
+use crate::clock::ClockReading;
+use crate::totals::{Totals, Written};
+use crate::trim::Trim;
 use tracebuf_std::system::user_id;
 
 /// Bytes that go to a file at once.
 pub const PIECE: usize = 1 << 20;
 
-/// How many of the first `most` bytes of a trace, or of a part of one, are whole packets.
+/// Returns how many of the first `most` bytes of a trace, or of a part of one, are whole packets.
 pub fn whole_within(trace: &[u8], most: u64) -> usize {
     let mut packets = TracePackets::new(trace);
     let mut whole = 0;
@@ -24,12 +28,14 @@ pub fn whole_within(trace: &[u8], most: u64) -> usize {
 }
 
 /// One buffer's part of the statistics.
+#[derive(Clone, Debug)]
 pub struct BufferReport {
     stats: BufferStats,
-    pub sequences: Vec<SequenceInfo>,
+    pub(crate) sequences: Vec<SequenceInfo>,
 }
 
 impl BufferReport {
+    /// A buffer's counters, and those of its writers.
     pub fn new(
         policy: FillPolicy,
         stats: BufferStats,
@@ -40,9 +46,11 @@ impl BufferReport {
 }
 
 /// Consecutive packets in memory: a piece of a trace that ends with a whole packet.
-#[derive(Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Piece {
+    /// The packets, each with tag and length.
     pub bytes: Vec<u8>,
+    /// How many there are.
     pub packets: u64,
 }
 
@@ -58,8 +66,10 @@ pub struct HasRead {
 }
 
 impl Piece {
-    /// Adds packets of `reader` until there are none, or until the piece and what was left out exceed `limit` bytes:
-    /// looking at a packet takes time, whatever becomes of it.
+    /// Adds packets of `reader` until there are none, or until the piece and what was left out exceed `limit` bytes.
+    ///
+    /// # Errors
+    /// No memory.
     pub fn read(&mut self, reader: &mut Reader<'_>, limit: usize) -> io::Result<HasRead> {
         let before = self.bytes.len();
         let mut exporter = TraceExporter::new(&mut self.bytes);
@@ -89,13 +99,13 @@ impl Piece {
     }
 
     /// Adds what another one has.
-    pub fn append(&mut self, other: &Self) {
+    pub(crate) fn append(&mut self, other: &Self) {
         self.bytes.extend_from_slice(&other.bytes);
         self.packets += other.packets;
     }
 
     /// Adds a packet of the service.
-    pub fn service<M: Message>(&mut self, message: &M) -> io::Result<()> {
+    pub(crate) fn service<M: Message>(&mut self, message: &M) -> io::Result<()> {
         let mut exporter = TraceExporter::new(&mut self.bytes);
         exporter
             .file()
@@ -108,7 +118,7 @@ impl Piece {
     /// Adds the statistics, in which readers find losses: the end of every trace.
     pub fn stats(&mut self, totals: &Totals, buffers: &[BufferReport], at: Option<u64>) -> io::Result<()> {
         let told = totals.dropped.told(buffers.iter().map(|buffer| buffer.stats));
-        let stats: Vec<_> = told.map(|stats| trace_stats::BufferStats::from(&stats)).collect();
+        let stats: Vec<_> = told.collect();
         let writers: Vec<WriterStats> = buffers
             .iter()
             .zip(0u32..)
@@ -140,57 +150,80 @@ impl Piece {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use tracebuf::buffer::{Chunk, ChunkHeader, Config, TraceBuffer};
-    use tracebuf_analysis::trace_stats::TraceReport;
+/// A buffer to make a trace from.
+pub(crate) trait Readable {
+    fn read(&mut self) -> Reader<'_>;
+    fn report(&self) -> BufferReport;
+}
 
-    #[test]
-    fn packets_that_are_left_out_count_towards_what_is_read_at_once() {
-        let config = Config::new(FillPolicy::RingBuffer);
-        let mut buffer = TraceBuffer::new(vec![0; 1 << 18], config).expect("room");
-        for chunk_id in 0..10 {
-            let header = ChunkHeader { producer_id: 2, chunk_id, fragments: 1000, ..Default::default() };
-            let forged = [2, 0x18, 0].repeat(1000); // trusted_uid = 0
-            buffer.copy_chunk_untrusted(&Chunk { header, payload: &forged });
-        }
-        let (mut piece, mut reader) = (Piece::default(), buffer.read());
-        for left_out in [4000, 3999, 2001] {
-            // The limit has room for everything before it, and one more.
-            let limit = left_out * 2 - 1;
-            let read = piece.read(&mut reader, limit).expect("memory");
-            assert_eq!(read.refused, left_out as u64);
-            assert_eq!(read.refused_bytes, left_out * 2);
-        }
-        assert!(piece.bytes.is_empty());
-        assert!(piece.read(&mut reader, 0).expect("memory").exhausted);
+impl<M: AsRef<[u8]> + AsMut<[u8]>> Readable for TraceBuffer<M> {
+    fn read(&mut self) -> Reader<'_> {
+        TraceBuffer::read(self)
     }
 
-    #[cfg(target_pointer_width = "64")]
-    #[test]
-    fn packets_too_long_for_a_trace_are_counted_with_those_that_are_left_out() {
-        use crate::long_packet::{PART, PARTS, SIZE, in_buffer};
-        // Each chunk has a string, as for_testing, that extends to its end.
-        let mut part = vec![0; PART];
-        part[..3].copy_from_slice(&SIZE);
-        part[3..8].copy_from_slice(&[0xA2, 0x38, 0xF0, 0xFF, 0x03]);
-        let mut buffer = in_buffer(&part);
-        let mut piece = Piece::default();
-        let read = piece.read(&mut buffer.read(), 0).expect("memory");
-        assert_eq!((read.refused, read.refused_bytes, piece.packets), (1, PARTS as usize * (PART - 3), 0));
-    }
-
-    #[test]
-    fn chunks_that_a_buffer_did_not_take_are_told_as_discarded_but_for_those_that_a_ring_had_before() {
-        let mut stats = BufferStats::default();
-        (stats.chunks_discarded, stats.chunks_refused) = (1, 2);
-        let report = |policy| BufferReport::new(policy, stats, std::iter::empty());
-        let (mut piece, reports) =
-            (Piece::default(), [FillPolicy::Discard, FillPolicy::RingBuffer].map(report));
-        piece.stats(&Totals::default(), &reports, None).expect("memory");
-        let counted = TraceReport::of(&piece.bytes).statistics.expect("statistics");
-        let said: Vec<_> = counted.iter().map(|told| (told.name, told.buffer, told.value)).collect();
-        assert_eq!(said, [("chunks_discarded", Some(0), 3), ("chunks_discarded", Some(1), 2)]);
+    fn report(&self) -> BufferReport {
+        BufferReport::new(self.policy(), self.stats(), self.sequences())
     }
 }
+
+impl<M: AsRef<[u8]> + AsMut<[u8]>> Readable for ReadOnlyTraceBuffer<M> {
+    fn read(&mut self) -> Reader<'_> {
+        ReadOnlyTraceBuffer::read(self)
+    }
+
+    fn report(&self) -> BufferReport {
+        BufferReport::new(self.policy(), self.stats(), self.sequences())
+    }
+}
+
+/// Clocks, what is beside the buffers, the packets of all of these, statistics.
+pub(crate) fn write_trace<B: Readable>(
+    buffers: &mut [B],
+    mut totals: Totals,
+    clocks: &ClockReading,
+    side: &Piece,
+    from: Option<u64>,
+    output: &mut impl Write,
+) -> io::Result<Written> {
+    let mut written = Written::default();
+    let mut piece = Piece::default();
+    let mut trim = from.map(Trim::new);
+    piece.service(clocks)?;
+    piece.append(side);
+    if trim.is_some() {
+        // The service's own packets are not trimmed.
+        written.bytes += piece.bytes.len() as u64;
+        output.write_all(&piece.bytes)?;
+        piece.bytes.clear();
+    }
+    for buffer in &mut *buffers {
+        let mut reader = buffer.read();
+        loop {
+            let before = piece.packets;
+            let read = piece.read(&mut reader, PIECE)?;
+            written.invalid_packets += read.refused;
+            if let Some(trim) = &mut trim {
+                let mut kept = Vec::with_capacity(piece.bytes.len());
+                piece.packets = before + trim.apply(&piece.bytes, &mut kept);
+                piece.bytes = kept;
+            }
+            written.bytes += piece.bytes.len() as u64;
+            output.write_all(&piece.bytes)?;
+            piece.bytes.clear();
+            if read.exhausted {
+                break;
+            }
+        }
+    }
+    let reports: Vec<_> = buffers.iter().map(Readable::report).collect();
+    totals.invalid_packets += written.invalid_packets;
+    piece.stats(&totals, &reports, Some(clocks.boottime))?;
+    output.write_all(&piece.bytes)?;
+    written.bytes += piece.bytes.len() as u64;
+    written.packets = piece.packets;
+    output.flush()?;
+    Ok(written)
+}
+
+#[cfg(test)]
+mod tests;

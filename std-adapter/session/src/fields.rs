@@ -3,7 +3,7 @@
 use tracebuf::proto::{WireType, fields, tag, varint};
 
 /// What a field holds.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub enum Value<'m> {
     Number(u64),
     Bytes(&'m [u8]),
@@ -12,6 +12,7 @@ pub enum Value<'m> {
 }
 
 /// One field.
+#[derive(Debug)]
 pub struct Field<'m> {
     pub number: u32,
     pub value: Value<'m>,
@@ -20,7 +21,7 @@ pub struct Field<'m> {
 }
 
 /// The fields of a message, up to its end or the first malformed one.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Fields<'m>(&'m [u8]);
 
 impl<'m> Fields<'m> {

@@ -1,27 +1,25 @@
-//! The flight recorder: what happened last, in a file, when something goes wrong.
+//! The flight recorder: snapshots of a session's rings, when something goes wrong.
 
 mod files;
-mod numbers;
-mod signals;
-mod status;
 #[cfg(test)]
 mod tests;
+mod triggers;
 
 use std::fmt;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use super::waits::FOR_EVER;
-use super::{Session, SessionError};
-use numbers::Numbers;
-pub use status::FlightStatus;
+use crate::error::SessionError;
+use crate::session::Session;
+use files::Numbers;
 use tracebuf_std::display::Escaped;
 use tracebuf_std::fork;
 use tracebuf_std::signals::SignalWatches;
+use triggers::{Request, WAITING, work};
 
 /// Writes snapshots of a session's rings: on request, on a panic, on signals, on triggers.
 ///
@@ -47,27 +45,38 @@ use tracebuf_std::signals::SignalWatches;
 /// ```
 ///
 /// The rings always hold what came last; a snapshot copies them while recording goes on. A file `REASON-N.pftrace`
-/// appears in the folder when it is complete. `N` continues after the largest that is there, earlier runs included, and
-/// with each new file the oldest go, so that neither a storm of signals nor a program that is restarted after each
-/// panic can fill the disk. This limit is per reason: a program that makes up reasons, from numbers or from what others
-/// send, gets files for each of them, and has to remove them itself. Processes that share a folder share that number of
-/// files, and two that write one of the same reason at the same moment may write the same file. If you restart a
-/// program again and again that may be killed while writing, remove the parts that it leaves: see
-/// [`Snapshot::write_to`](super::Snapshot::write_to).
+/// appears in the folder when it is complete. `N` continues after the largest that is there, earlier runs included.
+/// With each new file the oldest of its reason go, so that a storm of signals, or a program restarted after each panic,
+/// cannot fill the disk. Use a few fixed reasons: the number of reasons is not limited. Processes that share a folder
+/// share its limit, and two that write one reason at the same moment may write the same file. A program that is killed
+/// while writing leaves [parts](crate::Snapshot::write_to), which you have to remove.
 ///
-/// A session with a [long trace](super::SessionBuilder::long_trace) has no flight recorder: every period the file takes
-/// what is in the rings. For both, record into two sessions.
+/// A session with a [long trace](crate::SessionBuilder::long_trace) has no flight recorder, because the file takes what
+/// is in the rings: record into two sessions. If threads may hang, let the ring have
+/// [`self_contained_chunks`](crate::BufferConfig::self_contained_chunks): what they did last can then be read.
 ///
-/// If threads may hang, let the ring have [`self_contained_chunks`](super::BufferConfig::self_contained_chunks): what
-/// such a thread did last is in the snapshot anyway, and then it can be read.
-///
-/// For snapshots that nothing waits for (panics, signals, triggers), standard error says where they are, or why there
-/// is none.
+/// Standard error says where a snapshot of a panic, signal or trigger is, or why there is none.
 pub struct FlightRecorder {
     inner: Arc<Inner>,
     requests: Option<SyncSender<Request>>,
     worker: Option<JoinHandle<()>>,
     signals: SignalWatches,
+}
+
+/// What a flight recorder has done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FlightStatus {
+    /// Snapshots written.
+    pub written: u64,
+    /// Snapshots that could not be written.
+    pub failed: u64,
+    /// Triggers that share a snapshot with another of the same reason, or have none because 16 others were waiting.
+    pub merged: u64,
+    /// Why the last failed snapshot failed.
+    pub error: Option<String>,
+    /// How long the drain thread stood still for the last snapshot.
+    pub stall: Duration,
 }
 
 struct Inner {
@@ -87,19 +96,9 @@ struct State {
     waiting: Vec<String>,
 }
 
-struct Request {
-    reason: String,
-    due: Instant,
-    /// Boot time of the first moment that is to be in the snapshot.
-    from: Option<u64>,
-}
-
-/// Most triggers that can wait for their time.
-const WAITING: usize = 16;
-
 impl FlightRecorder {
-    /// Makes a recorder of a session into a folder that exists; it stays that folder even if the process changes its
-    /// working directory later. The recorder does not keep the session alive.
+    /// Makes a recorder of a session into a folder that exists, and stays the same if the process changes its working
+    /// directory. The recorder does not keep the session alive.
     ///
     /// # Errors
     /// The folder is not one, the session has a long trace, or the system has no thread.
@@ -128,8 +127,8 @@ impl FlightRecorder {
         Ok(Self { inner, requests: Some(requests), worker: Some(worker), signals: SignalWatches::default() })
     }
 
-    /// How many files of each reason to keep in the folder, whichever process wrote them: 8 unless set otherwise, at
-    /// least 1. The number of reasons is not limited.
+    /// Sets how many files of each reason to keep in the folder, whichever process wrote them: 8 unless set, at least
+    /// 1.
     #[must_use]
     pub fn keep(self, files: u32) -> Self {
         if self.inner.is_here() {
@@ -138,84 +137,20 @@ impl FlightRecorder {
         self
     }
 
-    /// Writes a snapshot now, and says where it is. `reason` begins the file's name; it may have folders before that,
-    /// which must exist. On Windows it may not have a colon. Use a few fixed reasons: [`keep`](Self::keep) removes
-    /// files of the same reason only. What is different each time belongs in an event.
+    /// Writes a snapshot now, and returns its path. `reason` begins the file's name; folders before that must exist.
+    /// What is different each time belongs in an event, because [`keep`](Self::keep) removes files of the same reason
+    /// only.
     ///
-    /// Before the buffers are copied, producers have 5 s to send what they have: with one that never answers, each
-    /// snapshot takes that long, and then what it has is scraped.
+    /// Producers have 5 s to send what they have before the buffers are copied; then that is scraped.
     ///
     /// # Errors
-    /// The session does not answer, has ended or is about to, or the file system refuses; or `reason` is not valid: it
-    /// leads out of the folder, its name is empty, or it has more than 226 bytes, so that with its number and ending it
-    /// would be longer than names can be.
+    /// The session does not answer, has ended or is about to; the file system refuses; or `reason` is not valid: it
+    /// leads out of the folder, its name is empty or has more than 226 bytes, or, on Windows, it has a colon.
     pub fn snapshot(&self, reason: &str) -> Result<PathBuf, SessionError> {
         self.inner.snapshot(reason, None)
     }
 
-    /// Writes a snapshot once `after` has passed, so that it shows what led to this moment (as much as the ring holds)
-    /// and what follows. An instant with the trigger's name marks the moment, on this thread's track.
-    ///
-    /// Returns at once. A trigger that is already waiting also serves those of the same reason that come until then.
-    /// While 16 wait, one of yet another reason is only counted: [`FlightStatus::merged`].
-    pub fn trigger(&self, reason: &'static str, after: Duration) {
-        self.request(reason, after, None);
-    }
-
-    /// Like [`trigger`](Self::trigger), with a window: nothing from earlier than `before` the trigger is in the trace,
-    /// which keeps it small. What the ring no longer holds cannot be in it either.
-    ///
-    /// Triggers that share a snapshot share the window of the first.
-    pub fn trigger_window(&self, reason: &'static str, before: Duration, after: Duration) {
-        let before = u64::try_from(before.as_nanos()).unwrap_or(u64::MAX);
-        let now = self.inner.session.upgrade().map(|session| session.now());
-        self.request(reason, after, now.map(|now| now.saturating_sub(before)));
-    }
-
-    fn request(&self, reason: &'static str, after: Duration, from: Option<u64>) {
-        if !self.inner.is_here() {
-            return;
-        }
-        if let Some(session) = self.inner.session.upgrade() {
-            session.recorder().instant(reason);
-        }
-        {
-            let mut state = self.inner.state();
-            if state.waiting.len() >= WAITING || state.waiting.iter().any(|waiting| waiting == reason) {
-                state.status.merged += 1;
-                return;
-            }
-            state.waiting.push(reason.to_owned());
-        }
-        let due = Instant::now() + after.min(FOR_EVER);
-        let request = Request { reason: reason.to_owned(), due, from };
-        // The thread is gone, so nothing else would take this out of what waits.
-        if self.requests.as_ref().is_some_and(|requests| requests.try_send(request).is_err()) {
-            let mut state = self.inner.state();
-            state.status.merged += 1;
-            state.waiting.retain(|waiting| waiting != reason);
-        }
-    }
-
-    /// From now on, a panic of any thread writes a snapshot `panic`, after the previous hook has said its own. That
-    /// lasts for the rest of the program; once this recorder is gone the hook does nothing more, nor does it in a child
-    /// after a fork. The thread waits for the snapshot, as [`snapshot`](Self::snapshot) says.
-    ///
-    /// No trace is written for a panic within a [`Transport`](super::Transport), nor for later ones: that panic is on
-    /// the session's own thread and ends the session, and what is in the buffers is gone. From one [in a
-    /// file](super::BufferConfig::in_file) it can be recovered.
-    pub fn on_panic(&self) {
-        let inner = Arc::downgrade(&self.inner);
-        let before = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |info| {
-            before(info);
-            if let Some(inner) = inner.upgrade() {
-                inner.report("panic", None);
-            }
-        }));
-    }
-
-    /// What was done so far; in a child after a fork, nothing.
+    /// Returns what was done so far; in a child after a fork, nothing.
     pub fn status(&self) -> FlightStatus {
         if self.inner.is_here() { self.inner.state().status.clone() } else { FlightStatus::default() }
     }
@@ -329,32 +264,5 @@ impl<'a> Writes<'a> {
 impl Drop for Writes<'_> {
     fn drop(&mut self) {
         self.inner.state().numbers.end(self.reason);
-    }
-}
-
-/// Writes the snapshots of triggers when their time has come, or when no more can come.
-fn work(inner: &Inner, requests: &Receiver<Request>) {
-    let mut waiting: Vec<Request> = Vec::new();
-    loop {
-        let due = waiting.iter().map(|request| request.due).min();
-        let wait = due.map_or(Duration::MAX, |due| due.saturating_duration_since(Instant::now()));
-        let last = match requests.recv_timeout(wait) {
-            Ok(request) => {
-                waiting.push(request);
-                false
-            }
-            Err(RecvTimeoutError::Timeout) => false,
-            Err(RecvTimeoutError::Disconnected) => true,
-        };
-        let now = Instant::now();
-        let come: Vec<_> = waiting.extract_if(.., |request| last || request.due <= now).collect();
-        for request in come {
-            // A trigger that comes from here on is not in this snapshot, and waits for the next one.
-            inner.state().waiting.retain(|reason| *reason != request.reason);
-            inner.report(&request.reason, request.from);
-        }
-        if last {
-            return;
-        }
     }
 }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use self_cell::self_cell;
 use tracebuf::producer::Request;
-use tracebuf::service::{EndpointStats, ProducerIdentity};
+use tracebuf::service::{EndpointStats, FlushTracker, ProducerIdentity};
 
-use super::producer_cell::{Endpoint, ProducerCell, endpoint};
-use super::transport::{CentralBuffer, Transport};
+use crate::producer_cell::{Endpoint, ProducerCell, endpoint};
+use crate::transport::{CentralBuffer, Transport};
 
 self_cell!(
     struct EndpointCell {
@@ -22,23 +22,29 @@ pub(crate) struct InProcess {
     endpoint: EndpointCell,
     /// The queue's other vector.
     requests: Vec<Request>,
-    /// Whether everything that was ready to be sent at the last flush was in the queue when that was emptied.
-    is_flushed: bool,
+    /// Whether it was asked for what is ready to be sent, and not all of that is in the queue.
+    is_asked: bool,
 }
 
 impl InProcess {
     pub(crate) fn new(producer: Arc<ProducerCell>, identity: ProducerIdentity, buffers: u16) -> Self {
-        let endpoint = EndpointCell::new(producer, |cell| {
-            endpoint(cell.borrow_dependent().producer.memory(), identity, buffers)
-        });
-        Self { endpoint, requests: Vec::new(), is_flushed: true }
+        let endpoint =
+            EndpointCell::new(producer, |cell| endpoint(cell.producer().memory(), identity, buffers));
+        Self { endpoint, requests: Vec::new(), is_asked: false }
+    }
+
+    /// Puts what is ready to be sent into the queue.
+    fn commit(&mut self) {
+        self.is_asked = !self.endpoint.borrow_owner().producer().commit();
     }
 }
 
 impl Transport for InProcess {
-    fn drain(&mut self, buffers: &mut [CentralBuffer]) {
-        if !self.is_flushed {
-            self.ask_flush();
+    fn drain(&mut self, buffers: &mut [CentralBuffer], flushes: &mut FlushTracker) {
+        // Scraping finds chunks that another thread is sending just now, but not the patches that packets in them, and
+        // everything that their thread wrote after those, wait for.
+        if self.is_asked {
+            self.commit();
         }
         let requests = &mut self.requests;
         let came = self.endpoint.with_dependent_mut(|producer, endpoint| {
@@ -50,20 +56,17 @@ impl Transport for InProcess {
             came
         });
         self.endpoint.borrow_owner().queue().taken(came);
+        if !self.is_asked {
+            flushes.answer_all();
+        }
     }
 
-    fn ask_flush(&mut self) {
-        self.is_flushed = self.endpoint.borrow_owner().borrow_dependent().producer.commit();
-    }
-
-    fn is_flushed(&self) -> bool {
-        // Scraping finds chunks that another thread is sending just now, but not the patches that packets in them, and
-        // everything that their thread wrote after those, wait for.
-        self.is_flushed
+    fn ask_flush(&mut self, _: u64) {
+        self.commit();
     }
 
     fn clear_incremental_state(&mut self) {
-        self.endpoint.borrow_owner().borrow_dependent().producer.clear_incremental_state();
+        self.endpoint.borrow_owner().producer().clear_incremental_state();
     }
 
     fn scrape(&mut self, buffers: &mut [CentralBuffer]) {
@@ -83,6 +86,5 @@ impl Transport for InProcess {
     }
 }
 
-// Whether a thread waits is seen in `/proc`.
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests;

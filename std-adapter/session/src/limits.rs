@@ -1,4 +1,4 @@
-//! What a session has room for.
+//! The limits of a session.
 
 use std::ops::RangeInclusive;
 
@@ -16,3 +16,7 @@ pub const PAGE: u32 = 4096;
 pub const LAYOUT: Layout = Layout::Two;
 /// Sizes that shared memory can have, in bytes: from one page to what the producer's lists have room for.
 pub const SHARED_MEMORY: RangeInclusive<usize> = PAGE as usize..=CHUNKS / 2 * PAGE as usize;
+/// Bytes of a chunk, its header included.
+pub const CHUNK: usize = LAYOUT.chunk_size(PAGE) as usize;
+/// The number of the producer that is this process's own threads.
+pub const OWN_PRODUCER_ID: u16 = 1;

@@ -1,32 +1,22 @@
-//! Long traces: the buffers are read every period and appended to a file.
+//! Long traces: buffers that are read every period and appended to a file.
 
 mod output;
 mod recording;
-mod status;
 mod turns;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::waits::FOR_EVER;
+use crate::waits::FOR_EVER;
 
-pub(super) use output::{Opened, open};
 pub(crate) use recording::Recording;
-pub use status::LongTraceStatus;
-pub(crate) use status::Progress;
 
 /// When what was written must be on the disk itself, not only with the system.
-///
-/// ```
-/// use tracebuf_session::{LongTrace, SyncPolicy};
-///
-/// let trace = LongTrace::to("trace.pftrace").sync(SyncPolicy::EveryPeriod);
-/// # let _ = trace;
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SyncPolicy {
-    /// Never. The death of the process, even by `kill -9`, loses nothing that was written; a power cut loses what the
-    /// system had not written back, on Linux up to some 30 s.
+    /// Never. A kill of the process loses nothing that was written; a power cut, on Linux, up to some 30 s.
     Never,
     /// Once, when the session stops.
     #[default]
@@ -50,11 +40,10 @@ pub enum SyncPolicy {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// At any moment the file is a trace up to its last whole packet. What was not yet written when the process dies is
-/// lost, that is a period and whatever the disk is behind, unless the buffer is [in a
-/// file](super::BufferConfig::in_file) too: see [`region_file`](crate::region_file). Memory is bounded: while the file
-/// takes nothing (a full disk, a slow one), packets stay in the ring; what is overwritten there is reported in the
-/// trace like any loss. Writing is tried again every 100 ms, and meanwhile the error is in [`LongTraceStatus`].
+/// At any moment the file is a trace up to its last whole packet. When the process dies, a period and whatever the disk
+/// is behind is lost, unless the buffer is [in a file](crate::BufferConfig::in_file) too. While the file takes nothing
+/// (a full or slow disk), packets stay in the ring, and what is overwritten there is reported like any loss. Writing is
+/// tried again every 100 ms; meanwhile the error is in [`LongTraceStatus`].
 #[derive(Clone, Debug)]
 #[doc(alias = "write_into_file")]
 pub struct LongTrace {
@@ -65,13 +54,12 @@ pub struct LongTrace {
 }
 
 impl LongTrace {
-    /// Writes into this file, which is emptied if it exists and the session starts: every 5 s, of any size, synced at
-    /// the end. Until the session has stopped the file is locked against other sessions, and no snapshot takes its
-    /// place, unless it is a pipe or a device. A named pipe must already have its reader: without one the session does
-    /// not start. As long as a pipe or a device takes nothing, [`stop`](super::Session::stop) waits for it, and so does
-    /// dropping the session.
+    /// Writes into this file every 5 s, of any size, synced at the end. The file is emptied when the session starts.
+    /// Until the session has stopped, it is locked against other sessions, and no snapshot replaces it.
     ///
-    /// On Windows it must be a regular file, and is locked against everything else that would write into it.
+    /// A pipe or a device is not locked, and [`stop`](crate::Session::stop) waits for it while it takes nothing. A
+    /// named pipe must already have its reader. On Windows it must be a regular file, and is locked against all other
+    /// writers.
     pub fn to(path: impl AsRef<Path>) -> Self {
         Self {
             path: path.as_ref().to_owned(),
@@ -81,31 +69,110 @@ impl LongTrace {
         }
     }
 
-    /// How often to write; not below 10 ms.
-    ///
-    /// Each ring must hold what is recorded into it in a period, and while that is read: nothing is written sooner
-    /// because a ring is full. The 4 MiB that a session has unless set otherwise are 0.8 MB/s in 5 s, which one or two
-    /// busy threads record; if there is more, the file has the end of each period, and the losses. A larger
-    /// [`ring`](super::SessionBuilder::ring) takes memory only as it fills.
+    /// Sets how often to write; at least 10 ms. Each ring must hold what is recorded into it in a period, and while
+    /// that is read. The default 4 MiB in 5 s are 0.8 MB/s, which one or two busy threads record.
     #[must_use]
     pub fn period(mut self, period: Duration) -> Self {
         self.period = period.clamp(Duration::from_millis(10), FOR_EVER);
         self
     }
 
-    /// The most bytes of the file. When the next packet does not fit, the trace ends there, with its statistics as far
-    /// as they fit, and the session records no more; the statistics say that the last flush failed, from which readers
-    /// know that the end is missing. Below some 60 bytes, which the clocks at its beginning take, the file stays empty.
+    /// Sets the most bytes of the file. When the next packet does not fit, the trace ends, with its statistics as far
+    /// as they fit, and the session records no more. The statistics say that the last flush failed: so readers know
+    /// that the end is missing. Below some 60 bytes, which the clocks take, the file stays empty.
     #[must_use]
     pub fn max_file_size(mut self, bytes: u64) -> Self {
         self.max_file_size = bytes;
         self
     }
 
-    /// When to sync the file to the disk.
+    /// Sets when to sync the file to the disk.
     #[must_use]
     pub fn sync(mut self, sync: SyncPolicy) -> Self {
         self.sync = sync;
         self
+    }
+}
+
+/// How a long trace is doing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LongTraceStatus {
+    /// Bytes of whole packets in the file.
+    pub bytes: u64,
+    /// Why writing makes no progress now, or did not at the end. Otherwise what went wrong once, kept until the end: a
+    /// sync failed, so that the disk may miss what was written before; or somebody else changed the file's length. Then
+    /// writing went on at the new end.
+    pub error: Option<String>,
+    /// Bytes given up because they could not be written when the session stopped: everything from the first that did
+    /// not go in, so that the file has no hole. Those of a buffer in a file stay there, to be recovered.
+    pub bytes_given_up: u64,
+    /// The file has reached its largest size, and has nothing that was recorded later, which can be recovered from a
+    /// buffer in a file. Its statistics may be incomplete or missing; those that the session returns are complete.
+    pub full: bool,
+}
+
+/// [`LongTraceStatus`], shared by the drain thread, the file's thread and those who ask.
+#[derive(Default)]
+pub(crate) struct Progress {
+    bytes: AtomicU64,
+    /// Packets in the file.
+    pub(crate) packets: AtomicU64,
+    given_up: AtomicU64,
+    full: AtomicBool,
+    finishing: AtomicBool,
+    errors: Mutex<Errors>,
+}
+
+/// What has gone wrong.
+#[derive(Default)]
+struct Errors {
+    /// In the last write.
+    write: Option<String>,
+    /// The first error that nothing later makes good.
+    lasting: Option<String>,
+}
+
+impl Progress {
+    pub(crate) fn status(&self) -> LongTraceStatus {
+        LongTraceStatus {
+            bytes: self.bytes.load(Ordering::Relaxed),
+            error: {
+                let errors = self.errors();
+                errors.write.as_ref().or(errors.lasting.as_ref()).cloned()
+            },
+            bytes_given_up: self.given_up.load(Ordering::Relaxed),
+            full: self.full.load(Ordering::Relaxed),
+        }
+    }
+
+    fn errors(&self) -> MutexGuard<'_, Errors> {
+        self.errors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set_error(&self, error: Option<String>) {
+        self.errors().write = error;
+    }
+
+    fn set_lasting_error(&self, error: String) {
+        self.errors().lasting.get_or_insert(error);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{LongTrace, Session, SessionError};
+    use tracebuf_testing::fork::in_child;
+
+    #[test]
+    fn a_child_does_not_wait_for_the_thread_that_had_the_status_s_lock() {
+        let session = Session::builder().long_trace(LongTrace::to("/dev/null")).start().expect("a session");
+        let progress = session.progress.clone().expect("a long trace");
+        let held = progress.errors();
+        assert!(in_child(|| {
+            session.long_trace().is_none() && matches!(session.summary(), Err(SessionError::Forked))
+        }));
+        drop(held);
+        assert!(session.long_trace().is_some());
     }
 }

@@ -6,22 +6,21 @@ use std::sync::Arc;
 
 use tracebuf::buffer::TraceBuffer;
 
-use super::buffer_config::BufferConfig;
-use super::central::Central;
-use super::clock::ClockReading;
-use super::error::SessionError;
-use super::long_trace::{LongTrace, Opened, Recording, open};
-use super::own_files::OwnFiles;
-use super::switch::Switch;
-use super::transport::CentralBuffer;
+use crate::buffer_config::BufferConfig;
+use crate::clock::ClockReading;
+use crate::error::SessionError;
 use crate::export::Piece;
-use crate::region_file::{BufferMemory, Outbox, OwnMark, OwnMemory, Wanted, WantedMemory, create};
-use crate::undo::Undo;
+use crate::files::{Opened, OwnFiles, Undo, open_long_trace};
+use crate::long_trace::{LongTrace, Recording};
+use crate::recording_gate::RecordingGate;
+use crate::region_file::{BufferMemory, Outbox, OwnMark, OwnMemory, RegionSpec, SharedMemorySpec, create};
+use crate::service::Service;
+use crate::transport::CentralBuffer;
 use tracebuf_std::memory::PagedMemory;
 use tracebuf_std::system::id_at;
 
 /// Files of a session that has not started: what they held still exists. Dropping this puts it back.
-pub(super) struct OpenFiles<'s> {
+pub(crate) struct OpenFiles<'s> {
     // Dropped before the files: what was created is removed while they are locked.
     made: Vec<Undo>,
     buffers: Vec<CentralBuffer>,
@@ -38,15 +37,15 @@ pub(super) struct OpenFiles<'s> {
 impl<'s> OpenFiles<'s> {
     /// Makes the buffers, in files that do not count yet, and leaves the long trace's file as it was. `own`: shared
     /// memory in the first of these files.
-    pub(super) fn new(
+    pub(crate) fn new(
         buffers: &[BufferConfig],
         long_trace: Option<&'s LongTrace>,
-        mut own: Option<WantedMemory>,
+        mut own: Option<SharedMemorySpec>,
     ) -> Result<Self, SessionError> {
         let (long_trace, undo) = match long_trace {
             Some(trace) => {
-                let (file, undo) =
-                    open(&trace.path).map_err(|error| SessionError::writing(&trace.path, error))?;
+                let (file, undo) = open_long_trace(&trace.path)
+                    .map_err(|error| SessionError::writing(&trace.path, error))?;
                 (Some((trace, file)), undo)
             }
             None => (None, None),
@@ -68,7 +67,7 @@ impl<'s> OpenFiles<'s> {
                 None => memory_of(size)?,
                 Some(path) => {
                     // In the first file.
-                    let own = own.take().map(|own| WantedMemory { buffer: index as u16, ..own });
+                    let own = own.take().map(|own| SharedMemorySpec { buffer: index as u16, ..own });
                     files.open(path, size, own).map_err(|error| in_file(path, error))?
                 }
             };
@@ -79,18 +78,18 @@ impl<'s> OpenFiles<'s> {
     }
 
     /// Shared memory, if it lies in one of the files.
-    pub(super) fn own_memory(&self) -> Option<Arc<OwnMemory>> {
+    pub(crate) fn own_memory(&self) -> Option<Arc<OwnMemory>> {
         self.own.as_ref().map(|(memory, _)| memory.clone())
     }
 
     /// Memory in a file for the next buffer.
-    fn open(&mut self, path: &Path, size: usize, own: Option<WantedMemory>) -> io::Result<BufferMemory> {
+    fn open(&mut self, path: &Path, size: usize, own: Option<SharedMemorySpec>) -> io::Result<BufferMemory> {
         // Its lock would say that another session has it.
         self.files.check_is_none(path)?;
         let mut clocks = Piece::default();
-        clocks.clocks(&self.clocks)?;
+        clocks.service(&self.clocks)?;
         let beside_long_trace = self.long_trace.is_some();
-        let wanted = Wanted { region: size as u64, beside_long_trace, clocks: &clocks.bytes, own };
+        let wanted = RegionSpec { region: size as u64, beside_long_trace, clocks: &clocks.bytes, own };
         let (parts, undo) = create(path, &wanted)?;
         self.made.push(undo);
         self.files.regions.extend(id_at(path));
@@ -100,17 +99,20 @@ impl<'s> OpenFiles<'s> {
     }
 
     /// From here on they count, unless there is an error.
-    pub(super) fn begin(self, switch: &Arc<Switch>) -> Result<(Central, Option<Recording>), SessionError> {
+    pub(crate) fn begin(
+        self,
+        gate: &Arc<RecordingGate>,
+    ) -> Result<(Service, Option<Recording>), SessionError> {
         let Self { buffers, outboxes, own, files, made, long_trace, clocks } = self;
         let long_trace = match long_trace {
             Some((trace, file)) => Some(
-                Recording::start(trace, file, switch.clone(), outboxes, &clocks)
+                Recording::start(trace, file, gate.clone(), outboxes, &clocks)
                     .map_err(|error| SessionError::writing(&trace.path, error))?,
             ),
             None => None,
         };
         made.into_iter().for_each(Undo::forget);
-        Ok((Central::new(buffers, files).with_own_memory(own.map(|(_, mark)| mark)), long_trace))
+        Ok((Service::new(buffers, files).with_own_memory(own.map(|(_, mark)| mark)), long_trace))
     }
 }
 

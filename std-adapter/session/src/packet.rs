@@ -1,5 +1,4 @@
-//! A packet of a trace: whose it is, its time, what was lost before it, and those of its messages that this crate looks
-//! into.
+//! A packet of a trace: whose it is, its time, its losses, and the messages that readers look into.
 
 use tracebuf::proto::TracePackets;
 use tracebuf::proto::fields::{clock_snapshot, data_loss_reason, sequence_flags, trace_packet};
@@ -7,7 +6,7 @@ use tracebuf::proto::fields::{clock_snapshot, data_loss_reason, sequence_flags, 
 use crate::fields::{Fields, Value, messages, push_number, push_packet};
 
 /// What is in a packet. If a field occurs twice, the last one counts; a message that is missing is empty.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Packet<'p> {
     /// The packet without the file's tag and length.
     content: &'p [u8],

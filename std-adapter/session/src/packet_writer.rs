@@ -1,13 +1,13 @@
-//! Packets that threads make themselves.
+//! Writers of packets that programs make themselves.
 
 use std::fmt;
 use std::sync::Arc;
 
 use self_cell::self_cell;
-use tracebuf::producer::{Exhaustion, Packet, TraceWriter, WriterStats};
+use tracebuf::producer::{Exhaustion, PacketHandle, TraceWriter, TraceWriterStats};
 
-use super::producer_cell::ProducerCell;
-use super::switch::Switch;
+use crate::producer_cell::ProducerCell;
+use crate::recording_gate::RecordingGate;
 
 self_cell!(
     struct WriterCell {
@@ -35,41 +35,40 @@ self_cell!(
 pub struct PacketWriter {
     /// `None` only while it is dropped.
     cell: Option<WriterCell>,
-    switch: Arc<Switch>,
+    gate: Arc<RecordingGate>,
 }
 
 impl PacketWriter {
     /// Takes one of the producer's writers, if one is free.
-    pub(super) fn new(
+    pub(crate) fn new(
         producer: Arc<ProducerCell>,
-        switch: Arc<Switch>,
+        gate: Arc<RecordingGate>,
         target: u16,
         exhaustion: Exhaustion,
     ) -> Option<Self> {
         let cell = WriterCell::try_new(producer, |producer| {
-            producer.borrow_dependent().producer.writer(target, exhaustion).ok_or(())
+            producer.producer().writer(target, exhaustion).ok_or(())
         });
-        Some(Self { cell: Some(cell.ok()?), switch })
+        Some(Self { cell: Some(cell.ok()?), gate })
     }
 
     /// Writes one packet. Once the session is over nothing is written, and `fill` is not called.
     ///
-    /// With [`Exhaustion::Drop`] all of it must fit into what is free of [shared
-    /// memory](super::SessionBuilder::shared_memory) until the drain thread comes: some 1,000 KiB of the default 1 MiB,
-    /// if no other thread records. With [`Exhaustion::Stall`] it may be as long as fits into its buffer, and into a
-    /// trace, where it must be less than 256 MiB. In either case a message in it must fit into [3,072
-    /// chunks](tracebuf::producer::TraceWriter::MAX_PATCHED), some 6 MB. A packet for which shared memory has no room,
-    /// or with a longer message, is given up as a whole: [`stats`](Self::stats) counts it as `dropped`, and the next
-    /// packet says that something is missing before it.
-    pub fn packet(&mut self, fill: impl FnOnce(&mut Packet<'_, '_>)) {
-        if let Some(cell) = self.cell.as_mut().filter(|_| self.switch.is_on()) {
+    /// With [`Exhaustion::Drop`] the packet must fit into what is free of [shared
+    /// memory](crate::SessionBuilder::shared_memory) until the drain thread comes: some 1,000 KiB of the default 1 MiB.
+    /// With [`Exhaustion::Stall`] it must fit into its buffer, and into a trace, where it is less than 256 MiB. A
+    /// message in it must fit into [3,072 chunks](tracebuf::producer::TraceWriter::MAX_PATCHED), some 6 MB. A packet
+    /// that does not fit is given up as a whole: [`stats`](Self::stats) counts it as `dropped`, and the next packet
+    /// says that something is missing.
+    pub fn packet(&mut self, fill: impl FnOnce(&mut PacketHandle<'_, '_>)) {
+        if let Some(cell) = self.cell.as_mut().filter(|_| self.gate.is_on()) {
             cell.with_dependent_mut(|_, writer| fill(&mut writer.packet()));
         }
     }
 
-    /// Counts of packets and chunks.
-    pub fn stats(&self) -> WriterStats {
-        self.cell.as_ref().map_or_else(WriterStats::default, |cell| cell.borrow_dependent().stats())
+    /// Returns counts of packets and chunks.
+    pub fn stats(&self) -> TraceWriterStats {
+        self.cell.as_ref().map_or_else(TraceWriterStats::default, |cell| cell.borrow_dependent().stats())
     }
 }
 
@@ -81,7 +80,7 @@ impl fmt::Debug for PacketWriter {
 
 impl Drop for PacketWriter {
     fn drop(&mut self) {
-        if !self.switch.is_here() {
+        if !self.gate.is_here() {
             // As with a thread's tracer: the chunk that it writes is the parent's.
             std::mem::forget(self.cell.take());
         }

@@ -1,12 +1,8 @@
-//! Programs in containers, as a trace reports them: Perfetto's `ProcessTree`.
+//! Programs in containers, reported as Perfetto's `ProcessTree`.
 //!
-//! A program in a pid namespace of its own names its process and threads by the numbers that they have there: 1, like
-//! those in other containers. A reader finds the one that is meant by the number that the service sees, `trusted_pid`
-//! in each packet, and by the numbers in all namespaces, which are reported here.
-#![cfg_attr(
-    not(any(target_os = "linux", target_os = "android")),
-    allow(dead_code, reason = "nobody comes from a container there")
-)]
+//! A program in a pid namespace of its own names its process and threads by the numbers that they have there. A reader
+//! finds the one that is meant by `trusted_pid` in each packet, and by the numbers in all namespaces, which are
+//! reported here.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,11 +17,12 @@ use crate::limits::WRITERS;
 
 /// A process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Process {
+pub struct TreeProcess {
     /// As the service sees it.
     pub pid: u32,
     /// 0 if it has no parent that the service sees.
     pub ppid: u32,
+    /// Its user.
     pub uid: u32,
     /// Its number in each namespace within the service's, the outermost first.
     pub nspid: Vec<u32>,
@@ -37,27 +34,26 @@ pub struct Process {
 
 /// A thread of such a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Thread {
+pub struct TreeThread {
     /// As the service sees it.
     pub tid: u32,
     /// Like a process's.
     pub nstid: Vec<u32>,
+    /// Its name.
     pub name: String,
 }
 
-/// Most threads of a process that are reported, those with the lowest numbers first: as many as can record at a time,
-/// though others may be the ones that do.
+/// Most threads of a process that are reported, those with the lowest numbers first: as many as can record at a time.
 const THREADS: usize = WRITERS;
 
-/// About how many bytes those that have gone may take, as their packets may still be in a ring. For programs with a few
-/// threads each that is thousands.
+/// Bytes that processes which have gone may take, about: their packets may still be in a ring.
 const PAST: usize = 1 << 20;
 
 /// The processes of a session. Clones are the same tree.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct ProcessTree(Arc<Mutex<Processes>>);
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Processes {
     /// In the order in which they came.
     entries: Vec<Entry>,
@@ -65,13 +61,14 @@ struct Processes {
     number: u64,
 }
 
+#[derive(Debug)]
 struct Entry {
     presence: Presence,
     /// The boot time since when it may record.
     time: u64,
-    process: Process,
+    process: TreeProcess,
     number: u64,
-    threads: Vec<(u64, Thread)>,
+    threads: Vec<(u64, TreeThread)>,
 }
 
 /// Held as long as a process is there, by each of its connections.
@@ -83,12 +80,11 @@ impl ProcessTree {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a process that records nothing before this boot time. If it is already there through another connection it
-    /// is the same one: if it were reported again, a reader would forget its threads. A connection may outlive its
-    /// process, whose number then another container's may get.
-    pub fn come(&self, process: Process, time: u64) -> Presence {
+    /// Adds a process that records nothing before this boot time. One that is there through another connection is the
+    /// same one: if it were reported again, a reader would forget its threads.
+    pub fn come(&self, process: TreeProcess, time: u64) -> Presence {
         let mut processes = self.lock();
-        let numbers = |process: &Process| (process.pid, process.nspid.clone());
+        let numbers = |process: &TreeProcess| (process.pid, process.nspid.clone());
         let is_it = |entry: &&Entry| numbers(&entry.process) == numbers(&process) && !entry.is_gone();
         if let Some(entry) = processes.entries.iter().find(is_it) {
             return entry.presence.clone();
@@ -100,7 +96,7 @@ impl ProcessTree {
         presence
     }
 
-    /// Which of the threads that a process has now, in ascending order, are yet to be reported.
+    /// Returns which of a process's threads, in ascending order, are yet to be reported.
     pub fn unknown(&self, process: &Presence, threads: &[u32]) -> Vec<u32> {
         let processes = self.lock();
         let Some(entry) = processes.entries.iter().find(|entry| entry.is_of(process)) else {
@@ -114,7 +110,7 @@ impl ProcessTree {
     }
 
     /// Adds such threads. If there are too many, they take the place of those that have ended, the oldest first.
-    pub fn add(&self, process: &Presence, threads: &[u32], new: Vec<Thread>) {
+    pub fn add(&self, process: &Presence, threads: &[u32], new: Vec<TreeThread>) {
         let mut processes = self.lock();
         let mut number = processes.number;
         let Some(entry) = processes.entries.iter_mut().find(|entry| entry.is_of(process)) else { return };
@@ -169,8 +165,8 @@ impl Entry {
 impl Piece {
     /// Adds processes and threads numbered after `since`, a packet for each process; returns the newest number.
     ///
-    /// A packet has the time from which its process may record on, even if it has only threads that came later: readers
-    /// take packets in the order of their times, and a thread has recorded before it is reported.
+    /// Each packet has the time from which its process may record: readers take packets in the order of their times,
+    /// and a thread has recorded before it is reported.
     pub fn processes(&mut self, tree: &ProcessTree, since: u64) -> io::Result<u64> {
         let processes = tree.lock();
         if processes.number == since {
@@ -197,7 +193,7 @@ impl<'k> Packet<'k> {
         self.entry.number > self.since
     }
 
-    fn threads(&self) -> impl Iterator<Item = &'k Thread> {
+    fn threads(&self) -> impl Iterator<Item = &'k TreeThread> {
         let since = self.since;
         self.entry.threads.iter().filter(move |(number, _)| *number > since).map(|(_, thread)| thread)
     }
@@ -225,7 +221,7 @@ impl Message for Tree<'_, '_> {
     }
 }
 
-impl Message for Process {
+impl Message for TreeProcess {
     fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
         out.int(process_tree_process::PID, self.pid.into())?;
         out.int(process_tree_process::PPID, self.ppid.into())?;
@@ -242,7 +238,7 @@ impl Message for Process {
     }
 }
 
-struct OfProcess<'k>(&'k Process, &'k Thread);
+struct OfProcess<'k>(&'k TreeProcess, &'k TreeThread);
 
 impl Message for OfProcess<'_> {
     fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {

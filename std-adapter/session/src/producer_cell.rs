@@ -1,29 +1,27 @@
-//! What threads write into: shared memory, with the producer over it.
+//! Producers, with the shared memory that threads write into, and what recorders share.
 
+use std::fmt;
 use std::sync::Arc;
 
 use self_cell::self_cell;
 use tracebuf::producer::track_event::Track;
 use tracebuf::producer::{
-    AtomicU32, CommitSink, Consumer, MemoryError, Producer, ProducerStorage, SharedMemory,
+    AtomicU32, CommitSink, Consumer, Exhaustion, MemoryError, Producer, ProducerStorage, SharedMemory,
 };
 use tracebuf::service::{ProducerEndpoint, ProducerIdentity};
 
-use super::queue::Queue;
-use super::switch::Switch;
-use super::waker::Waker;
-pub use crate::limits::WRITERS;
-use crate::limits::{CHUNKS, LAYOUT, PAGE};
+use crate::clock::SessionClock;
+use crate::limits::{CHUNK, CHUNKS, LAYOUT, PAGE, WRITERS};
+use crate::queue::Queue;
+use crate::recording_gate::{BufferId, RecordingGate};
 use crate::region_file::OwnMemory;
 use crate::this_process::process_track;
-
-/// Bytes of a chunk, its header included.
-pub const CHUNK: usize = LAYOUT.chunk_size(PAGE) as usize;
+use crate::waits::Waker;
 
 /// Bytes of shared memory with which every thread that waits for a chunk gets one, however many threads keep theirs and
 /// record nothing: each writer has one between its events and while it waits, and there is a page more. Not larger,
 /// because half of it may be complete before it is sent.
-pub const ENOUGH_TO_STALL: usize = (WRITERS.div_ceil(PAGE as usize / CHUNK) + 1) * PAGE as usize;
+pub(crate) const ENOUGH_TO_STALL: usize = (WRITERS.div_ceil(PAGE as usize / CHUNK) + 1) * PAGE as usize;
 
 type Storage = ProducerStorage<CHUNKS, WRITERS>;
 
@@ -40,7 +38,7 @@ impl AsRef<[AtomicU32]> for InFile {
 }
 
 /// What the producer borrows.
-pub struct Home {
+struct Home {
     /// On the heap, in the file of a buffer, or shared with another process.
     words: Words,
     storage: Box<Storage>,
@@ -49,19 +47,21 @@ pub struct Home {
 }
 
 /// The producer, and the track above those of its threads.
-pub struct Attached<'a> {
-    pub producer: Producer<'a>,
-    pub process: Track<'a>,
+struct Attached<'a> {
+    producer: Producer<'a>,
+    process: Track<'a>,
 }
 
-/// This many bytes for shared memory. Each page is touched here, so that no recording thread has to wait until the
-/// system has one.
+/// Makes this many bytes of shared memory. Each page is touched, so that no recording thread waits for it.
 pub fn words(bytes: usize) -> Words {
     let words: Box<[AtomicU32]> = (0..bytes / 4).map(|_| AtomicU32::new(0)).collect();
     Box::new(words)
 }
 
-/// Pages over these words, which may have any content.
+/// Makes pages over these words, which may have any content.
+///
+/// # Errors
+/// The size is not one that shared memory can have.
 pub fn shared_memory(words: &[AtomicU32]) -> Result<SharedMemory<'_>, MemoryError> {
     SharedMemory::new(words, PAGE)
 }
@@ -69,7 +69,7 @@ pub fn shared_memory(words: &[AtomicU32]) -> Result<SharedMemory<'_>, MemoryErro
 /// The service's end of a producer.
 pub type Endpoint<'a> = ProducerEndpoint<'a, WRITERS>;
 
-/// The endpoint of a producer that may write to this many buffers.
+/// Makes the endpoint of a producer that may write to this many buffers.
 pub fn endpoint(memory: SharedMemory<'_>, identity: ProducerIdentity, buffers: u16) -> Endpoint<'_> {
     let mut endpoint = ProducerEndpoint::new(Consumer::new(memory), identity);
     for target in 0..buffers {
@@ -79,53 +79,112 @@ pub fn endpoint(memory: SharedMemory<'_>, identity: ProducerIdentity, buffers: u
 }
 
 self_cell!(
-    pub struct ProducerCell {
+    struct Cell {
         owner: Home,
         #[covariant]
         dependent: Attached,
     }
 );
 
+/// A producer with the shared memory that it writes into, and the queue of what its threads ask for.
+pub struct ProducerCell(Cell);
+
 impl ProducerCell {
-    /// A producer over shared memory.
+    /// A producer over shared memory, whose requests wake this waker's thread.
+    ///
+    /// # Errors
+    /// The memory's size is not in [`SHARED_MEMORY`](crate::limits::SHARED_MEMORY).
     pub fn in_memory(
         words: Words,
-        switch: Arc<Switch>,
+        gate: Arc<RecordingGate>,
         waker: Waker,
         process_name: String,
     ) -> Result<Self, MemoryError> {
-        Self::with_queue(words, Queue::new(waker, switch), process_name)
+        Self::with_queue(words, Queue::new(waker, gate), process_name)
     }
 
     /// The same over shared memory in the file of a buffer, in which each writer is noted.
-    pub fn in_file(
+    pub(crate) fn in_file(
         memory: Arc<OwnMemory>,
-        switch: Arc<Switch>,
+        gate: Arc<RecordingGate>,
         waker: Waker,
         process_name: String,
     ) -> Result<Self, MemoryError> {
-        let queue = Queue::new(waker, switch).telling(memory.clone());
+        let queue = Queue::new(waker, gate).telling(memory.clone());
         Self::with_queue(Box::new(InFile(memory)), queue, process_name)
     }
 
     fn with_queue(words: Words, queue: Queue, process_name: String) -> Result<Self, MemoryError> {
         let home = Home { words, storage: Box::new(Storage::new()), queue, process_name };
-        ProducerCell::try_new(home, |home| {
+        let cell = Cell::try_new(home, |home| {
             let memory = shared_memory(home.words.as_ref().as_ref())?;
             let producer = Producer::new(memory, LAYOUT, &home.storage, &home.queue)?;
             let process = process_track(std::process::id(), &home.process_name);
             Ok(Attached { producer, process })
-        })
+        });
+        cell.map(Self)
+    }
+
+    /// The producer.
+    #[inline]
+    pub fn producer(&self) -> &Producer<'_> {
+        &self.0.borrow_dependent().producer
+    }
+
+    /// The track above those of its threads.
+    pub(crate) fn process(&self) -> &Track<'_> {
+        &self.0.borrow_dependent().process
     }
 
     /// What its threads ask for.
     pub fn queue(&self) -> &Queue {
-        &self.borrow_owner().queue
+        &self.0.borrow_owner().queue
     }
 
     /// Counts a packet of a thread that has no writer for this buffer.
     #[cold]
-    pub fn drop_packet(&self, target: u16) {
+    pub(crate) fn drop_packet(&self, target: u16) {
         self.queue().packet_dropped(0, target);
+    }
+}
+
+impl fmt::Debug for ProducerCell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProducerCell").finish_non_exhaustive()
+    }
+}
+
+/// What the recorders of one session share.
+pub struct RecorderContext {
+    /// Says whether they record.
+    pub gate: Arc<RecordingGate>,
+    /// Where their writers come from.
+    pub producer: Arc<ProducerCell>,
+    /// What a thread does when shared memory is full.
+    pub exhaustion: Exhaustion,
+    /// The clock of their events.
+    pub clock: SessionClock,
+    /// For each buffer, after how many bytes a writer repeats its state.
+    pub state_every: Vec<u32>,
+    /// Tells a service in another process of a new writer.
+    pub announce: Option<Box<dyn Fn() + Send + Sync>>,
+}
+
+impl fmt::Debug for RecorderContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RecorderContext").finish_non_exhaustive()
+    }
+}
+
+impl RecorderContext {
+    /// The id of its buffer of this number.
+    pub(crate) fn buffer_id(&self, target: u16) -> BufferId {
+        self.gate.own() | u64::from(target)
+    }
+
+    pub(crate) fn announce(&self) {
+        if let Some(announce) = &self.announce {
+            announce();
+        }
     }
 }

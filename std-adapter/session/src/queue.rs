@@ -1,16 +1,17 @@
-//! What recording threads ask for, until it is taken.
+//! The queue of what recording threads ask for, until it is taken.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tracebuf::producer::{CommitRequest, CommitSink, Request};
 
-use super::switch::Switch;
-use super::waits::may_wait;
-use super::waker::Waker;
 use crate::limits::BUFFERS_MAX;
+use crate::recording_gate::RecordingGate;
 use crate::region_file::OwnMemory;
+use crate::waits::Waker;
+use crate::waits::may_wait;
 
 /// How long a thread waits for a chunk while nothing is on its way that could free one.
 const IN_VAIN: Duration = Duration::from_secs(1);
@@ -23,8 +24,8 @@ fn is_of_chunk(request: &Request) -> bool {
     matches!(request, Request::Move(_) | Request::Patch { .. })
 }
 
-/// The place in the queue of a request that another one makes needless. Threads that come and go, and flushes, concern
-/// no chunk, and would fill the memory while a service stands still.
+/// The place in the queue of a request that another one makes needless. Requests that concern no chunk would fill the
+/// memory while a service stands still.
 fn made_needless(queued: &[Request], by: Request) -> Option<usize> {
     let is_needless = |before: &Request| match (*before, by) {
         // When the later one was carried out, so were those before.
@@ -55,7 +56,7 @@ fn add(queued: &mut Vec<Request>, request: Request) {
 pub struct Queue {
     requests: Mutex<Vec<Request>>,
     waker: Waker,
-    switch: Arc<Switch>,
+    gate: Arc<RecordingGate>,
     /// Packets that threads gave up, by buffer, and that nothing in shared memory tells of.
     dropped: [AtomicU64; BUFFERS_MAX],
     /// Chunks that have come, and those that were taken. Threads that begin or end bring none, and say nothing about
@@ -72,11 +73,11 @@ pub struct Queue {
 }
 
 impl Queue {
-    pub fn new(waker: Waker, switch: Arc<Switch>) -> Self {
+    pub(crate) fn new(waker: Waker, gate: Arc<RecordingGate>) -> Self {
         Self {
             requests: Mutex::new(Vec::new()),
             waker,
-            switch,
+            gate,
             dropped: [const { AtomicU64::new(0) }; BUFFERS_MAX],
             came: AtomicU64::new(0),
             done: AtomicU64::new(0),
@@ -87,13 +88,13 @@ impl Queue {
     }
 
     /// Also notes in a file where each writer's packets go.
-    pub fn telling(self, memory: Arc<OwnMemory>) -> Self {
+    pub(crate) fn telling(self, memory: Arc<OwnMemory>) -> Self {
         Self { in_file: Some(memory), ..self }
     }
 
     fn push(&self, requests: impl Iterator<Item = Request> + Clone) {
         // In a child the lock may be held by a thread that does not exist there. After the end nothing takes requests.
-        if self.switch.is_here() {
+        if self.gate.is_here() {
             let mut queued = self.with_room_for(requests.clone().count());
             let mut chunks = 0;
             for request in requests {
@@ -105,26 +106,25 @@ impl Queue {
         }
     }
 
-    /// Puts what has come into `requests`, which is empty, and returns how many chunks have come in all.
-    ///
-    /// The two vectors change places, so that neither is ever allocated anew.
+    /// Swaps what has come for `requests`, which is empty, so that neither vector is allocated anew. Returns how many
+    /// chunks have come in all.
     pub fn take(&self, requests: &mut Vec<Request>) -> u64 {
         let mut queued = self.requests();
         std::mem::swap(requests, &mut queued);
         self.came.load(Ordering::Relaxed)
     }
 
-    /// The service has taken this many of all the chunks that have come.
+    /// Notes that the service has taken this many of all the chunks that have come.
     pub fn taken(&self, chunks: u64) {
         self.done.store(chunks, Ordering::Relaxed);
     }
 
-    /// Packets for a buffer that threads gave up, and that nothing in shared memory tells of.
+    /// Returns how many packets for a buffer threads gave up without a trace in shared memory.
     pub fn dropped(&self, buffer: usize) -> u64 {
         self.dropped.get(buffer).map_or(0, |dropped| dropped.load(Ordering::Relaxed))
     }
 
-    pub fn requests(&self) -> MutexGuard<'_, Vec<Request>> {
+    pub(crate) fn requests(&self) -> MutexGuard<'_, Vec<Request>> {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -149,8 +149,8 @@ impl Queue {
         }
     }
 
-    /// Whether no chunk has come for a while, during which this thread has waited, and all that came were taken: then
-    /// all are held by threads that record nothing, and it is not known when they will.
+    /// Returns true if all chunks that came were taken, and none has come for a while during which this thread has
+    /// waited: then all are held by threads that record nothing.
     #[cold]
     fn is_in_vain(&self, step: u32) -> bool {
         let came = self.came.load(Ordering::Relaxed);
@@ -172,14 +172,14 @@ impl Queue {
 impl CommitSink for Queue {
     fn commit(&self, request: &CommitRequest<'_>) {
         self.push(request.each());
-        if self.switch.is_here() {
+        if self.gate.is_here() {
             self.waker.wake();
         }
     }
 
     fn register_writer(&self, writer_id: u16, target: u16) {
         // Before it has a chunk. Its entry stays after it has ended, because chunks of it may still lie there.
-        if let Some(memory) = self.in_file.as_ref().filter(|_| self.switch.is_here()) {
+        if let Some(memory) = self.in_file.as_ref().filter(|_| self.gate.is_here()) {
             memory.note_writer(writer_id, target);
         }
         self.push(std::iter::once(Request::Register { writer_id, target }));
@@ -197,7 +197,7 @@ impl CommitSink for Queue {
 
     fn stall(&self, step: u32, micros: u32) -> bool {
         // The drain thread would wait for itself: a transport that records, or a panic hook.
-        if !self.switch.is_on() || self.waker.is_current() || !may_wait() {
+        if !self.gate.is_on() || self.waker.is_current() || !may_wait() {
             return false;
         }
         // Otherwise each event would wait as long as the first that waited in vain.
@@ -217,6 +217,12 @@ impl CommitSink for Queue {
     }
 }
 
+impl fmt::Debug for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue").finish_non_exhaustive()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use tracebuf::producer::ChunkToMove;
@@ -225,7 +231,7 @@ mod tests {
 
     #[test]
     fn who_begins_to_wait_does_wait_however_long_nothing_came_before() {
-        let queue = Queue::new(Waker::default(), Arc::new(Switch::new()));
+        let queue = Queue::new(Waker::default(), Arc::new(RecordingGate::new()));
         let lock = || queue.quiet.lock().expect("nobody panicked");
         lock().1 = Instant::now() - 2 * IN_VAIN;
         let steps: Vec<_> = (0..).take_while(|step| queue.stall(*step, 1000)).collect();
@@ -261,7 +267,7 @@ mod tests {
             (&[begins(1, 0), moved, ends(1)], &[begins(1, 0), moved, ends(1)]),
             (&[begins(1, 0), moved, ends(1), begins(1, 1), ends(1)], &[begins(1, 0), moved, ends(1)]),
         ] {
-            let queue = Queue::new(Waker::default(), Arc::new(Switch::new()));
+            let queue = Queue::new(Waker::default(), Arc::new(RecordingGate::new()));
             queue.push(asked.iter().copied());
             let mut queued = Vec::new();
             assert_eq!(

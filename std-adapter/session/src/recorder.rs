@@ -1,31 +1,24 @@
-//! What threads record with.
+//! Recorders: a thread's way into a buffer of a session.
 
-use std::cell::{Cell, RefCell};
 use std::fmt;
-use std::rc::Rc;
 use std::sync::Arc;
 
-use self_cell::self_cell;
-use tracebuf::producer::track_event::{Tracer, TracerConfig, Track};
+use tracebuf::producer::track_event::Tracer;
 
-use super::clock::BootClock;
-use super::packet_writer::PacketWriter;
-use super::producer_cell::ProducerCell;
-use super::recorder_context::RecorderContext;
-use super::route::Route;
-use super::session_clock::SessionClock;
-use super::switch::{BufferId, NO_BUFFER, Switch};
-use crate::this_process::thread_track;
-use tracebuf_std::system::thread_id;
+use crate::clock::SessionClock;
+use crate::packet_writer::PacketWriter;
+use crate::producer_cell::RecorderContext;
+use crate::recording_gate::{BufferId, NO_BUFFER, RecordingGate};
 
-mod afterwards;
 mod events;
 mod on_track;
-mod owed_ends;
+mod relay;
+mod tracers;
 
-use afterwards::Afterwards;
 pub use events::SliceGuard;
 pub use on_track::{TrackRecorder, TrackSliceGuard};
+pub use relay::Relay;
+use relay::Route;
 
 /// The [`Tracer`] of one thread: up to 127 names, and 64 tracks known at a time. [`Recorder::with`] lends it.
 pub type ThreadTracer<'a> = Tracer<'a, SessionClock, 127, 64>;
@@ -48,24 +41,21 @@ pub type ThreadTracer<'a> = Tracer<'a, SessionClock, 127, 64>;
 /// # Ok::<(), tracebuf_session::SessionError>(())
 /// ```
 ///
-/// A thread's first event makes its writer, and a track named after the thread; the thread's end, or its first event in
-/// a later session, gives them back. (Not for a thread whose first event comes from a destructor of
-/// `pthread_key_create`, which is called after Rust's.) Destructors of thread locals older than its first event run
-/// after that: their events are lost, and counted. When the session is stopped, and in a child after a fork, events go
-/// nowhere, at the cost of three loads. A thread that finds all 1,024 writers taken loses its events until one is free,
-/// and looks for one with each event, which takes some microseconds. Each writer holds 2 KiB of [shared
-/// memory](super::SessionBuilder::shared_memory): the default 1 MiB is enough for 512 threads, and those beyond lose
-/// their events.
+/// A thread's first event makes its writer, which holds 2 KiB of [shared memory](crate::SessionBuilder::shared_memory),
+/// and a track named after the thread. The thread's end, or its first event in a later session, gives the writer back.
+/// A thread that finds no chunk, or all 1,024 writers taken, loses its events until one is free.
 ///
-/// The program's allocator may record, if threads that find shared memory full drop. Its events for what a recorder
-/// itself allocates, while it writes or makes a writer, are lost, and counted.
+/// When the session is stopped, and in a child after a fork, events go nowhere, at the cost of three loads. Events from
+/// destructors of thread locals older than the thread's first event are lost, and counted. (A thread whose first event
+/// comes from a destructor of `pthread_key_create` keeps its writer.) The program's allocator may record, if threads
+/// drop when shared memory is full; its events for what a recorder itself allocates are lost, and counted.
 ///
-/// Cost of a slice's begin or end: 11 to 35 ns, and a reading of the clock; the README has what was measured.
+/// Cost of a slice's begin or end: 11 to 35 ns, and a reading of the clock.
 #[derive(Clone)]
 pub struct Recorder {
     // Every event looks at this, so it lies here, one step nearer than behind `by`.
-    switch: Arc<Switch>,
-    /// The buffer within the session. For a relay the switch itself says which buffer it is.
+    gate: Arc<RecordingGate>,
+    /// The buffer within the session. For a relay the gate itself says which buffer it is.
     target: u16,
     by: By,
 }
@@ -77,90 +67,19 @@ enum By {
     Relay(Arc<Route>),
 }
 
-struct Thread {
-    producer: Arc<ProducerCell>,
-    name: String,
-}
-
-self_cell!(
-    /// A thread's track, which its tracer describes in each state.
-    struct TrackCell {
-        owner: Thread,
-        #[covariant]
-        dependent: Track,
-    }
-);
-
-self_cell!(
-    struct TracerCell {
-        owner: TrackCell,
-        #[not_covariant]
-        dependent: ThreadTracer,
-    }
-);
-
-/// A thread's tracer.
-struct Recording {
-    tracer: TracerCell,
-    target: u16,
-    /// How many events that came inside another one's writing are already counted as lost.
-    told: Cell<usize>,
-}
-
-impl Recording {
-    #[inline(always)]
-    fn with<R>(&self, f: impl for<'t, 'a> FnOnce(&'t ThreadTracer<'a>) -> R) -> R {
-        // Done even if the event's details panic.
-        let afterwards = Afterwards(self);
-        let (result, left) =
-            self.tracer.with_dependent(|_, tracer| (f(tracer), tracer.reentered() | tracer.owed_ends()));
-        // Seldom anything.
-        if left != 0 {
-            drop(afterwards);
-        } else {
-            std::mem::forget(afterwards);
-        }
-        result
-    }
-}
-
-struct Entry {
-    /// The buffer that its events go to; another number while it is [put aside](owed_ends).
-    buffer: Cell<BufferId>,
-    switch: Arc<Switch>,
-    recording: Rc<Recording>,
-}
-
-impl Drop for Entry {
-    fn drop(&mut self) {
-        if !self.switch.is_here() {
-            // The chunk that it writes is the parent's, which may have it in memory shared with another process: this
-            // process must not complete it.
-            std::mem::forget(self.recording.clone());
-        } else if self.switch.is_on() {
-            // At the thread's end: no slice begins or ends after that. Slices for whose ends there is no room stay
-            // open.
-            self.recording.tracer.with_dependent(|_, tracer| tracer.make_up_for_ends());
-        }
-    }
-}
-
-thread_local! {
-    static TRACERS: RefCell<Vec<Entry>> = const { RefCell::new(Vec::new()) };
-}
-
 /// The buffer that a data source was mapped to, if it was.
-pub fn buffer_of(sources: &[(String, u16)], name: &str) -> Option<u16> {
+pub(crate) fn buffer_of(sources: &[(String, u16)], name: &str) -> Option<u16> {
     sources.iter().find(|(source, _)| source == name).map(|(_, buffer)| *buffer)
 }
 
 impl Recorder {
+    /// A recorder into the buffer of this number.
     pub fn new(context: Arc<RecorderContext>, target: u16) -> Self {
-        Self { switch: context.switch.clone(), target, by: By::Session(context) }
+        Self { gate: context.gate.clone(), target, by: By::Session(context) }
     }
 
-    pub(super) fn of_relay(route: Arc<Route>) -> Self {
-        Self { switch: route.switch().clone(), target: 0, by: By::Relay(route) }
+    fn of_relay(route: Arc<Route>) -> Self {
+        Self { gate: route.gate().clone(), target: 0, by: By::Relay(route) }
     }
 
     /// A recorder into the buffer that a data source was mapped to, if it was.
@@ -168,44 +87,44 @@ impl Recorder {
         Some(Self::new(context.clone(), buffer_of(sources, name)?))
     }
 
-    /// Whether events are recorded: the session was not stopped, and this is its process. For a
-    /// [`Relay`](super::Relay)'s recorder: the relay is connected.
+    /// Returns true if events are recorded: the session was not stopped, and this is its process. For a [`Relay`]'s
+    /// recorder: the relay is connected.
     #[inline]
     pub fn is_on(&self) -> bool {
-        self.switch.is_on()
+        self.gate.is_on()
     }
 
-    /// The buffer that events go to now.
+    /// Returns the buffer that events go to now.
     #[inline(always)]
     pub fn buffer_id(&self) -> BufferId {
-        match self.switch.buffer_id() {
+        match self.gate.buffer_id() {
             NO_BUFFER => NO_BUFFER,
             buffer => buffer | u64::from(self.target),
         }
     }
 
     /// The session, and its buffer.
-    pub(super) fn destination(&self) -> Option<(Arc<RecorderContext>, u16)> {
+    fn destination(&self) -> Option<(Arc<RecorderContext>, u16)> {
         match &self.by {
             By::Session(context) => Some((context.clone(), self.target)),
             By::Relay(route) => route.destination(),
         }
     }
 
-    /// Whether this is the session's process.
+    /// Returns true in the session's process, and false in its children.
     #[inline]
     pub fn is_here(&self) -> bool {
-        self.switch.is_here()
+        self.gate.is_here()
     }
 
-    /// Whether events are recorded, or may be later.
+    /// Returns true if events are recorded, or may be later.
     pub fn goes_on(&self) -> bool {
         self.is_on() || matches!(self.by, By::Relay(_)) && self.is_here()
     }
 
-    /// The same for all recorders of one relay, or of one buffer of a session, and for no others.
+    /// Returns a number that all recorders of one relay, or of one buffer of a session, share, and no others.
     pub fn identity(&self) -> u64 {
-        self.switch.own() | u64::from(self.target)
+        self.gate.own() | u64::from(self.target)
     }
 
     /// Counts an event that this thread cannot record as lost.
@@ -218,9 +137,8 @@ impl Recorder {
         }
     }
 
-    /// Lends this thread's tracer to `f`, for what recorders have no call for. If nothing is recorded it returns
-    /// `None`, and `f` is not called. What is recorded inside an event's details, into the same buffer, is lost, and
-    /// counted as a packet that the thread has lost.
+    /// Lends this thread's tracer to `f`, for what recorders have no call for. If nothing is recorded it returns `None`
+    /// without calling `f`. Events within another one's details, into the same buffer, are lost, and counted.
     ///
     /// Names must live as long as the program, as literals do; for others use
     /// [`Event::name`](tracebuf::producer::track_event::Event::name).
@@ -229,8 +147,8 @@ impl Recorder {
         self.with_in(&mut self.buffer_id(), f)
     }
 
-    /// The same, for the buffer that events were going to when the caller looked; `buffer` then says which one this has
-    /// gone to.
+    /// Like [`with`](Self::with), for the buffer that events were going to when the caller looked; `buffer` then says
+    /// which one this has gone to.
     #[inline]
     pub fn with_in<R>(
         &self,
@@ -240,16 +158,16 @@ impl Recorder {
         if *buffer == NO_BUFFER {
             return None;
         }
-        // The tracers are gone while the thread's locals are being destroyed.
-        let recording = TRACERS.try_with(|tracers| self.find(tracers, buffer)).ok().flatten();
-        let Some(recording) = recording else {
-            self.lose();
-            return None;
-        };
-        Some(recording.with(f))
+        match self.recording(buffer) {
+            Some(recording) => Some(recording.with(f)),
+            None => {
+                self.lose();
+                None
+            }
+        }
     }
 
-    /// The buffer in which a slice has begun: none when `begin` is not called, or says that it has not.
+    /// Begins a slice, and returns its buffer: none if `begin` was not called, or returned false.
     #[inline(always)]
     pub fn begun(&self, begin: impl for<'t, 'a> FnOnce(&'t ThreadTracer<'a>) -> bool) -> BufferId {
         let mut buffer = self.buffer_id();
@@ -259,15 +177,15 @@ impl Recorder {
         buffer
     }
 
-    /// Like [`with_in`](Self::with_in), for the buffer in which this thread began something, wherever this leads by
-    /// now: nothing if that session is over.
+    /// Like [`with_in`](Self::with_in), for the buffer in which this thread began something, wherever events go by now:
+    /// nothing if that session is over.
     #[inline]
     pub fn with_at<R>(
         &self,
         buffer: &mut BufferId,
         f: impl for<'t, 'a> FnOnce(&'t ThreadTracer<'a>) -> R,
     ) -> Option<R> {
-        if self.switch.leads_to(*buffer, self.target) {
+        if self.gate.leads_to(*buffer, self.target) {
             self.with_in(buffer, f)
         } else {
             Self::with_begun(*buffer, f)
@@ -277,73 +195,15 @@ impl Recorder {
     #[cold]
     #[inline(never)]
     fn with_begun<R>(buffer: BufferId, f: impl for<'t, 'a> FnOnce(&'t ThreadTracer<'a>) -> R) -> Option<R> {
-        let begun = |tracers: &RefCell<Vec<Entry>>| {
-            let tracers = tracers.try_borrow().ok()?;
-            owed_ends::take_over(&tracers, buffer)
-        };
-        let recording = TRACERS.try_with(begun).ok().flatten()?;
-        Some(recording.with(f))
+        Some(tracers::begun_in(buffer)?.with(f))
     }
 
-    /// The entry of this thread; the first one if it has only one session, as nearly always.
-    #[inline]
-    fn find(&self, tracers: &RefCell<Vec<Entry>>, buffer: &mut BufferId) -> Option<Rc<Recording>> {
-        let known = tracers.try_borrow().ok()?;
-        let is_there = |entry: &&Entry| entry.buffer.get() == *buffer;
-        if let Some(entry) = known.first().filter(is_there).or_else(|| known.iter().find(is_there)) {
-            return Some(entry.recording.clone());
-        }
-        drop(known);
-        self.make(tracers, buffer)
-    }
-
-    #[cold]
-    fn make(&self, tracers: &RefCell<Vec<Entry>>, buffer: &mut BufferId) -> Option<Rc<Recording>> {
-        // Borrowed from here on: what asks for memory may come here again, if the allocator records.
-        let mut tracers = tracers.try_borrow_mut().ok()?;
-        let (context, target) = self.destination()?;
-        *buffer = context.buffer_id(target);
-        if let Some(recording) = owed_ends::take_over(&tracers, *buffer) {
-            // It was put aside, or a relay is connected elsewhere by now.
-            return Some(recording);
-        }
-        let RecorderContext { switch, producer, exhaustion, clock, state_every, .. } = &*context;
-        let thread = std::thread::current();
-        let tid = thread_id();
-        let name = thread.name().map_or_else(|| format!("thread {tid}"), str::to_owned);
-        let owner = Thread { producer: producer.clone(), name };
-        let state_every = state_every.get(usize::from(target)).copied().unwrap_or(u32::MAX);
-        let owner = TrackCell::new(owner, |thread| {
-            let process = &thread.producer.borrow_dependent().process;
-            thread_track(std::process::id(), tid, &thread.name).within(process)
-        });
-        let tracer = TracerCell::try_new(owner, |track| {
-            let attached = track.borrow_owner().producer.borrow_dependent();
-            let writer = attached.producer.writer(target, *exhaustion).ok_or(())?;
-            let config = TracerConfig::new(BootClock::FREQUENCY).state_every(state_every);
-            Ok::<_, ()>(Tracer::with_tables(writer, *clock, track.borrow_dependent(), config))
-        });
-        // If all writers are taken, the next event looks again.
-        let tracer = tracer.ok()?;
-        context.announce();
-        let recording = Rc::new(Recording { tracer, target, told: Cell::new(0) });
-        let entry = Entry { buffer: Cell::new(*buffer), switch: switch.clone(), recording };
-        // Entries of sessions that are over give their memory back.
-        let gone: Vec<Entry> = tracers.extract_if(.., |entry| !entry.switch.is_on()).collect();
-        tracers.push(entry);
-        let recording = owed_ends::take_over(&tracers, *buffer);
-        drop(tracers);
-        drop(gone);
-        recording
-    }
-
-    /// A writer of whole packets, for programs that make these themselves; `None` if all writers are taken or the
-    /// session is over. From a [`Relay`](super::Relay)'s recorder, it writes into the session that the relay is
-    /// connected to, and no other.
+    /// Returns a writer of whole packets, for programs that make these themselves; `None` if all writers are taken or
+    /// the session is over. From a [`Relay`]'s recorder, it writes into the session that the relay is connected to now.
     pub fn packet_writer(&self) -> Option<PacketWriter> {
-        let (context, target) = self.destination().filter(|(context, _)| context.switch.is_on())?;
+        let (context, target) = self.destination().filter(|(context, _)| context.gate.is_on())?;
         let writer =
-            PacketWriter::new(context.producer.clone(), context.switch.clone(), target, context.exhaustion)?;
+            PacketWriter::new(context.producer.clone(), context.gate.clone(), target, context.exhaustion)?;
         context.announce();
         Some(writer)
     }
@@ -358,7 +218,7 @@ impl fmt::Debug for Recorder {
 #[cfg(test)]
 mod tests {
     use crate::Session;
-    use crate::producer_cell::WRITERS;
+    use crate::limits::WRITERS;
 
     #[test]
     fn a_thread_that_found_no_free_writer_records_once_there_is_one() {

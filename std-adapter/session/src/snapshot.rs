@@ -1,4 +1,4 @@
-//! Copies of a session's buffers, and how they become files.
+//! Snapshots: copies of a session's buffers, to be written as traces.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -6,16 +6,15 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tracebuf::buffer::{BufferStats, ReadOnlyTraceBuffer, Reader};
+use tracebuf::buffer::{BufferStats, ReadOnlyTraceBuffer};
 
-use super::beside::Revision;
-use super::central::Central;
-use super::clock::ClockReading;
-use super::own_files::OwnFiles;
-use super::transport::CentralBuffer;
-use super::trim::Trim;
-use crate::export::{BufferReport, PIECE, Piece};
+use crate::clock::ClockReading;
+use crate::export::{Piece, write_trace};
+use crate::files::OwnFiles;
+use crate::service::Service;
+use crate::side_packets::SideRevision;
 use crate::totals::{Totals, Written};
+use crate::transport::CentralBuffer;
 use tracebuf_std::fork;
 use tracebuf_std::memory::PagedMemory;
 use tracebuf_std::whole_file::write_atomically;
@@ -80,7 +79,7 @@ pub struct Snapshot {
     totals: Totals,
     clocks: ClockReading,
     /// What is beside the buffers.
-    beside: Piece,
+    side: Piece,
     stall: Duration,
     spare: Spare,
     /// The fork count of the process that took it.
@@ -92,38 +91,37 @@ pub struct Snapshot {
 
 impl Snapshot {
     /// Copies the buffers, on the drain thread.
-    pub(crate) fn take(central: &Central, spare: &Spare) -> io::Result<Self> {
-        let sizes = central.buffers.iter().map(CentralBuffer::clone_size).enumerate();
+    pub(crate) fn take(service: &Service, spare: &Spare) -> io::Result<Self> {
+        let sizes = service.buffers.iter().map(CentralBuffer::clone_size).enumerate();
         let memory = sizes.map(|(buffer, size)| memory_of(spare, buffer, size));
         let memory = memory.collect::<io::Result<Vec<_>>>()?;
         // Before the copies: a description may be taken back while they are made.
-        let mut beside = Piece::default();
-        beside.beside(&central.beside, Revision::default())?;
+        let mut side = Piece::default();
+        side.side_data(&service.side, SideRevision::default())?;
         let start = Instant::now();
         let copies =
-            central.buffers.iter().zip(memory).map(|(buffer, memory)| buffer.clone_read_only(memory));
+            service.buffers.iter().zip(memory).map(|(buffer, memory)| buffer.clone_read_only(memory));
         let buffers = copies.collect::<Result<Vec<_>, _>>().map_err(io::Error::other)?;
         let stall = start.elapsed();
-        let (totals, clocks, spare) = (central.totals(), ClockReading::now(), spare.clone());
-        let (forks, files) = (fork::forks(), central.files.clone());
-        Ok(Self { buffers, totals, clocks, beside, stall, spare, forks, from: None, files })
+        let (totals, clocks, spare) = (service.totals(), ClockReading::now(), spare.clone());
+        let (forks, files) = (fork::forks(), service.files.clone());
+        Ok(Self { buffers, totals, clocks, side, stall, spare, forks, from: None, files })
     }
 
-    /// How long the drain thread took for the copy. Recording threads were stalled only if they filled shared memory
-    /// meanwhile.
+    /// Returns how long the drain thread took for the copy. Recording threads were stalled only if they filled shared
+    /// memory meanwhile.
     pub fn stall(&self) -> Duration {
         self.stall
     }
 
-    /// The buffers' counters at the moment of the copy.
+    /// Returns the buffers' counters at the moment of the copy.
     pub fn buffers(&self) -> impl Iterator<Item = BufferStats> {
         self.totals.dropped.told(self.buffers.iter().map(ReadOnlyTraceBuffer::stats))
     }
 
-    /// Leaves out events from before this boot time, in nanoseconds, as from [`Session::now`](super::Session::now).
-    ///
-    /// Names, tracks, reports of losses, increments of counters and packets of other kinds stay, whatever their time. A
-    /// slice that began earlier then has only its end, as at the oldest end of a ring.
+    /// Leaves out events from before this boot time, in nanoseconds, as from [`Session::now`](crate::Session::now).
+    /// Names, tracks, reports of losses, increments of counters and packets of other kinds stay. A slice that began
+    /// earlier has only its end, as at the oldest end of a ring.
     #[must_use]
     pub fn since(mut self, time: u64) -> Self {
         self.from = Some(time);
@@ -132,16 +130,13 @@ impl Snapshot {
 
     /// Writes a whole trace, with statistics at its end, into a file that appears at `path` when it is complete.
     ///
-    /// It is written beside `path` under another name, synced to the disk and renamed: an existing file is replaced
-    /// whole, except for its mode, or stays as it is. On an error nothing is left behind, unless the last step is what
-    /// failed: then the whole trace stays under the other name, `.NAME.PID-N.part` (the first 100 bytes of a long
-    /// name), which the error tells. A process that is killed meanwhile leaves the part that it had written, which
-    /// nothing removes. If `path` is a link, all this is done to its target; a device or a pipe is written into.
+    /// It is written beside `path`, synced and renamed: an existing file is replaced whole, except for its mode, or
+    /// stays as it is. If only the renaming failed, the trace stays under the other name, `.NAME.PID-N.part`, which the
+    /// error tells; a process that is killed meanwhile leaves its part under such a name. A link's target is used in
+    /// its place; a device or a pipe is written into.
     ///
     /// # Errors
-    /// What the file system says; or `path` names no file, for example because it ends with `/`, or one of the
-    /// session's own files: that of its long trace or of a buffer. With a file of another session, of this process or
-    /// another, the last step fails.
+    /// What the file system says; or `path` names no file, or one of this session's or another's own files.
     pub fn write_to(self, path: &Path) -> io::Result<Written> {
         self.files.check_is_none(path)?;
         write_atomically(path, |file| self.write(file))
@@ -155,7 +150,7 @@ impl Snapshot {
         // An event that a thread is within when the snapshot is taken must not keep back what the thread recorded
         // before.
         self.buffers.iter_mut().for_each(ReadOnlyTraceBuffer::stop_waiting);
-        write_trace(&mut self.buffers, self.totals, &self.clocks, &self.beside, self.from, output)
+        write_trace(&mut self.buffers, self.totals, &self.clocks, &self.side, self.from, output)
     }
 }
 
@@ -164,81 +159,6 @@ impl fmt::Debug for Snapshot {
         let Self { stall, from, .. } = self;
         f.debug_struct("Snapshot").field("stall", stall).field("from", from).finish_non_exhaustive()
     }
-}
-
-/// A buffer to make a trace from.
-pub(crate) trait Readable {
-    fn read(&mut self) -> Reader<'_>;
-    fn report(&self) -> BufferReport;
-}
-
-impl Readable for CentralBuffer {
-    fn read(&mut self) -> Reader<'_> {
-        CentralBuffer::read(self)
-    }
-
-    fn report(&self) -> BufferReport {
-        BufferReport::new(self.policy(), self.stats(), self.sequences())
-    }
-}
-
-impl Readable for ReadOnlyTraceBuffer<PagedMemory> {
-    fn read(&mut self) -> Reader<'_> {
-        ReadOnlyTraceBuffer::read(self)
-    }
-
-    fn report(&self) -> BufferReport {
-        BufferReport::new(self.policy(), self.stats(), self.sequences())
-    }
-}
-
-/// Clocks, what is beside the buffers, the packets of all of these, statistics.
-pub(crate) fn write_trace<B: Readable>(
-    buffers: &mut [B],
-    mut totals: Totals,
-    clocks: &ClockReading,
-    beside: &Piece,
-    from: Option<u64>,
-    output: &mut impl Write,
-) -> io::Result<Written> {
-    let mut written = Written::default();
-    let mut piece = Piece::default();
-    let mut trim = from.map(Trim::new);
-    piece.clocks(clocks)?;
-    piece.append(beside);
-    if trim.is_some() {
-        // The service's own packets are not trimmed.
-        written.bytes += piece.bytes.len() as u64;
-        output.write_all(&piece.bytes)?;
-        piece.bytes.clear();
-    }
-    for buffer in &mut *buffers {
-        let mut reader = buffer.read();
-        loop {
-            let before = piece.packets;
-            let read = piece.read(&mut reader, PIECE)?;
-            written.invalid_packets += read.refused;
-            if let Some(trim) = &mut trim {
-                let mut kept = Vec::with_capacity(piece.bytes.len());
-                piece.packets = before + trim.apply(&piece.bytes, &mut kept);
-                piece.bytes = kept;
-            }
-            written.bytes += piece.bytes.len() as u64;
-            output.write_all(&piece.bytes)?;
-            piece.bytes.clear();
-            if read.exhausted {
-                break;
-            }
-        }
-    }
-    let reports: Vec<_> = buffers.iter().map(Readable::report).collect();
-    totals.invalid_packets += written.invalid_packets;
-    piece.stats(&totals, &reports, Some(clocks.boottime))?;
-    output.write_all(&piece.bytes)?;
-    written.bytes += piece.bytes.len() as u64;
-    written.packets = piece.packets;
-    output.flush()?;
-    Ok(written)
 }
 
 impl Drop for Snapshot {
@@ -289,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_child_drops_its_parent_s_snapshot_though_a_thread_had_the_lock_of_the_memory() {
-        use crate::children::in_child;
+        use tracebuf_testing::fork::in_child;
 
         let session = Session::builder().ring(64 << 10).start().expect("a session");
         let mut snapshot = Some(session.snapshot().expect("a snapshot"));

@@ -1,13 +1,12 @@
-//! Tracks of this system's processes and threads, told apart when several containers record into one trace.
+//! Tracks of processes and threads, told apart across containers.
 
 use tracebuf::producer::track_event::Track;
 use tracebuf_std::process;
 
 /// Returns this program's own track, which contains its threads.
 ///
-/// Programs that record into one trace, through a [`Connection`](tracebuf_ipc::Connection), are told apart by this
-/// track. Tracks with the same name are one, and slices on them end each other, whichever program began them; a track
-/// within this one belongs to no other program.
+/// It tells programs that record into one trace apart. Tracks of the same name are one, and slices on them end each
+/// other, whichever program began them; a track within this one belongs to no other program.
 ///
 /// ```
 /// use std::sync::LazyLock;
@@ -26,10 +25,9 @@ use tracebuf_std::process;
 /// # Ok::<(), tracebuf_session::SessionError>(())
 /// ```
 ///
-/// Its id is made from the process's number and, in a container, the number of its pid namespace (on Linux), because
-/// other containers may use the same process numbers. A child after a fork is another process, which must make tracks
-/// within this one anew. The track has the name that a session or a connection was given first or, before that, the
-/// program's.
+/// Its id is made from the process's number and, on Linux in a container, that of its pid namespace. A child after a
+/// fork is another process, which must make its tracks anew. The track has the name that a session or a connection was
+/// given first or, before that, the program's.
 ///
 /// Cost: a system call, and on Linux another one the first time.
 pub fn this_process() -> Track<'static> {
@@ -42,7 +40,7 @@ pub fn process_track(pid: u32, name: &str) -> Track<'_> {
 }
 
 /// The track of a thread of such a process.
-pub fn thread_track(pid: u32, tid: u32, name: &str) -> Track<'_> {
+pub(crate) fn thread_track(pid: u32, tid: u32, name: &str) -> Track<'_> {
     in_namespace(process::pid_namespace(), Track::thread(pid, tid, name))
 }
 

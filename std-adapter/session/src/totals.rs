@@ -1,25 +1,11 @@
-//! Counters that go into a trace's statistics.
+//! Counters of a session beside those of its buffers.
 
 use tracebuf::buffer::BufferStats;
-use tracebuf::service::EndpointStats;
+use tracebuf::service::{EndpointStats, ProducerIdentity};
 
 use crate::limits::BUFFERS_MAX;
 
 /// What a trace file holds.
-///
-/// ```
-/// use tracebuf_session::Session;
-///
-/// # let path = std::env::temp_dir().join(format!("doc-written-{}.pftrace", std::process::id()));
-/// let session = Session::builder().start()?;
-/// session.recorder().instant("hello");
-/// let written = session.snapshot()?.write_to(&path)?;
-/// println!("{} packets, {} bytes", written.packets, written.bytes);
-/// assert_eq!(written.bytes, std::fs::metadata(&path)?.len());
-/// assert_eq!(written.invalid_packets, 0);
-/// # std::fs::remove_file(path)?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Written {
@@ -27,25 +13,11 @@ pub struct Written {
     pub packets: u64,
     /// Bytes.
     pub bytes: u64,
-    /// Packets left out because no producer may write them, or because they are longer than the 256 MiB that a trace
-    /// has room for.
+    /// Packets left out because no producer may write them, or because they are longer than 256 MiB.
     pub invalid_packets: u64,
 }
 
 /// How flushes went.
-///
-/// ```
-/// use std::time::Duration;
-/// use tracebuf_session::Session;
-///
-/// let session = Session::builder().start()?;
-/// session.recorder().instant("hello");
-/// session.flush(Duration::from_secs(5))?;
-/// let flushes = session.summary()?.flushes;
-/// println!("{} of {} flushes succeeded", flushes.succeeded, flushes.requested);
-/// assert_eq!((flushes.failed, flushes.last), (0, Some(true)));
-/// # Ok::<(), tracebuf_session::SessionError>(())
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Flushes {
@@ -53,34 +25,77 @@ pub struct Flushes {
     pub requested: u64,
     /// Flushes in which every producer answered in time; this process's threads count as one producer.
     pub succeeded: u64,
-    /// Flushes in which some producer did not, for example because a thread that was sending waited for its processor;
-    /// its data was scraped.
+    /// Flushes in which some producer did not answer in time; its data was scraped.
     pub failed: u64,
     /// Whether the last one succeeded; `None` before the first.
     pub last: Option<bool>,
 }
 
+impl Flushes {
+    pub(crate) fn count(&mut self, succeeded: bool) {
+        self.requested += 1;
+        *(if succeeded { &mut self.succeeded } else { &mut self.failed }) += 1;
+        self.last = Some(succeeded);
+    }
+}
+
+/// A producer: this process's threads, or a program elsewhere.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct ProducerSummary {
+    /// Who it is; `None` where its [transport](crate::Transport) does not tell.
+    pub identity: Option<ProducerIdentity>,
+    /// It has sent everything that ended flushes asked it for. False for one that hangs, until it answers; flushes wait
+    /// for it in vain.
+    pub has_answered: bool,
+    /// Packets that its writers gave up, in all buffers, and that nothing in shared memory tells of.
+    pub packets_dropped: u64,
+    /// What became of its chunks and patches before they reached a buffer.
+    pub endpoint: EndpointStats,
+}
+
 /// What a session counts besides its buffers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Totals {
+    /// Producers that are there.
     pub producers_connected: u32,
+    /// Producers that have come.
     pub producers_seen: u64,
+    /// What became of chunks and patches before they reached a buffer.
     pub endpoints: EndpointStats,
+    /// Packets that writers gave up.
     pub dropped: Dropped,
+    /// Packets that no trace accepts.
     pub invalid_packets: u64,
+    /// How flushes went.
     pub flushes: Flushes,
 }
 
 /// Packets that writers gave up without telling the buffer, per buffer.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Dropped(pub [u64; BUFFERS_MAX]);
+pub struct Dropped(pub(crate) [u64; BUFFERS_MAX]);
 
 impl Dropped {
     /// The counters of all buffers, with these packets added.
-    pub fn told(&self, buffers: impl Iterator<Item = BufferStats>) -> impl Iterator<Item = BufferStats> {
+    pub(crate) fn told(
+        &self,
+        buffers: impl Iterator<Item = BufferStats>,
+    ) -> impl Iterator<Item = BufferStats> {
         buffers.zip(self.0).map(|(mut stats, dropped)| {
             stats.trace_writer_packet_loss = stats.trace_writer_packet_loss.saturating_add(dropped);
             stats
         })
+    }
+}
+
+/// The sum of two transports' counts. Those of producers elsewhere may be anything.
+pub(crate) fn sum(a: EndpointStats, b: EndpointStats) -> EndpointStats {
+    EndpointStats {
+        chunks_moved: a.chunks_moved.saturating_add(b.chunks_moved),
+        chunks_scraped: a.chunks_scraped.saturating_add(b.chunks_scraped),
+        chunks_scraped_before: a.chunks_scraped_before.saturating_add(b.chunks_scraped_before),
+        chunks_discarded: a.chunks_discarded.saturating_add(b.chunks_discarded),
+        chunks_missing: a.chunks_missing.saturating_add(b.chunks_missing),
+        patches_discarded: a.patches_discarded.saturating_add(b.patches_discarded),
     }
 }

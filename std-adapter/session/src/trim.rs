@@ -1,12 +1,11 @@
-//! Leaves out of a trace what happened before a moment.
+//! The removal from a trace of what happened before a moment.
 //!
-//! Times of a thread's events are distances, or those of a clock, as its state says; names and tracks are referred to
-//! by number. So what is left out must leave its distance to the next event, and its names to all. Only events are left
-//! out; a packet that holds names or defaults beside an event, or says that something before it is lost, stays without
-//! the event: what comes after a loss must not be read with the state from before it.
+//! Times of a thread's events are distances, and names and tracks are referred to by number. So an event that is left
+//! out must leave its distance to the next one, and its names to all. Only events are left out: a packet that also
+//! holds names or defaults, or reports a loss, stays without its event.
 //!
-//! Values of incremental counters, which a program with Perfetto's SDK may have, stay as well: later values count from
-//! them. What such counters add beside slices, as `extra_counter_values`, goes with the slices.
+//! Values of incremental counters, as Perfetto's SDK writes them, stay as well: later values count from them. What they
+//! add beside slices, as `extra_counter_values`, goes with the slices.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,28 +1,28 @@
-//! How long to wait for things, and what not to wait for.
+//! Limits of waiting, and the wake-up call of a session's own thread.
 
 use std::cell::Cell;
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::thread::{self, JoinHandle};
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, JoinHandle, Thread};
 use std::time::Duration;
 
-use super::error::SessionError;
+use crate::error::SessionError;
 
 /// How long producers are given to send what they have, and a session's thread to answer.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Time until the next look whether producers have answered, or a file that is behind has caught up.
-pub const POLL_INTERVAL: Duration = Duration::from_millis(1);
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// How long past a deadline to wait for what takes some milliseconds.
-pub const GRACE: Duration = Duration::from_millis(100);
+pub(crate) const GRACE: Duration = Duration::from_millis(100);
 
-/// How long a session's or a connection's own thread sleeps when nothing wakes it. Where buffers are in files, a kill
-/// loses what came to lie in shared memory within this time.
+/// How long a session's or a connection's own thread sleeps when nothing wakes it.
 pub const MAX_SLEEP: Duration = Duration::from_secs(1);
 
-/// Whether to wait for something that cannot be had or done at once.
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// Whether to wait for what cannot be had or done at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// No: take as much of it as there is now.
     Now,
@@ -30,19 +30,21 @@ pub enum Wait {
     UntilDone,
 }
 
-/// For ever, to a process: clocks count no further than about such a time, so more would be no different.
+/// The longest time to wait: clocks count no further.
 pub const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
-/// Waits for a thread's end, unless it is this one: the last owner of a session drops what its transports own, and that
-/// may be what this thread belongs to.
+/// Waits for a thread's end, unless it is this one: a session's own thread may drop what it belongs to.
 pub fn join(thread: JoinHandle<()>) {
     if thread.thread().id() != thread::current().id() {
         let _ = thread.join();
     }
 }
 
-/// What a newly started thread makes first, and hands over, within this time: in a child after a fork, a thread that
-/// was not forked may hold a lock that the new one waits for.
+/// Receives what a newly started thread makes first. It may never come: in a child after a fork, a thread that does not
+/// exist there may hold a lock.
+///
+/// # Errors
+/// [`SessionError::Timeout`]; or the thread has ended.
 pub fn made_by<T>(made: &Receiver<T>, within: Duration) -> Result<T, SessionError> {
     made.recv_timeout(within).map_err(|error| match error {
         RecvTimeoutError::Timeout => SessionError::Timeout,
@@ -59,7 +61,7 @@ thread_local! {
     static MAY_WAIT: Cell<bool> = const { Cell::new(true) };
 }
 
-pub(super) fn may_wait() -> bool {
+pub(crate) fn may_wait() -> bool {
     MAY_WAIT.get()
 }
 
@@ -73,6 +75,33 @@ pub fn without_waiting(record: impl FnOnce()) {
     }
     let _before = Before(MAY_WAIT.replace(false));
     record();
+}
+
+/// Wakes a session's drain thread, so that it calls [`Transport::drain`](crate::Transport::drain). Cheap to clone; from
+/// any thread.
+#[derive(Clone, Debug, Default)]
+pub struct Waker {
+    thread: Arc<OnceLock<Thread>>,
+}
+
+impl Waker {
+    /// Wakes the thread, or keeps it from going to sleep the next time. Cost: an atomic swap, and a system call if the
+    /// thread sleeps.
+    pub fn wake(&self) {
+        if let Some(thread) = self.thread.get() {
+            thread.unpark();
+        }
+    }
+
+    /// Sets the thread that this and its clones wake, once.
+    pub fn set(&self, thread: Thread) {
+        let _ = self.thread.set(thread);
+    }
+
+    /// Returns true if that thread calls.
+    pub fn is_current(&self) -> bool {
+        self.thread.get().is_some_and(|thread| thread.id() == thread::current().id())
+    }
 }
 
 #[cfg(test)]

@@ -6,11 +6,11 @@ use std::sync::Barrier;
 use std::sync::mpsc::channel;
 use std::thread;
 
-use tracebuf_testing::trace::{Field, Trace, fields, message, number, scratch};
 use tracebuf::producer::Exhaustion;
 use tracebuf::producer::track_event::{TracerStats, Track, Unit};
 use tracebuf::service::sequence_id;
 use tracebuf_session::{Recorder, Session, SessionBuilder, Stopped, Summary, this_process};
+use tracebuf_testing::trace::{Field, Trace, fields, message, number, scratch};
 
 const THREADS: u16 = 8;
 const ROUNDS: u64 = 2000;

@@ -22,6 +22,11 @@ use rustix::fs::{Access, FlockOperation, OFlags, access, fcntl_getfl, fcntl_setf
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
+/// A device that takes everything and keeps nothing.
+pub const NULL_DEVICE: &str = "/dev/null";
+/// Characters, besides separators, that would make a file's name mean something else.
+pub const NOT_IN_NAMES: &[char] = &[];
+
 /// The user that this process works for.
 pub fn user_id() -> u32 {
     rustix::process::geteuid().as_raw()

@@ -25,6 +25,11 @@ use windows_sys::Win32::System::Threading::GetCurrentThreadId;
 
 use crate::free_file::{ASKED, in_use, within};
 
+/// A device that takes everything and keeps nothing.
+pub const NULL_DEVICE: &str = "NUL";
+/// Characters, besides separators, that would make a file's name mean something else.
+pub const NOT_IN_NAMES: &[char] = &[':'];
+
 /// Nobody: users have no numbers here.
 pub fn user_id() -> u32 {
     0

@@ -138,7 +138,7 @@ pub fn run(seconds: u64) -> Load {
 /// Stops, writes what is left, and looks for every packet.
 fn accounts<'a>(
     session: &Session,
-    written: impl Iterator<Item = &'a tracebuf::producer::WriterStats>,
+    written: impl Iterator<Item = &'a tracebuf::producer::TraceWriterStats>,
 ) -> Vec<Account> {
     let path = std::env::temp_dir().join(format!("tracebuf-load-{}.pftrace", std::process::id()));
     let mut stopped = session.stop().expect("a stop");

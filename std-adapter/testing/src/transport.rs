@@ -1,6 +1,6 @@
 //! A producer without shared memory.
 
-use tracebuf::service::EndpointStats;
+use tracebuf::service::{EndpointStats, FlushTracker};
 use tracebuf_session::{CentralBuffer, Transport};
 
 /// Does this to the buffers on the drain thread each time it is asked for its chunks, and goes when that returns false.
@@ -16,15 +16,12 @@ impl<F: FnMut(&mut [CentralBuffer]) -> bool> Does<F> {
 }
 
 impl<F: FnMut(&mut [CentralBuffer]) -> bool + Send> Transport for Does<F> {
-    fn drain(&mut self, buffers: &mut [CentralBuffer]) {
+    fn drain(&mut self, buffers: &mut [CentralBuffer], flushes: &mut FlushTracker) {
+        flushes.answer_all();
         self.stays = (self.work)(buffers);
     }
 
-    fn ask_flush(&mut self) {}
-
-    fn is_flushed(&self) -> bool {
-        true
-    }
+    fn ask_flush(&mut self, _: u64) {}
 
     fn scrape(&mut self, _: &mut [CentralBuffer]) {}
 

@@ -1,4 +1,4 @@
-//! Fields of spans and events, as annotations.
+//! Fields of spans and events: kept, merged and written as annotations.
 
 use std::cell::RefCell;
 use std::fmt::{self, Debug, Write};
@@ -64,11 +64,17 @@ impl KeptFields {
         let _ = SPARES.try_with(|spares| leave_spare(&mut *spares.borrow_mut(), &mut self));
     }
 
+    /// Bytes of memory that its texts have, where it has no fields.
+    #[cfg(test)]
+    pub(super) fn spare_text(&self) -> Option<usize> {
+        self.list.is_empty().then_some(self.text.capacity())
+    }
+
     fn has_memory(&self) -> bool {
         self.list.capacity() > 0
     }
 
-    fn clear(&mut self, most: usize) {
+    pub(super) fn clear(&mut self, most: usize) {
         self.list.clear();
         self.text.clear();
         self.text.shrink_to(most);
@@ -201,69 +207,8 @@ impl Visit for KeptFields {
 }
 
 /// A text that fails to format ends where it failed.
-fn format(value: &dyn Debug, text: &mut String) {
+pub(super) fn format(value: &dyn Debug, text: &mut String) {
     let _ = write!(text, "{value:?}");
-}
-
-/// The fields of an event, formatted before it is written, because formatting a value may itself trace.
-#[derive(Default)]
-pub(super) struct EventFields {
-    pub(super) message: String,
-    pub(super) rest: KeptFields,
-}
-
-impl Visit for EventFields {
-    fn record_bool(&mut self, field: &Field, value: bool) {
-        self.rest.record_bool(field, value);
-    }
-
-    fn record_u64(&mut self, field: &Field, value: u64) {
-        self.rest.record_u64(field, value);
-    }
-
-    fn record_i64(&mut self, field: &Field, value: i64) {
-        self.rest.record_i64(field, value);
-    }
-
-    fn record_f64(&mut self, field: &Field, value: f64) {
-        self.rest.record_f64(field, value);
-    }
-
-    fn record_str(&mut self, field: &Field, value: &str) {
-        if field.name() == "message" {
-            self.message.push_str(value);
-        } else {
-            self.rest.record_str(field, value);
-        }
-    }
-
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        if field.name() == "message" {
-            format(value, &mut self.message);
-        } else {
-            self.rest.record_debug(field, value);
-        }
-    }
-}
-
-thread_local! {
-    /// The memory of the last event's fields, for the next one.
-    static SCRATCH: RefCell<EventFields> = RefCell::default();
-}
-
-/// The most bytes that a thread keeps for a message, and for the texts of its fields: a larger event is seldom followed
-/// by another.
-const KEPT_TEXT: usize = 4096;
-
-/// Passes an event's fields to `f`, in memory that is reused, unless the event occurs within another.
-pub(super) fn with_fields(event: &tracing_core::Event<'_>, f: impl FnOnce(&EventFields)) {
-    let mut fields = SCRATCH.try_with(|scratch| scratch.take()).unwrap_or_default();
-    event.record(&mut fields);
-    f(&fields);
-    fields.rest.clear(KEPT_TEXT);
-    fields.message.clear();
-    fields.message.shrink_to(KEPT_TEXT);
-    let _ = SCRATCH.try_with(|scratch| scratch.replace(fields));
 }
 
 #[cfg(test)]
@@ -293,21 +238,6 @@ mod tests {
         let expected =
             [("first", "stays".to_owned(), 0), ("progress", "1000 of a thousand".to_owned(), 1000)];
         assert_eq!(fields.list.iter().map(told).collect::<Vec<_>>(), expected);
-    }
-
-    #[test]
-    fn of_a_large_event_s_fields_a_thread_keeps_little_memory() {
-        let session = Session::builder().start().expect("a session");
-        tracing::subscriber::with_default(TraceSubscriber::new(session.recorder()), || {
-            let large = "x".repeat(1 << 20);
-            tracing::info!(large, "{large}");
-            SCRATCH.with_borrow(|kept| {
-                assert!(kept.message.capacity() <= KEPT_TEXT);
-                assert!(kept.rest.list.is_empty() && kept.rest.text.capacity() <= KEPT_TEXT);
-            });
-            tracing::info!("small");
-            SCRATCH.with_borrow(|kept| assert!(kept.message.capacity() > 0, "it is used again"));
-        });
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The layer.
+//! The layer on top of a registry: [`TraceLayer`].
 
 use std::sync::Arc;
 
@@ -8,11 +8,10 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::{LookupSpan, SpanRef};
 
+use super::events::instant;
 use super::fields::KeptFields;
-use super::instants::instant;
-use super::life::Life;
-use super::lifetimes;
-use super::owner::Owner;
+use super::frontend::Frontend;
+use super::lifetime::{self, Life};
 use super::spans::SpanData;
 use super::stack;
 use tracebuf_session::Recorder;
@@ -36,40 +35,41 @@ use tracebuf_session::Recorder;
 ///
 /// A span without fields, flows and lifetimes adds nothing to what the registry keeps of it.
 ///
-/// Two registries with layers of the same session number their spans alike. If a thread is in spans of both, and exits
-/// them in another order than it entered them, the slice of one may end instead of the other's; if each layer has its
-/// own buffer, only if both spans are of the same place in the program. A life may also lie within one of the other
-/// registry's.
+/// Two registries with layers of the same session number their spans alike: a thread that exits spans of both out of
+/// order may end the slice of one instead of the other's (with a buffer for each layer, only if both spans are of the
+/// same place in the program), and a life may lie within one of the other registry's.
 #[derive(Debug)]
 pub struct TraceLayer {
-    owner: Owner,
+    frontend: Frontend,
 }
 
 impl TraceLayer {
     /// Records without flows, lifetimes, origins and logs.
     pub fn new(recorder: Recorder) -> Self {
-        Self { owner: Owner::layer(recorder) }
+        Self { frontend: Frontend::layer(recorder) }
     }
 
-    /// Joins the slices of a span, and those of one that follows from it, by arrows: flows, whose ids are 64 bits that
-    /// look random, so that they practically never equal those of your own or of other processes. Each span then takes
-    /// some 200 ns more.
+    /// Joins the slices of a span, and those of one that follows from it, by arrows: flows. Their ids are 64 bits that
+    /// look random, so they practically never equal your own or those of other processes.
+    ///
+    /// Cost: some 200 ns a span.
     #[must_use]
     pub fn flows(mut self, flows: bool) -> Self {
-        self.owner.flows = flows;
+        self.frontend.flows = flows;
         self
     }
 
     /// Makes the whole life of each span a slice too, from its making to the end of its last handle, on a track of its
-    /// own. This shows how long an async request takes, waiting included, and which requests overlap. The track lies
-    /// within that of the span's parent, if the parent's life is recorded in the same session, whether it has ended or
-    /// not; otherwise within the process, beside its threads. ui.perfetto.dev groups tracks with the same name. A track
-    /// lies within at most eight others; deeper ones lie within the eighth, beside their parent. A span made while
-    /// nothing is recorded has none, and one whose end is lost stays open. If events go to another session when the
-    /// span ends, only a thread that has recorded in the span's own session ends it.
+    /// own: how long an async request takes, waiting included, and which requests overlap.
     ///
-    /// With [flows](Self::flows) an arrow leads from it to the span's first slice, and on to the others, showing which
-    /// polls belong to it. Without flows nothing does, and each of these slices is 10 bytes shorter.
+    /// The track lies within that of the span's parent, if the parent's life is recorded in the same session, even when
+    /// it has ended; otherwise within the process, beside its threads. ui.perfetto.dev groups tracks with the same
+    /// name. Tracks are nested eight deep at most; deeper ones lie beside their parent. A span made while nothing is
+    /// recorded has no life, and one whose end is lost stays open. If events go to another session when the span ends,
+    /// only a thread that has recorded in the span's own session ends it.
+    ///
+    /// With [flows](Self::flows), arrows lead from it to the span's slices, and show which polls belong to it; each of
+    /// these slices is 10 bytes longer.
     ///
     /// ```
     /// # use tracebuf_session::Session;
@@ -91,9 +91,9 @@ impl TraceLayer {
     /// bytes for each life that the next one lies within.
     #[must_use]
     pub fn lifetimes(mut self, lifetimes: bool) -> Self {
-        self.owner.lifetimes = lifetimes;
+        self.frontend.lifetimes = lifetimes;
         if lifetimes {
-            lifetimes::want();
+            lifetime::want_lives();
         }
         self
     }
@@ -104,7 +104,7 @@ impl TraceLayer {
     /// Cost: some 60 ns a span or event, and 5 bytes while its place and target find room among the thread's 127 names.
     #[must_use]
     pub fn origins(mut self, origins: bool) -> Self {
-        self.owner.origins = origins;
+        self.frontend.origins = origins;
         self
     }
 
@@ -114,7 +114,7 @@ impl TraceLayer {
     /// Cost: that of another event, plus some 20 bytes and the line.
     #[must_use]
     pub fn logs(mut self, logs: bool) -> Self {
-        self.owner.logs = logs;
+        self.frontend.logs = logs;
         self
     }
 
@@ -126,7 +126,7 @@ impl TraceLayer {
         let span = context.span(id)?;
         let extensions = span.extensions();
         let kept = extensions.get::<SpanExtension>()?;
-        kept.of(&self.owner).next().cloned()
+        kept.of(&self.frontend).next().cloned()
     }
 
     /// The life of a span as layers of the same recorder have recorded it; the first, if several have.
@@ -139,9 +139,9 @@ impl TraceLayer {
         // them that traces as it is formatted. They are looked at only where there are other layers of this recorder.
         let of_others = || {
             let extensions = span.extensions();
-            extensions.get::<SpanExtension>()?.of(&self.owner).find_map(|data| data.life.clone())
+            extensions.get::<SpanExtension>()?.of(&self.frontend).find_map(|data| data.life.clone())
         };
-        match stack::data_of_current(&self.owner, span.id().into_u64()) {
+        match stack::data_of_current(&self.frontend, span.id().into_u64()) {
             Some(data) => data.life.clone().or_else(of_others),
             None if current == Some(&span.id()) => None,
             None => of_others(),
@@ -159,8 +159,8 @@ struct SpanExtension {
 
 impl SpanExtension {
     /// What layers of the same recorder have kept.
-    fn of(&self, owner: &Owner) -> impl Iterator<Item = &Arc<SpanData>> {
-        let identity = owner.recorder.identity();
+    fn of(&self, frontend: &Frontend) -> impl Iterator<Item = &Arc<SpanData>> {
+        let identity = frontend.recorder.identity();
         let all = std::iter::once(&self.first).chain(&self.others);
         all.filter(move |(of, _)| *of == identity).map(|(_, data)| data)
     }
@@ -169,15 +169,15 @@ impl SpanExtension {
 impl<S: Subscriber + for<'l> LookupSpan<'l>> Layer<S> for TraceLayer {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         let metadata = attributes.metadata();
-        if !self.owner.recorder.is_on() || !self.owner.keeps(metadata) {
+        if !self.frontend.recorder.is_on() || !self.frontend.keeps(metadata) {
             return;
         }
         let mut fields = KeptFields::with_room(metadata.fields().len());
         attributes.record(&mut fields);
         if let Some(span) = context.span(id) {
             let parent = || self.life_of(&span.parent()?, context.current_span().id());
-            let data = Arc::new(lifetimes::begin(&self.owner, metadata, fields, parent));
-            let data = (self.owner.recorder.identity(), data);
+            let data = Arc::new(SpanData::begin(&self.frontend, metadata, fields, parent));
+            let data = (self.frontend.recorder.identity(), data);
             let mut extensions = span.extensions_mut();
             match extensions.get_mut::<SpanExtension>() {
                 Some(kept) => kept.others.push(data),
@@ -187,7 +187,7 @@ impl<S: Subscriber + for<'l> LookupSpan<'l>> Layer<S> for TraceLayer {
     }
 
     fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
-        if self.owner.recorder.goes_on()
+        if self.frontend.recorder.goes_on()
             && let Some(data) = self.data_of(id, &context)
         {
             data.record(values);
@@ -195,7 +195,7 @@ impl<S: Subscriber + for<'l> LookupSpan<'l>> Layer<S> for TraceLayer {
     }
 
     fn on_follows_from(&self, id: &Id, follows: &Id, context: Context<'_, S>) {
-        if self.owner.recorder.goes_on()
+        if self.frontend.recorder.goes_on()
             && let (Some(span), Some(follows)) = (self.data_of(id, &context), self.data_of(follows, &context))
         {
             span.follow(&follows);
@@ -203,34 +203,34 @@ impl<S: Subscriber + for<'l> LookupSpan<'l>> Layer<S> for TraceLayer {
     }
 
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        instant(&self.owner, event);
+        instant(&self.frontend, event);
     }
 
     fn on_enter(&self, id: &Id, context: Context<'_, S>) {
-        stack::leave_those_of_gone_layers(&self.owner);
-        if !self.owner.recorder.is_on() {
-            return stack::enter_while_off(&self.owner, id.into_u64());
+        stack::leave_those_of_gone_layers(&self.frontend);
+        if !self.frontend.recorder.is_on() {
+            return stack::enter_while_off(&self.frontend, id.into_u64());
         }
         let Some(span) = context.span(id) else { return };
         let metadata = span.metadata();
-        let data = if self.owner.keeps(metadata) { self.data_of(id, &context) } else { None };
-        stack::enter(&self.owner, id.into_u64(), metadata, data);
+        let data = if self.frontend.keeps(metadata) { self.data_of(id, &context) } else { None };
+        stack::enter(&self.frontend, id.into_u64(), metadata, data);
     }
 
     fn on_close(&self, id: Id, context: Context<'_, S>) {
         // Also lives that another layer of this recorder has begun, even if that layer is gone.
-        if !lifetimes::are_wanted() || !self.owner.recorder.goes_on() {
+        if !lifetime::are_lives_wanted() || !self.frontend.recorder.goes_on() {
             return;
         }
         let Some(span) = context.span(&id) else { return };
         // No lock is held while an event is written.
         let kept = span.extensions().get::<SpanExtension>().cloned();
-        for data in kept.iter().flat_map(|kept| kept.of(&self.owner)) {
-            lifetimes::end(&self.owner.recorder, data);
+        for data in kept.iter().flat_map(|kept| kept.of(&self.frontend)) {
+            data.end(&self.frontend.recorder);
         }
     }
 
     fn on_exit(&self, id: &Id, _: Context<'_, S>) {
-        stack::exit(&self.owner, id.into_u64());
+        stack::exit(&self.frontend, id.into_u64());
     }
 }

@@ -1,4 +1,4 @@
-//! The layers that exist: spans entered under one that is gone are exited under none.
+//! The layers that exist: spans that were entered under one that is gone are never exited.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use tracebuf_std::fork::while_nobody_forks;
 
-/// The bit of an owner's number that marks a layer.
+/// The bit of a front end's number that marks a layer.
 const LAYER: u64 = 1 << 63;
 /// The bits from this one on say which it is, of those with one recorder.
 pub(super) const WHICH: u32 = 48;
@@ -69,7 +69,7 @@ pub(super) fn have_gone() -> bool {
     GONE.load(Ordering::Relaxed) != LEFT.get()
 }
 
-/// Calls `leave` with a function that says whether an owner's number is that of a layer that is gone.
+/// Calls `leave` with a function that says whether a front end's number is that of a layer that is gone.
 pub(super) fn leave_gone(leave: impl FnOnce(&dyn Fn(u64) -> bool)) {
     // Before it is done: layers that go meanwhile are looked for again.
     LEFT.set(GONE.load(Ordering::Relaxed));

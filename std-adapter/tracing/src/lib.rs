@@ -1,4 +1,4 @@
-//! Records the crate `tracing` into a session: spans as slices, events as instants. Feature `tracing`.
+//! A layer and a subscriber that record the crate `tracing` into a session: spans as slices, events as instants.
 //!
 //! As a layer among others, with any filter that `tracing-subscriber` has:
 //!
@@ -46,45 +46,32 @@
 //! | span entered on several threads, or again | with `flows(true)`, arrows from slice to slice, the life's first |
 //! | `follows_from` | with `flows(true)`, an arrow to the next slice from each span followed, the newest 64 at most |
 //!
-//! An instrumented future enters its span each time that it is polled, and once more when it is dropped: each of these
-//! is a slice of the thread that does so, and flows join them. With `lifetimes(true)` its whole duration, waiting
-//! included, is another slice, beside the threads: on a track within that of the span in which, or for which, it was
-//! made, if that span has one.
+//! An instrumented future enters its span with each poll, and once more when it is dropped: each is a slice on that
+//! thread, and flows join them. With `lifetimes(true)` its whole duration, waiting included, is a slice beside the
+//! threads, on a track within that of its parent, if that has one.
 //!
-//! Spans that are exited in another order than they were entered end their own slices: those above are ended and begun
-//! again, because a track's slices are nested. For a [`TraceSubscriber`] without flows and lifetimes, all spans without
-//! fields from one place in the program are the same: the one exited is taken to be the one that the thread entered
-//! last. With either of these or a field, they are told apart.
-//!
-//! A guard kept in a thread local leaves its slice open if the list of the thread's spans is destroyed before it: drop
-//! such guards before the thread ends. Its end is counted as a lost packet, and so are the begin and end of a span that
-//! is entered after that.
-//!
-//! A layer that is removed while threads are in spans, by [`reload`](tracing_subscriber::reload) and `None`, hears of
-//! no exits. When a recorder's last layer is dropped, the slices of the thread that drops it end; those of other
-//! threads end before their next span begins or ends under a layer of that recorder, and stay open if none does, as
-//! lifetimes do. Dropping it does not wait for shared memory, even where threads stall: ends for which there is no room
-//! come later.
-//!
-//! The program's allocator may enter spans too, if a [`TraceSubscriber`] is the program's default: a registry panics
-//! when the allocator enters one while the registry itself allocates. What comes from within the writing of a slice or
-//! an instant is lost, as with recorders; so is a field that is recorded while another one of that same span is being
-//! recorded.
-//!
-//! When the session is over, or in a child after a fork, nothing is recorded, at the cost of a few loads. With the
-//! recorder of a [`Relay`](tracebuf_session::Relay), the next session that it is connected to takes what comes then: for
-//! spans made while there was none, slices without fields and flows; for others, slices with all fields that were
-//! recorded since.
+//! # Limits
+//! - **Exits out of order**: a span ends its own slice; those above it are ended and begun again, because a track's
+//!   slices are nested. For a [`TraceSubscriber`] without flows and lifetimes, spans without fields from one place in
+//!   the program are not told apart: the one that the thread entered last ends.
+//! - **Guards in thread locals**: drop them before the thread ends. If the thread's list of spans is destroyed first,
+//!   the slice stays open, and its end counts as a lost packet, as do spans entered after that.
+//! - **Removed layers**, by [`reload`](tracing_subscriber::reload) and `None`, hear of no exits. When a recorder's last
+//!   layer is dropped, the slices of that thread end; those of other threads end with their next span under a layer of
+//!   that recorder, and stay open if there is none, as lifetimes do. Dropping it does not wait for shared memory.
+//! - **Allocators** may enter spans if a [`TraceSubscriber`] is the program's default; a registry panics if the
+//!   allocator enters one while the registry allocates. What comes from within the writing of a slice or an instant is
+//!   lost, as is a field recorded while another one of the same span is being recorded.
+//! - **After a session's end**, and in a child after a fork, nothing is recorded, at the cost of a few loads. With the
+//!   recorder of a [`Relay`](tracebuf_session::Relay) the next session takes what comes then: spans made while there
+//!   was none are slices without fields and flows; others have all fields recorded since.
 //!
 //! # Choosing what is recorded
-//! Perfetto's service can be told which categories to record. A program that
-//! [follows](tracebuf_ipc::ConnectionBuilder::follow_perfetto) it has a relay for each category that can be chosen;
-//! here with a layer for each level:
+//! Perfetto's service can be told which categories to record. A program that follows it, by `follow_perfetto` of the
+//! crate `tracebuf-ipc`, has a relay for each category that can be chosen; here with a layer for each level:
 //!
-//! ```no_run
-//! # #[cfg(any(target_os = "linux", target_os = "android"))]
-//! use tracebuf_ipc::{Connection, perfetto_socket};
-//! use tracebuf_session::Relay;
+//! ```
+//! use tracebuf_session::{Relay, Session};
 //! use tracebuf_tracing::TraceLayer;
 //! use tracing::Level;
 //! use tracing_subscriber::filter::filter_fn;
@@ -95,37 +82,46 @@
 //!     let level = *level;
 //!     TraceLayer::new(relay.recorder()).with_filter(filter_fn(move |what| *what.level() == level))
 //! });
-//! tracing_subscriber::registry().with(Vec::from(layers)).init();
-//! # #[cfg(any(target_os = "linux", target_os = "android"))]
-//! let _follower = Connection::builder().follow_perfetto(perfetto_socket(), move |service| {
-//!     for (level, relay) in &relays {
-//!         if service.wants(level.as_str()) {
-//!             relay.connect(&service.recorder())?;
-//!         }
-//!     }
-//!     Ok(())
-//! })?;
+//! let subscriber = tracing_subscriber::registry().with(Vec::from(layers));
+//!
+//! // With each connection, the relays of the levels that are wanted: `service.wants(level.as_str())`.
+//! let session = Session::builder().start()?;
+//! for (_, relay) in relays.iter().filter(|(level, _)| *level <= Level::WARN) {
+//!     relay.connect(&session.recorder())?;
+//! }
+//! tracing::subscriber::with_default(subscriber, || tracing::warn!("recorded"));
 //! # Ok::<(), tracebuf_session::SessionError>(())
 //! ```
 //!
 //! Parts of a program can be chosen in the same way, by their targets. A layer's filter takes some 60 ns for every
 //! span, wanted or not, so there should be few. All or nothing costs nothing more, with one layer, or a
 //! [`TraceSubscriber`], and one relay.
+//!
+//! # Modules
+//! | module | what it holds | what it knows |
+//! |---|---|---|
+//! | `subscriber` | [`TraceSubscriber`] | `stack`, `spans`, `events`, `ids` |
+//! | `layer` | [`TraceLayer`] | `stack`, `spans`, `events` |
+//! | `stack` | the spans that each thread is in, and their slices | `spans`, `frontend` |
+//! | `spans` | data of spans: fields, flows, a life | `fields`, `frontend`, `ids` |
+//! | `events` | events as instants and lines of a log | `fields`, `frontend` |
+//! | `frontend` | what layer and subscriber have in common | `layers`, `lifetime` |
+//! | `lifetime` | the life of a span, on a track of its own | – |
+//! | `layers` | the layers that exist | – |
+//! | `fields` | fields of spans and events | – |
+//! | `ids` | numbers of callsites and of spans | – |
 
 #![deny(missing_docs)]
 #![deny(missing_debug_implementations)]
 #![deny(unsafe_code)]
 
-mod callsites;
+mod events;
 mod fields;
-mod instants;
+mod frontend;
+mod ids;
 mod layer;
 mod layers;
-mod life;
-mod lifetimes;
-mod numbers;
-mod origin;
-mod owner;
+mod lifetime;
 mod spans;
 mod stack;
 mod subscriber;

@@ -1,4 +1,4 @@
-//! What is kept of a span while it lives, if there is anything to keep.
+//! Data of spans that have something to keep: fields, flows and a life; and the table of them.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -11,9 +11,11 @@ use tracebuf::producer::track_event::Event;
 use tracing_core::Metadata;
 
 use super::fields::KeptFields;
-use super::life::Life;
-use super::numbers;
-use super::owner::Owner;
+use super::frontend::Frontend;
+use super::ids;
+use super::lifetime::Life;
+use tracebuf_session::Recorder;
+use tracebuf_session::parts::NO_BUFFER;
 
 /// The most flows of other spans that one slice takes.
 const MAX_FOLLOWED: usize = 64;
@@ -65,18 +67,58 @@ pub(super) struct SpanData {
 }
 
 impl SpanData {
-    pub(super) fn new(owner: &Owner, metadata: &'static Metadata<'static>, fields: KeptFields) -> Self {
-        let number = if owner.flows || owner.lifetimes { numbers::next() } else { 0 };
+    fn new(frontend: &Frontend, metadata: &'static Metadata<'static>, fields: KeptFields) -> Self {
+        let number = if frontend.flows || frontend.lifetimes { ids::unique() } else { 0 };
         Self {
             metadata,
             fields,
             changes: AtomicU64::new(0),
             changed: Mutex::default(),
             number,
-            has_flow: owner.flows,
+            has_flow: frontend.flows,
             life: None,
             followed: Mutex::default(),
         }
+    }
+
+    /// The data of a new span. Its life, if recorded, begins here, within its parent's if that is in the same session.
+    pub(super) fn begin(
+        frontend: &Frontend,
+        metadata: &'static Metadata<'static>,
+        fields: KeptFields,
+        parent: impl FnOnce() -> Option<Arc<Life>>,
+    ) -> Self {
+        let mut span = Self::new(frontend, metadata, fields);
+        if frontend.lifetimes {
+            let parent = parent().filter(|parent| parent.is_in(frontend.recorder.buffer_id()));
+            let life =
+                Life::within(parent.unwrap_or_else(|| frontend.process()), metadata.name(), span.number);
+            let buffer = frontend.recorder.begun(|tracer| {
+                let track = tracer.on(life.track());
+                let guard = track
+                    .enter_with(metadata.name(), |event| span.annotate(frontend.describe(metadata, event)));
+                guard.detach()
+            });
+            span.life = life.begun(buffer);
+        }
+        span
+    }
+
+    /// Ends the slice of the life of a span whose last handle is gone, with the fields that were recorded since.
+    /// Several layers may hear of the same end.
+    pub(super) fn end(&self, recorder: &Recorder) {
+        let Some(life) = &self.life else { return };
+        let mut buffer = life.take_open();
+        if buffer == NO_BUFFER {
+            return;
+        }
+        recorder.with_at(&mut buffer, |tracer| {
+            if self.changes() == 0 {
+                tracer.on(life.track()).end();
+            } else {
+                tracer.on(life.track()).end_with(|event| self.annotate_end(0, event));
+            }
+        });
     }
 
     fn flow(&self) -> Option<u64> {

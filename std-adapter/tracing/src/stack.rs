@@ -1,22 +1,21 @@
-//! What each thread has entered, and how that becomes slices.
+//! The spans that each thread is in, and their slices.
 
 use std::cell::RefCell;
 use std::sync::Arc;
 
 use tracing_core::Metadata;
 
+use super::frontend::{Frontend, category};
 use super::layers::{self, have_gone, is_layer};
-use super::origin::{category, tell};
-use super::owner::Owner;
 use super::spans::SpanData;
-use tracebuf_session::switch::{BufferId, NO_BUFFER, is_one_session};
-use tracebuf_session::waits::without_waiting;
+use tracebuf_session::parts::without_waiting;
+use tracebuf_session::parts::{BufferId, NO_BUFFER, is_one_session};
 use tracebuf_session::{Recorder, ThreadTracer};
 
 /// A span that this thread is in.
 struct Entered {
     id: u64,
-    owner: u64,
+    frontend: u64,
     /// Where its slice has begun, if it has.
     buffer: BufferId,
     metadata: &'static Metadata<'static>,
@@ -25,7 +24,7 @@ struct Entered {
     seen: u64,
 }
 
-impl Drop for Owner {
+impl Drop for Frontend {
     /// Exits from spans entered under a recorder's last layer are never reported, so their slices end here; on other
     /// threads, when these next come to a layer of that recorder.
     fn drop(&mut self) {
@@ -43,16 +42,16 @@ impl Drop for Owner {
 
 impl Entered {
     #[inline(always)]
-    fn is(&self, id: u64, owner: &Owner) -> bool {
-        self.id == id && self.owner == owner.number
+    fn is(&self, id: u64, frontend: &Frontend) -> bool {
+        self.id == id && self.frontend == frontend.number
     }
 
     /// Whether it is the same span, entered by another layer too. That layer is about to exit it: if two slices end
     /// together, it makes no difference which is within the other.
     fn is_also(&self, other: &Self) -> bool {
-        is_layer(self.owner)
-            && is_layer(other.owner)
-            && self.owner != other.owner
+        is_layer(self.frontend)
+            && is_layer(other.frontend)
+            && self.frontend != other.frontend
             && self.id == other.id
             && std::ptr::eq(self.metadata, other.metadata)
     }
@@ -60,12 +59,12 @@ impl Entered {
     /// Begins its slice. False when nothing is recorded, or this thread has no writer. A begin that is lost for want of
     /// room leaves it begun in no buffer.
     #[inline(always)]
-    fn begin(&mut self, owner: &Owner) -> bool {
+    fn begin(&mut self, frontend: &Frontend) -> bool {
         match &self.data {
-            None => begin_plain(owner, &mut self.buffer, self.metadata),
+            None => begin_plain(frontend, &mut self.buffer, self.metadata),
             Some(data) => {
                 self.seen = data.changes();
-                begin_with(owner, &mut self.buffer, self.metadata, Some(data))
+                begin_with(frontend, &mut self.buffer, self.metadata, Some(data))
             }
         }
     }
@@ -85,41 +84,41 @@ thread_local! {
 /// Begins a slice of a span and remembers it.
 #[inline(never)]
 pub(super) fn enter(
-    owner: &Owner,
+    frontend: &Frontend,
     id: u64,
     metadata: &'static Metadata<'static>,
     data: Option<Arc<SpanData>>,
 ) {
-    enter_by(owner, id, || {
-        let buffer = owner.recorder.buffer_id();
-        let mut entered = Entered { id, owner: owner.number, buffer, metadata, data, seen: 0 };
-        entered.begin(owner).then_some(entered)
+    enter_by(frontend, id, || {
+        let buffer = frontend.recorder.buffer_id();
+        let mut entered = Entered { id, frontend: frontend.number, buffer, metadata, data, seen: 0 };
+        entered.begin(frontend).then_some(entered)
     });
 }
 
 /// The same for a span that has nothing but its metadata.
 #[inline(always)]
-pub(super) fn enter_plain(owner: &Owner, id: u64, metadata: &'static Metadata<'static>) {
-    if owner.origins {
-        return enter(owner, id, metadata, None);
+pub(super) fn enter_plain(frontend: &Frontend, id: u64, metadata: &'static Metadata<'static>) {
+    if frontend.origins {
+        return enter(frontend, id, metadata, None);
     }
-    enter_by(owner, id, || {
-        let mut buffer = owner.recorder.buffer_id();
-        let begun = is_recorded(owner.recorder.with_in(&mut buffer, begin_of(metadata)), &mut buffer);
-        begun.then_some(Entered { id, owner: owner.number, buffer, metadata, data: None, seen: 0 })
+    enter_by(frontend, id, || {
+        let mut buffer = frontend.recorder.buffer_id();
+        let begun = is_recorded(frontend.recorder.with_in(&mut buffer, begin_of(metadata)), &mut buffer);
+        begun.then_some(Entered { id, frontend: frontend.number, buffer, metadata, data: None, seen: 0 })
     });
 }
 
 /// At the end of a thread, when the stack is gone, nothing begins, because nothing would end it: begin and end are
 /// lost.
 #[inline(always)]
-fn enter_by(owner: &Owner, id: u64, begin: impl FnOnce() -> Option<Entered>) {
+fn enter_by(frontend: &Frontend, id: u64, begin: impl FnOnce() -> Option<Entered>) {
     let entered = STACK.try_with(|stack| match begin() {
         Some(entered) => push(stack, entered),
-        None => enter_again(owner, id, stack),
+        None => enter_again(frontend, id, stack),
     });
     if entered.is_err() {
-        owner.recorder.lose();
+        frontend.recorder.lose();
     }
 }
 
@@ -151,17 +150,17 @@ fn grow(stack: &Stack) {
 }
 
 /// Enters a span while nothing is recorded.
-pub(super) fn enter_while_off(owner: &Owner, id: u64) {
-    let _ = STACK.try_with(|stack| enter_again(owner, id, stack));
+pub(super) fn enter_while_off(frontend: &Frontend, id: u64) {
+    let _ = STACK.try_with(|stack| enter_again(frontend, id, stack));
 }
 
 /// A span without a slice is remembered only where the thread is in that span already: its exit must not end the
 /// earlier slice, in a session that a relay has left and that goes on.
 #[cold]
 #[inline(never)]
-fn enter_again(owner: &Owner, id: u64, stack: &Stack) {
+fn enter_again(frontend: &Frontend, id: u64, stack: &Stack) {
     let again = |known: &Entered| Entered { buffer: NO_BUFFER, data: None, seen: 0, ..*known };
-    let again = stack.borrow().iter().find(|entered| entered.is(id, owner)).map(again);
+    let again = stack.borrow().iter().find(|entered| entered.is(id, frontend)).map(again);
     if let Some(again) = again {
         push(stack, again);
     }
@@ -169,17 +168,19 @@ fn enter_again(owner: &Owner, id: u64, stack: &Stack) {
 
 /// Ends the slice of a span.
 #[inline]
-pub(super) fn exit(owner: &Owner, id: u64) {
+pub(super) fn exit(frontend: &Frontend, id: u64) {
     let exited = STACK.try_with(|stack| {
-        let top = stack.borrow_mut().pop_if(|top| top.is(id, owner));
+        let top = stack.borrow_mut().pop_if(|top| top.is(id, frontend));
         match top {
             // In parts: as a whole it would be copied on the way.
-            Some(Entered { buffer, data, seen, .. }) => end(&owner.recorder, buffer, data.as_deref(), seen),
-            None => exit_below(owner, id, stack),
+            Some(Entered { buffer, data, seen, .. }) => {
+                end(&frontend.recorder, buffer, data.as_deref(), seen)
+            }
+            None => exit_below(frontend, id, stack),
         }
     });
     if exited.is_err() {
-        owner.recorder.lose();
+        frontend.recorder.lose();
     }
 }
 
@@ -187,43 +188,43 @@ pub(super) fn exit(owner: &Owner, id: u64) {
 /// begun again, each in its own buffer. Spans in other sessions are not affected.
 #[cold]
 #[inline(never)]
-fn exit_below(owner: &Owner, id: u64, stack: &Stack) {
+fn exit_below(frontend: &Frontend, id: u64, stack: &Stack) {
     // Not for a subscriber: spans that the allocator enters may come here while the list of layers allocates.
-    if is_layer(owner.number) && have_gone() {
-        leave_gone(owner, stack);
+    if is_layer(frontend.number) && have_gone() {
+        leave_gone(frontend, stack);
     }
-    leave(owner, stack, |entered| entered.is(id, owner));
+    leave(frontend, stack, |entered| entered.is(id, frontend));
 }
 
 /// Before a layer enters a span, leaves those entered under layers that are gone, which do not contain it.
 #[inline(always)]
-pub(super) fn leave_those_of_gone_layers(owner: &Owner) {
+pub(super) fn leave_those_of_gone_layers(frontend: &Frontend) {
     if have_gone() {
-        let _ = STACK.try_with(|stack| leave_gone(owner, stack));
+        let _ = STACK.try_with(|stack| leave_gone(frontend, stack));
     }
 }
 
 /// Leaves all that was entered under layers that are gone.
 #[cold]
 #[inline(never)]
-fn leave_gone(owner: &Owner, stack: &Stack) {
+fn leave_gone(frontend: &Frontend, stack: &Stack) {
     // Layers that a child has from its parent record nothing.
-    if owner.recorder.is_here() {
-        layers::leave_gone(|is_gone| leave_all(owner, stack, is_gone));
+    if frontend.recorder.is_here() {
+        layers::leave_gone(|is_gone| leave_all(frontend, stack, is_gone));
     }
 }
 
-fn leave_all(owner: &Owner, stack: &Stack, is_left: impl Fn(u64) -> bool) {
-    while leave(owner, stack, |entered| is_left(entered.owner)) {}
+fn leave_all(frontend: &Frontend, stack: &Stack, is_left: impl Fn(u64) -> bool) {
+    while leave(frontend, stack, |entered| is_left(entered.frontend)) {}
 }
 
 /// Leaves the innermost of these spans, if there is one.
-fn leave(owner: &Owner, stack: &Stack, is_left: impl Fn(&Entered) -> bool) -> bool {
+fn leave(frontend: &Frontend, stack: &Stack, is_left: impl Fn(&Entered) -> bool) -> bool {
     let at = stack.borrow().iter().rposition(is_left);
     let Some(at) = at else { return false };
     // Spans that are entered meanwhile have a stack of their own.
     let mut entries = stack.take();
-    end_below(owner, entries.get_mut(at..).unwrap_or_default());
+    end_below(frontend, entries.get_mut(at..).unwrap_or_default());
     let exited = entries.remove(at);
     for entered in stack.replace(entries) {
         push(stack, entered);
@@ -233,39 +234,39 @@ fn leave(owner: &Owner, stack: &Stack, is_left: impl Fn(&Entered) -> bool) -> bo
 }
 
 /// Ends the slice of the first entry; those above are ended with it and begun again.
-fn end_below(owner: &Owner, entries: &mut [Entered]) {
+fn end_below(frontend: &Frontend, entries: &mut [Entered]) {
     let Some((exited, above)) = entries.split_first_mut() else { return };
     let is_above =
         |entered: &Entered| is_one_session(entered.buffer, exited.buffer) && !entered.is_also(exited);
     let are_above = above.iter().rev().filter(|entered| is_above(entered));
-    are_above.for_each(|entered| entered.end(&owner.recorder));
-    exited.end(&owner.recorder);
+    are_above.for_each(|entered| entered.end(&frontend.recorder));
+    exited.end(&frontend.recorder);
     for entered in above.iter_mut().filter(|entered| is_above(entered)) {
-        entered.begin(owner);
+        entered.begin(frontend);
     }
 }
 
-/// The innermost span of this owner that the thread is in.
-pub(super) fn current(owner: &Owner) -> Option<(u64, &'static Metadata<'static>)> {
-    of_innermost(owner, |entered| Some((entered.id, entered.metadata)))
+/// The innermost span of this frontend that the thread is in.
+pub(super) fn current(frontend: &Frontend) -> Option<(u64, &'static Metadata<'static>)> {
+    of_innermost(frontend, |entered| Some((entered.id, entered.metadata)))
 }
 
 /// What is kept of that span, if it has this id. Needs no lock.
-pub(super) fn data_of_current(owner: &Owner, id: u64) -> Option<Arc<SpanData>> {
-    of_innermost(owner, |entered| entered.data.clone().filter(|_| entered.id == id))
+pub(super) fn data_of_current(frontend: &Frontend, id: u64) -> Option<Arc<SpanData>> {
+    of_innermost(frontend, |entered| entered.data.clone().filter(|_| entered.id == id))
 }
 
-fn of_innermost<T>(owner: &Owner, f: impl Fn(&Entered) -> Option<T>) -> Option<T> {
-    let is_own = |entered: &&Entered| entered.owner == owner.number;
+fn of_innermost<T>(frontend: &Frontend, f: impl Fn(&Entered) -> Option<T>) -> Option<T> {
+    let is_own = |entered: &&Entered| entered.frontend == frontend.number;
     let innermost = |stack: &Stack| stack.borrow().iter().rfind(is_own).and_then(&f);
     STACK.try_with(innermost).ok().flatten()
 }
 
-fn begin_plain(owner: &Owner, buffer: &mut BufferId, metadata: &'static Metadata<'static>) -> bool {
-    if owner.origins {
-        return begin_with(owner, buffer, metadata, None);
+fn begin_plain(frontend: &Frontend, buffer: &mut BufferId, metadata: &'static Metadata<'static>) -> bool {
+    if frontend.origins {
+        return begin_with(frontend, buffer, metadata, None);
     }
-    is_recorded(owner.recorder.with_at(buffer, begin_of(metadata)), buffer)
+    is_recorded(frontend.recorder.with_at(buffer, begin_of(metadata)), buffer)
 }
 
 /// Begins a slice of a span that has nothing but its metadata; false if that is lost.
@@ -277,14 +278,14 @@ fn begin_of(metadata: &'static Metadata<'static>) -> impl for<'t, 'a> FnOnce(&'t
 
 #[inline(never)]
 fn begin_with(
-    owner: &Owner,
+    frontend: &Frontend,
     buffer: &mut BufferId,
     metadata: &'static Metadata<'static>,
     data: Option<&SpanData>,
 ) -> bool {
-    let begun = owner.recorder.with_at(buffer, |tracer| {
+    let begun = frontend.recorder.with_at(buffer, |tracer| {
         let guard = tracer.track().enter_with(metadata.name(), |event| {
-            let event = tell(metadata, owner.origins, event);
+            let event = frontend.describe(metadata, event);
             match data {
                 Some(data) => data.annotate(event),
                 None => event,

@@ -1,4 +1,4 @@
-//! The subscriber that needs no registry.
+//! The subscriber that needs no registry: [`TraceSubscriber`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,12 +7,11 @@ use tracing_core::span::{Attributes, Current, Id, Record};
 use tracing_core::{Event, Interest, Level, LevelFilter, Metadata, Subscriber};
 use tracing_subscriber::filter::Targets;
 
-use super::callsites;
+use super::events::instant;
 use super::fields::KeptFields;
-use super::instants::instant;
-use super::life::Life;
-use super::lifetimes;
-use super::owner::Owner;
+use super::frontend::Frontend;
+use super::ids;
+use super::lifetime::Life;
 use super::spans::{SpanData, Spans};
 use super::stack;
 use tracebuf_session::Recorder;
@@ -33,11 +32,10 @@ use tracebuf_session::Recorder;
 ///
 /// What the filter refuses costs only what `tracing` itself takes: the answer is kept with each callsite.
 ///
-/// Cost: a span without fields needs no memory, and its id says only where it was made: when a thread enters one twice,
-/// with others between, and exits the first one first, the slice of the second ends. With fields, flows or lifetimes,
-/// each span is an entry in a table, some 200 ns more, and ends its own slices in any order.
+/// Cost: a span without fields needs no memory. With fields, flows or lifetimes, each span is an entry in a table, some
+/// 200 ns more. Without them its id says only where it was made: see [the limits](crate#limits) of exits out of order.
 pub struct TraceSubscriber {
-    owner: Owner,
+    frontend: Frontend,
     spans: Spans,
     filter: Targets,
 }
@@ -46,7 +44,7 @@ impl TraceSubscriber {
     /// Records all levels and targets, without flows, lifetimes, origins and logs.
     pub fn new(recorder: Recorder) -> Self {
         let filter = Targets::new().with_default(LevelFilter::TRACE);
-        Self { owner: Owner::subscriber(recorder), spans: Spans::new(), filter }
+        Self { frontend: Frontend::subscriber(recorder), spans: Spans::new(), filter }
     }
 
     /// Records nothing more verbose than this level.
@@ -62,64 +60,34 @@ impl TraceSubscriber {
         self
     }
 
-    /// Joins the slices of a span, and those of one that follows from it, by arrows: flows, whose ids are 64 bits that
-    /// look random, so that they practically never equal those of your own or of other processes.
+    /// Joins the slices of a span, and those of one that follows from it, by arrows, as
+    /// [`TraceLayer::flows`](crate::TraceLayer::flows) does.
     #[must_use]
     pub fn flows(mut self, flows: bool) -> Self {
-        self.owner.flows = flows;
+        self.frontend.flows = flows;
         self
     }
 
-    /// Makes the whole life of each span a slice too, from its making to the end of its last handle, on a track of its
-    /// own. This shows how long an async request takes, waiting included, and which requests overlap. The track lies
-    /// within that of the span's parent, if the parent's life is recorded in the same session, whether it has ended or
-    /// not; otherwise within the process, beside its threads. ui.perfetto.dev groups tracks with the same name. A track
-    /// lies within at most eight others; deeper ones lie within the eighth, beside their parent. A span made while
-    /// nothing is recorded has none, and one whose end is lost stays open. If events go to another session when the
-    /// span ends, only a thread that has recorded in the span's own session ends it.
-    ///
-    /// With [flows](Self::flows) an arrow leads from it to the span's first slice, and on to the others, showing which
-    /// polls belong to it. Without flows nothing does, and each of these slices is 10 bytes shorter.
-    ///
-    /// ```
-    /// # use tracebuf_session::Session;
-    /// # use tracebuf_tracing::TraceSubscriber;
-    /// let session = Session::builder().start()?;
-    /// let subscriber = TraceSubscriber::new(session.recorder()).lifetimes(true).flows(true);
-    /// tracing::subscriber::with_default(subscriber, || {
-    ///     let request = tracing::info_span!("request");
-    ///     // On a track within the request's, whichever threads poll them.
-    ///     let query = tracing::info_span!(parent: &request, "query");
-    ///     query.in_scope(|| tracing::info!("polled"));
-    /// });
-    /// # Ok::<(), tracebuf_session::SessionError>(())
-    /// ```
-    ///
-    /// Cost: some 450 ns and 80 bytes a span; where a thread switches between many such tasks, also some 100 ns and 40
-    /// bytes for each life that the next one lies within.
+    /// Makes the whole life of each span a slice too, as [`TraceLayer::lifetimes`](crate::TraceLayer::lifetimes) does,
+    /// at the same cost.
     #[must_use]
     pub fn lifetimes(mut self, lifetimes: bool) -> Self {
-        self.owner.lifetimes = lifetimes;
+        self.frontend.lifetimes = lifetimes;
         self
     }
 
-    /// Adds to each slice and instant where in the program it comes from: its file and line as the source location,
-    /// which ui.perfetto.dev shows among the details, and its target as another category, for searching and querying.
-    ///
-    /// Cost: some 60 ns a span or event, and 5 bytes while its place and target find room among the thread's 127 names.
+    /// Adds to each slice and instant where in the program it comes from, as
+    /// [`TraceLayer::origins`](crate::TraceLayer::origins) does, at the same cost.
     #[must_use]
     pub fn origins(mut self, origins: bool) -> Self {
-        self.owner.origins = origins;
+        self.frontend.origins = origins;
         self
     }
 
-    /// Makes each event a log line too: its message followed by its fields, in ui.perfetto.dev's list of logs, which
-    /// can be filtered by level and text.
-    ///
-    /// Cost: that of another event, plus some 20 bytes and the line.
+    /// Makes each event a log line too, as [`TraceLayer::logs`](crate::TraceLayer::logs) does, at the same cost.
     #[must_use]
     pub fn logs(mut self, logs: bool) -> Self {
-        self.owner.logs = logs;
+        self.frontend.logs = logs;
         self
     }
 
@@ -127,14 +95,14 @@ impl TraceSubscriber {
     #[inline(never)]
     fn make(&self, span: &Attributes<'_>) -> Id {
         let metadata = span.metadata();
-        if !self.owner.keeps(metadata)
-            && let Some(number) = callsites::number(metadata)
+        if !self.frontend.keeps(metadata)
+            && let Some(number) = ids::callsite(metadata)
         {
             return Id::from_non_zero_u64(number);
         }
         let mut fields = KeptFields::with_room(metadata.fields().len());
         span.record(&mut fields);
-        let data = lifetimes::begin(&self.owner, metadata, fields, || self.life_of_parent(span));
+        let data = SpanData::begin(&self.frontend, metadata, fields, || self.life_of_parent(span));
         Id::from_u64(self.spans.insert(data))
     }
 
@@ -142,32 +110,32 @@ impl TraceSubscriber {
     fn life_of_parent(&self, span: &Attributes<'_>) -> Option<Arc<Life>> {
         let parent = match span.parent() {
             Some(parent) => parent.into_u64(),
-            None if span.is_contextual() => stack::current(&self.owner)?.0,
+            None if span.is_contextual() => stack::current(&self.frontend)?.0,
             None => return None,
         };
-        let data = stack::data_of_current(&self.owner, parent).or_else(|| self.spans.get(parent))?;
+        let data = stack::data_of_current(&self.frontend, parent).or_else(|| self.spans.get(parent))?;
         data.life.clone()
     }
 
     /// Makes a span that may be entered once a relay is connected; its fields are not kept meanwhile.
     #[cold]
     fn make_while_off(&self, metadata: &'static Metadata<'static>) -> Id {
-        let number = if self.owner.recorder.goes_on() { callsites::number(metadata) } else { None };
+        let number = if self.frontend.recorder.goes_on() { ids::callsite(metadata) } else { None };
         number.map_or(Id::from_u64(Spans::NONE), Id::from_non_zero_u64)
     }
 
     #[inline(never)]
     fn enter_kept(&self, id: &Id) {
-        if !self.owner.recorder.is_on() {
-            stack::enter_while_off(&self.owner, id.into_u64());
+        if !self.frontend.recorder.is_on() {
+            stack::enter_while_off(&self.frontend, id.into_u64());
         } else if let Some(data) = self.kept(id) {
-            stack::enter(&self.owner, id.into_u64(), data.metadata, Some(data));
+            stack::enter(&self.frontend, id.into_u64(), data.metadata, Some(data));
         }
     }
 
     /// What is kept of a span, if anything is recorded, or may be later.
     fn kept(&self, id: &Id) -> Option<Arc<SpanData>> {
-        if self.owner.recorder.goes_on() { self.spans.get(id.into_u64()) } else { None }
+        if self.frontend.recorder.goes_on() { self.spans.get(id.into_u64()) } else { None }
     }
 
     /// Drops a handle of a span with something to keep. True: it was the last.
@@ -175,14 +143,14 @@ impl TraceSubscriber {
     fn drop_handle(&self, id: &Id) -> bool {
         let gone = self.spans.drop_reference(id.into_u64());
         if let Some(gone) = &gone {
-            lifetimes::end(&self.owner.recorder, gone);
+            gone.end(&self.frontend.recorder);
         }
         gone.is_some()
     }
 
     /// Whether handles of a span are counted. They are even after the session is over: the last one frees the memory.
     fn is_counted(&self, id: &Id) -> bool {
-        id.into_u64() >= Spans::FIRST && self.owner.recorder.is_here()
+        id.into_u64() >= Spans::FIRST && self.frontend.recorder.is_here()
     }
 
     fn lets_through(&self, metadata: &Metadata<'_>) -> bool {
@@ -192,9 +160,9 @@ impl TraceSubscriber {
 
 impl fmt::Debug for TraceSubscriber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { owner, filter, .. } = self;
+        let Self { frontend, filter, .. } = self;
         let mut told = f.debug_struct("TraceSubscriber");
-        told.field("owner", owner).field("filter", filter).finish_non_exhaustive()
+        told.field("frontend", frontend).field("filter", filter).finish_non_exhaustive()
     }
 }
 
@@ -214,11 +182,11 @@ impl Subscriber for TraceSubscriber {
     #[inline]
     fn new_span(&self, span: &Attributes<'_>) -> Id {
         let metadata = span.metadata();
-        if !self.owner.recorder.is_on() {
+        if !self.frontend.recorder.is_on() {
             return self.make_while_off(metadata);
         }
-        match callsites::known(metadata) {
-            Some(number) if !self.owner.keeps(metadata) => Id::from_non_zero_u64(number),
+        match ids::known_callsite(metadata) {
+            Some(number) if !self.frontend.keeps(metadata) => Id::from_non_zero_u64(number),
             _ => self.make(span),
         }
     }
@@ -236,15 +204,15 @@ impl Subscriber for TraceSubscriber {
     }
 
     fn event(&self, event: &Event<'_>) {
-        instant(&self.owner, event);
+        instant(&self.frontend, event);
     }
 
     #[inline]
     fn enter(&self, span: &Id) {
         let id = span.into_u64();
         if id < Spans::FIRST {
-            if let Some(metadata) = callsites::metadata(id) {
-                stack::enter_plain(&self.owner, id, metadata);
+            if let Some(metadata) = ids::metadata(id) {
+                stack::enter_plain(&self.frontend, id, metadata);
             }
         } else {
             self.enter_kept(span);
@@ -253,7 +221,7 @@ impl Subscriber for TraceSubscriber {
 
     #[inline]
     fn exit(&self, span: &Id) {
-        stack::exit(&self.owner, span.into_u64());
+        stack::exit(&self.frontend, span.into_u64());
     }
 
     #[inline]
@@ -270,7 +238,7 @@ impl Subscriber for TraceSubscriber {
     }
 
     fn current_span(&self) -> Current {
-        match stack::current(&self.owner) {
+        match stack::current(&self.frontend) {
             Some((id, metadata)) => Current::new(Id::from_u64(id), metadata),
             None => Current::none(),
         }

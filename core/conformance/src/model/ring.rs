@@ -1,4 +1,4 @@
-//! Where things lie: only what is needed to know what a new chunk overwrites.
+//! The model's ring: where things lie, as far as it says what a new chunk overwrites.
 
 use std::collections::BTreeMap;
 

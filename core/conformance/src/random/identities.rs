@@ -1,4 +1,4 @@
-//! What must add up after every operation on a buffer.
+//! Identities: sums that must agree after every operation on a buffer.
 
 use crate::model::{Held, Stats};
 

@@ -1,4 +1,4 @@
-//! Whether what came out is true to what simulated writers wrote.
+//! A judge of packets: true to what simulated writers wrote, or not.
 
 use std::collections::{HashMap, HashSet};
 

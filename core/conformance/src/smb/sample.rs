@@ -121,7 +121,7 @@ const PAYLOAD: u32 = 5;
 const PAYLOAD_STRING: u32 = 1;
 const PAYLOAD_NESTED: u32 = 2;
 
-fn write(packet: &mut Packet<'_, '_>, number: u64, size: usize, depth: u32) {
+fn write(packet: &mut PacketHandle<'_, '_>, number: u64, size: usize, depth: u32) {
     packet.varint(TIMESTAMP, number);
     let letter = char::from(b'a' + (number % 26) as u8);
     let text: String = std::iter::repeat_n(letter, size).collect();
@@ -133,7 +133,7 @@ fn write(packet: &mut Packet<'_, '_>, number: u64, size: usize, depth: u32) {
     }
 }
 
-fn nested(payload: &mut Message<'_, '_>, text: &str, depth: u32) {
+fn nested(payload: &mut MessageHandle<'_, '_>, text: &str, depth: u32) {
     payload.string(PAYLOAD_STRING, text);
     if depth > 0 {
         nested(&mut payload.message(PAYLOAD_NESTED), text, depth - 1);

@@ -1,4 +1,4 @@
-//! Where the write cursor was.
+//! The write cursor of a region that was found.
 
 use crate::buffer::region::{Mode, State};
 use crate::buffer::ring::Items;

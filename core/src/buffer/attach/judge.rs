@@ -1,7 +1,7 @@
-//! Whether a chunk that was found is one.
+//! Verdicts on chunks that were found: kept, mended or dropped.
 
 use super::salvage::Cause;
-use crate::buffer::change::{Interrupted, Kind, checksum};
+use crate::buffer::change::{ChangeKind, Interrupted, checksum};
 use crate::buffer::region::State;
 use crate::buffer::repair::{Found, Mended};
 use crate::buffer::sequence_state::SequenceState;
@@ -59,7 +59,7 @@ impl State<'_> {
             return None;
         }
         let flags = chunk.flags() - Flags::BUSY;
-        if change.kind != Kind::Growth {
+        if change.kind != ChangeKind::Growth {
             let payload = self.ring.payload(at, chunk.valid.get().min(room))?;
             return Some(Mended::cut(chunk, &Found::of(payload, change.from, 0), Flags::TRUNCATED));
         }

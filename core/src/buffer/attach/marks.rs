@@ -1,4 +1,4 @@
-//! What is noted down about a sequence while attaching to a region.
+//! Notes on each sequence, kept while attaching to a region.
 //!
 //! Two fields of its entry have another meaning in that time, as there is no memory for more:
 //!

@@ -1,4 +1,4 @@
-//! Rebuilding table, lists and counters from the chunks that were kept.
+//! Reconstruction of table, lists and counters from the chunks that were kept.
 
 use super::marks::Marks;
 use super::salvage::{Cause, Salvage};

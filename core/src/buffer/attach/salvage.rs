@@ -1,4 +1,4 @@
-//! What became of a region that was found.
+//! `Salvage`: the report on a region that was found.
 
 use core::fmt;
 

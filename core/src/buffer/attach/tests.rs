@@ -9,5 +9,6 @@ mod goes_on;
 mod load;
 mod mended;
 mod round_trip;
+mod version_1;
 
 pub(in crate::buffer) use crash::crash_here;

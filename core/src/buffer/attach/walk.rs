@@ -24,6 +24,7 @@ impl State<'_> {
             entry.clear_marks();
             entry.clear_balance();
             entry.forget_erased_first();
+            entry.remove(Status::PENDING_IN_VERSION_1);
         }
     }
 

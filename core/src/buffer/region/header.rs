@@ -1,12 +1,11 @@
 //! The header of a region: what it says about the rest, and the state of the whole buffer.
 
-use super::{Layout, SMALLEST_RING};
+use super::{RegionLayout, SMALLEST_RING};
 use crate::buffer::config::{Config, FillPolicy};
 use crate::buffer::crc::{CRC_SIZE, Crc};
 use crate::buffer::error::AttachError;
-use crate::buffer::histogram::StoredHistogram;
 use crate::buffer::sequence_state::{NO_SLOT, SequenceState};
-use crate::buffer::stats::Counters;
+use crate::buffer::stats::{Counters, StoredHistogram};
 use crate::buffer::tb_chunk::PAYLOAD;
 use crate::buffer::words::{Le16, Le32, Le64};
 use core::mem::offset_of;
@@ -18,7 +17,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, transmute_ref};
 const MAGIC: u32 = u32::from_le_bytes(MAGIC_BYTES);
 pub(in crate::buffer) const MAGIC_BYTES: [u8; 4] = *b"TBUF";
 /// Counts up whenever the layout changes.
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
+/// The oldest version that can be attached to. What of a sequence's entry is otherwise there, `upgrade` changes.
+const OLDEST_VERSION: u16 = 1;
 const HEADER: usize = 256;
 
 bitflags::bitflags! {
@@ -64,7 +65,7 @@ pub(in crate::buffer) struct Header {
     /// Read sessions begun; never 0 after the first.
     pub(in crate::buffer) generation: Le16,
     /// Checksum of what stays as it was made, or as `attach_or_new` asked for: everything up to `chunk_header_size`,
-    /// and the fixed part of `mode`.
+    /// and the fixed part of `mode`. The version counts as the oldest, so that one store can change it.
     check: Le32,
     /// Bytes that the write cursor has moved in all.
     pub(in crate::buffer) position: Le64,
@@ -95,7 +96,7 @@ impl Header {
     pub(in crate::buffer) fn ring_size(&self) -> u32 {
         self.ring_size.get()
     }
-    pub(super) fn set_ring_size(&mut self, bytes: u32) {
+    pub(in crate::buffer) fn set_ring_size(&mut self, bytes: u32) {
         self.ring_size.set(bytes);
         self.check.set(self.checksum());
     }
@@ -120,7 +121,7 @@ impl Header {
     }
 
     /// Says what lies where in the rest of the region, and last that there is one.
-    pub(super) fn describe(&mut self, layout: &Layout, config: &Config) {
+    pub(super) fn describe(&mut self, layout: &RegionLayout, config: &Config) {
         self.version.set(VERSION);
         self.header_size.set(HEADER as u16);
         self.ring_offset.set(layout.ring_offset as u32);
@@ -140,22 +141,34 @@ impl Header {
         self.magic.set(MAGIC);
     }
 
+    /// Whether the entries of the table are as in an older version.
+    pub(in crate::buffer) fn is_old(&self) -> bool {
+        self.version.get() < VERSION
+    }
+
+    /// Says that they no longer are.
+    pub(in crate::buffer) fn set_upgraded(&mut self) {
+        self.version.set(VERSION);
+    }
+
     fn checksum(&self) -> u32 {
+        const_assert_eq!(offset_of!(Header, version), 4);
         const_assert_eq!(offset_of!(Header, mode), 24);
         let words: &[Le32; HEADER / 4] = transmute_ref!(self);
         let [_, a, b, c, d, e, ..] = *words;
+        let a = Le32::new(a.get() & !0xFFFF | u32::from(OLDEST_VERSION));
         let fixed = [Le32::new(MAGIC), a, b, c, d, e, Le32::new((self.mode() & Mode::FIXED).bits())];
         Crc::new().with(fixed.as_bytes()).value()
     }
 }
 
-impl Layout {
+impl RegionLayout {
     /// The layout of a region that begins with this header, if what the header says can be true.
     pub(super) fn said_by(header: &Header) -> Result<Self, AttachError> {
         if header.magic.get() != MAGIC {
             return Err(AttachError::NoRegion);
         }
-        if header.version.get() != VERSION {
+        if !(OLDEST_VERSION..=VERSION).contains(&header.version.get()) {
             return Err(AttachError::UnknownVersion { found: header.version.get() });
         }
         let (sequences, ring_size) = (header.sequences.get(), header.ring_size.get());

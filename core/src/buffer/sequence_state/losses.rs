@@ -1,7 +1,6 @@
-//! What a sequence has lost, and what the chunk erased last has left to be settled.
+//! A sequence's losses, certain and tentative.
 
 use super::{SequenceState, Status};
-use crate::buffer::chunk::ChunkHeader;
 use crate::buffer::data_loss::DataLoss;
 use crate::buffer::ring::fence;
 use crate::buffer::tb_chunk::Flags;
@@ -12,11 +11,11 @@ const ERASED_BROKEN: u16 = 0x8000;
 impl SequenceState {
     #[inline]
     pub(in crate::buffer) fn pending(&self) -> DataLoss {
-        DataLoss::from_bits_retain((self.status() & Status::PENDING).bits())
+        DataLoss::from_bits_retain(self.pending.get()) & DataLoss::KEPT
     }
-    #[cfg_attr(target_os = "none", inline(never))]
+    #[cfg_attr(tracebuf_small, inline(never))]
     pub(in crate::buffer) fn lose(&mut self, cause: DataLoss) {
-        self.insert(Status::from_bits_retain(cause.bits()) & Status::PENDING);
+        self.pending.set((self.pending() | cause & DataLoss::KEPT).bits());
     }
     /// A chunk is about to be consumed for the first time: what its predecessors left open is now certain.
     #[inline]
@@ -29,6 +28,8 @@ impl SequenceState {
             self.erased_packets.set(0);
             if self.has(Status::TENTATIVE) {
                 self.lose(self.tentative());
+                // Certain before it is no longer tentative.
+                fence();
                 self.remove(Status::TENTATIVE);
             }
         }
@@ -44,17 +45,29 @@ impl SequenceState {
         loss
     }
     /// Notes what the chunk erased last leaves to be settled by a later commit, or reported with a later chunk.
-    #[cfg_attr(target_os = "none", inline(never))]
+    #[cfg_attr(tracebuf_small, inline(never))]
     pub(in crate::buffer) fn leave_open(&mut self, open: Status) {
         self.insert(open);
-        self.malformed.saturating_add(u32::from(open.contains(Status::TENTATIVE_CORRUPTION)));
+        self.malformed.saturating_add(u16::from(open.contains(Status::TENTATIVE_CORRUPTION)));
     }
     /// Hands out the pending causes.
     #[inline]
     pub(in crate::buffer) fn take_pending(&mut self) -> DataLoss {
         let loss = self.pending();
-        self.remove(Status::PENDING);
+        self.pending.set(0);
         loss.marked()
+    }
+    /// Makes an entry of a region of version 1 one of this version: there, the pending causes were in the status, and
+    /// `malformed` had 32 bits. The old causes stay where they are, so that doing it again after a crash changes
+    /// nothing.
+    pub(in crate::buffer) fn upgrade(&mut self) {
+        let (causes, high) = ((self.status() & Status::PENDING_IN_VERSION_1).bits(), self.pending.get());
+        if high != causes {
+            if high != 0 {
+                self.malformed.set(u16::MAX);
+            }
+            self.pending.set(causes);
+        }
     }
 
     // What was erased last.
@@ -88,7 +101,7 @@ impl SequenceState {
         self.set_status(self.after_erasing() | Status::TENTATIVE_OVERWRITE);
     }
     /// Counts packets that went with the chunk being erased.
-    #[cfg_attr(target_os = "none", inline(never))]
+    #[cfg_attr(tracebuf_small, inline(never))]
     pub(in crate::buffer) fn count_evicted(&mut self, packets: u16) {
         self.evicted.saturating_add(u32::from(packets));
         let erased = self.erased_packets.get();
@@ -123,14 +136,6 @@ impl SequenceState {
             self.remove(Status::TENTATIVE_OVERWRITE);
         }
     }
-    /// Whether this was the chunk erased last, and unread data went with it, which a commit would bring again. A commit
-    /// that is as unfinished as before would bring its packets again, but not what may come after them.
-    pub(in crate::buffer) fn may_come_back(&self, header: &ChunkHeader) -> bool {
-        self.has(Status::TENTATIVE_OVERWRITE)
-            && self.has(Status::HAS_ERASED)
-            && self.erased_id() == header.chunk_id
-            && (header.complete || self.erased_packets.get() != 0)
-    }
     /// Takes back what counted as lost with the chunk erased last: it was committed again.
     pub(in crate::buffer) fn take_back(&mut self) {
         let erased = self.erased_packets.get();
@@ -148,12 +153,14 @@ impl SequenceState {
     /// Notes that the chunk erased last is in the ring again: the one before it, wholly read, takes its place; if there
     /// is none, it is again as if nothing had been erased. Not if it has a loss to report: an older one would report
     /// that instead. Returns how it ended, among bits that are not end marks.
-    #[cfg_attr(target_os = "none", inline(always))]
+    #[cfg_attr(tracebuf_small, inline(always))]
     pub(in crate::buffer) fn readmit(&mut self) -> Flags {
         let ended = self.status().end();
         self.take_back();
         let mut before = 1;
-        if self.status() & (Status::ERASED_FIRST | Status::PENDING_THERE) == Status::ERASED_FIRST {
+        // The gap of a forgotten sequence may come with any chunk.
+        let must_report = !(self.pending() - DataLoss::READ_GAP).is_empty();
+        if self.has(Status::ERASED_FIRST) && !must_report {
             before = Self::BEFORE_RETURNED;
             self.remove(Status::HAS_ERASED | Status::ERASED_FIRST);
         }
@@ -167,7 +174,7 @@ impl SequenceState {
     pub(in crate::buffer) fn miss_older(&mut self) {
         let missing = (Status::ERASED_FIRST | Status::TENTATIVE_OVERWRITE) - self.status();
         if missing.bits() | self.erased_read.get() == 0 {
-            self.insert(Status::from_bits_retain(DataLoss::OVERWRITE.bits()));
+            self.lose(DataLoss::OVERWRITE);
         }
     }
     /// Removes `ERASED_FIRST`: after a crash, it may be about a chunk erased before this one.

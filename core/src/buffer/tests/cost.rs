@@ -1,4 +1,4 @@
-//! What operations cost, in steps: no more in a large ring than in a small one, and no more for chunks made to cost.
+//! Costs of operations in steps: no more in a large ring than in a small one, and no more for chunks made to cost.
 
 use super::memory::{Memory, change};
 use crate::buffer::words::Le32;

@@ -1,6 +1,6 @@
 //! Memory that can be copied and cut off, and is a region wherever it lies.
 
-use crate::buffer::region::{Layout, State};
+use crate::buffer::region::{RegionLayout, State};
 use std::ops::{Deref, DerefMut};
 use std::vec::Vec;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -75,6 +75,6 @@ impl PartialEq for Memory {
 
 /// Changes what lies in a region.
 pub(in crate::buffer) fn change(memory: &mut Memory, work: impl FnOnce(&mut State<'_>)) {
-    let layout = Layout::find(memory, crate::buffer::region::RingEnd::Required).expect("a region");
+    let layout = RegionLayout::find(memory, crate::buffer::region::RingEnd::Required).expect("a region");
     work(&mut layout.state(memory).expect("a region"));
 }

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::buffer::{Config, FillPolicy, TraceBuffer};
-use crate::producer::{Consumer, Exhaustion, PATCHES, Packet, TraceWriter, atomic_words};
+use crate::producer::{Consumer, Exhaustion, PATCHES, PacketHandle, TraceWriter, atomic_words};
 use crate::proto::varint;
 use crate::service::{ProducerEndpoint, ProducerIdentity};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
@@ -90,7 +90,7 @@ impl<'a, 'm> World<'a, 'm> {
 }
 
 /// A message whose size is written before it ends, with `len` bytes of one value in it.
-fn write(mut packet: Packet<'_, '_>, value: u8, len: usize) {
+fn write(mut packet: PacketHandle<'_, '_>, value: u8, len: usize) {
     packet.message(900).bytes(1, &vec![value; len]);
 }
 

@@ -1,7 +1,7 @@
 //! Bytes at all offsets of words.
 
 use super::*;
-use crate::producer::words::atomic_words;
+use crate::producer::atomics::atomic_words;
 use std::{vec, vec::Vec};
 
 fn put_bytes(cursor: &mut Cursor<'_>, bytes: &[u8]) {
@@ -76,7 +76,7 @@ fn a_size_field_shrinks_to_one_byte_at_any_offset() {
     }
 }
 
-#[cfg(target_pointer_width = "64")]
+#[cfg(not(tracebuf_small))]
 #[test]
 fn what_is_moved_on_is_the_same_behind_its_new_place_and_before_its_old_one() {
     for from in 8..if cfg!(miri) { 12 } else { 16 } {
@@ -113,12 +113,12 @@ fn a_size_field_is_filled_at_any_offset_and_writing_goes_on() {
 
 #[test]
 fn fragments_are_counted_in_the_header_up_to_the_most_it_may_say() {
-    let header = ChunkHeader { chunk_id: 7, writer_id: 2, fragments: 1021, ..ChunkHeader::default() };
+    let header = SmbChunkHeader { chunk_id: 7, writer_id: 2, fragments: 1021, ..SmbChunkHeader::default() };
     let mut memory = header.to_words().map(u32::to_le);
     let cursor = Cursor::new(atomic_words(&mut memory));
     assert!(cursor.count_fragment(1022) && !cursor.count_fragment(1022));
     let words = [0, 1].map(|index| load(cursor.words, index));
-    assert_eq!(ChunkHeader::from_words(words), ChunkHeader { fragments: 1022, ..header });
+    assert_eq!(SmbChunkHeader::from_words(words), SmbChunkHeader { fragments: 1022, ..header });
 }
 
 #[test]

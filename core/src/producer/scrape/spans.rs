@@ -1,8 +1,7 @@
-//! What a scrape still has to show of each writer.
+//! Spans of chunk ids that a scrape still has to show, one for each writer.
 
 use super::ScrapedChunk;
-use crate::producer::chunk_header::ChunkHeader;
-use crate::producer::sorted;
+use crate::producer::chunk_header::SmbChunkHeader;
 use crate::steps::step;
 use crate::wrapping::is_after;
 use heapless::Vec;
@@ -23,6 +22,18 @@ fn place_of(spans: &[Span], writer_id: u16) -> Result<usize, usize> {
     })
 }
 
+/// Inserts an item of a sorted list at its place, which is not beyond the list's end. `None` if there is no room. Does not use
+/// `Vec::insert`, which can panic.
+pub(crate) fn insert_at<T, const N: usize>(list: &mut Vec<T, N>, place: usize, item: T) -> Option<&mut T> {
+    list.push(item).ok()?;
+    let behind = list.get_mut(place..)?;
+    let (last, others) = behind.split_last_mut()?;
+    for other in others {
+        core::mem::swap(other, last);
+    }
+    behind.first_mut()
+}
+
 pub(super) fn of_writer(spans: &mut [Span], writer_id: u16) -> Option<&mut Span> {
     place_of(spans, writer_id).ok().and_then(|place| spans.get_mut(place))
 }
@@ -33,7 +44,7 @@ pub(super) fn seen<'c, const WRITERS: usize>(
 ) -> Vec<Span, WRITERS> {
     let mut spans: Vec<Span, WRITERS> = Vec::new();
     for chunk in visible {
-        let ChunkHeader { writer_id, chunk_id, .. } = chunk.header;
+        let SmbChunkHeader { writer_id, chunk_id, .. } = chunk.header;
         match place_of(&spans, writer_id) {
             Ok(place) => {
                 if let Some(span) = spans.get_mut(place).filter(|span| is_after(chunk_id, span.newest)) {
@@ -42,7 +53,7 @@ pub(super) fn seen<'c, const WRITERS: usize>(
             }
             Err(place) => {
                 let span = Span { writer_id, next: chunk_id, newest: chunk_id };
-                let _ = sorted::insert(&mut spans, place, span);
+                let _ = insert_at(&mut spans, place, span);
             }
         }
     }
@@ -55,7 +66,7 @@ pub(super) fn seen<'c, const WRITERS: usize>(
 /// after that is it certain which is the oldest.
 pub(super) fn begin_with_oldest<'c>(spans: &mut [Span], visible: impl Iterator<Item = ScrapedChunk<'c>>) {
     for chunk in visible {
-        let ChunkHeader { writer_id, chunk_id, .. } = chunk.header;
+        let SmbChunkHeader { writer_id, chunk_id, .. } = chunk.header;
         if let Some(span) = of_writer(spans, writer_id).filter(|span| is_after(span.next, chunk_id)) {
             span.next = chunk_id;
         }
@@ -70,12 +81,13 @@ impl Span {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use crate::producer::ChunkHeader;
+    use crate::producer::SmbChunkHeader;
+    use crate::producer::atomics::atomic_words;
     use crate::producer::chunk_header::HeaderFlags;
+    use crate::producer::chunk_header::set_header;
     use crate::producer::drain::Consumer;
-    use crate::producer::page::{Division, Layout, set_header};
+    use crate::producer::layout::{Division, Layout};
     use crate::producer::smb::SharedMemory;
-    use crate::producer::words::atomic_words;
     use crate::steps::steps_of;
 
     #[test]
@@ -89,8 +101,12 @@ mod tests {
             division.acquire(memory.bitmap(page).unwrap());
             // One of each writer, and as many more of the last, each before the one that it follows.
             let writer_id = WRITERS.min(page as u16 + 1);
-            let header =
-                ChunkHeader { writer_id, chunk_id: pages - page, fragments: 2, flags: HeaderFlags::empty() };
+            let header = SmbChunkHeader {
+                writer_id,
+                chunk_id: pages - page,
+                fragments: 2,
+                flags: HeaderFlags::empty(),
+            };
             set_header(memory.chunk(page, 0, &division), header);
         }
         let mut consumer = Consumer::new(memory);

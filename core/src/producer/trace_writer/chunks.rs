@@ -1,13 +1,12 @@
-//! How a writer gets its chunks, and parts with them.
+//! A writer's chunks: taken, held back, completed and given away.
 
 use super::short_sizes::ShortSizes;
 use super::{FULL, LOST, TraceWriter};
 use crate::SMALL;
 use crate::producer::PATCHES;
 use crate::producer::arbiter::NONE;
-use crate::producer::chunk_header::{ChunkHeader, HeaderFlags};
+use crate::producer::chunk_header::{HeaderFlags, SmbChunkHeader, add_flags, set_header};
 use crate::producer::cursor::Cursor;
-use crate::producer::page::{add_flags, set_header};
 use crate::proto::varint::ABORTED_SIZE;
 
 impl TraceWriter<'_> {
@@ -200,7 +199,7 @@ impl TraceWriter<'_> {
             step = step.wrapping_add(1);
         };
         let words = self.producer.words(chunk);
-        let header = ChunkHeader { chunk_id: self.next_chunk, writer_id: self.id, fragments: 1, flags };
+        let header = SmbChunkHeader { chunk_id: self.next_chunk, writer_id: self.id, fragments: 1, flags };
         set_header(words, header);
         self.gave_up_waiting = false;
         self.next_chunk = self.next_chunk.wrapping_add(1);

@@ -1,18 +1,63 @@
 //! Fields and messages of the open packet, over as many chunks as it takes.
 
-use super::{Level, TraceWriter};
+use super::TraceWriter;
 use crate::producer::arbiter::NONE;
-#[cfg(target_pointer_width = "64")]
+use crate::producer::chunk_header::SmbChunkHeader;
+#[cfg(not(tracebuf_small))]
 use crate::producer::cursor::short_varint;
-#[cfg(not(target_pointer_width = "64"))]
+#[cfg(tracebuf_small)]
 use crate::producer::cursor::word_of;
 use crate::producer::cursor::{fill_size, redundant_varint};
 use crate::proto::{WireType, tag};
 
+/// With a detail of this many bytes, an event as good as always needs more.
+#[cfg(not(tracebuf_small))]
+pub(super) const LONG: usize = 100;
+
+/// An open message, and where its size goes.
+#[derive(Clone, Copy)]
+pub(super) struct Level {
+    pub(super) chunk_id: u32,
+    /// Bytes from the start of the chunk.
+    pub(super) offset: u16,
+    /// The packet's size where the message's content begins.
+    pub(super) start: u32,
+}
+
+impl Level {
+    pub(super) fn in_payload(&self) -> u16 {
+        self.offset.wrapping_sub(SmbChunkHeader::SIZE as u16)
+    }
+}
+
 impl TraceWriter<'_> {
+    /// Writes a packet of `len` bytes (at most 127), the first of which is its size, for a writer that has nothing else
+    /// to say: the first bytes of `packet`, which has three more. No packet is open. False: it does not fit the chunk.
+    #[inline(always)]
+    pub(crate) fn put_small<const N: usize>(&mut self, packet: [u32; N], len: usize) -> bool {
+        let fits = self.cursor.room() >= len;
+        if fits {
+            self.cursor.put_words(packet, len);
+            self.counts.packets = self.counts.packets.wrapping_add(1);
+            self.count_packet();
+        }
+        fits
+    }
+
+    /// Writes the first `len` bytes of `words`, which has three more, into the open packet. False: they do not fit the
+    /// chunk.
+    #[inline(always)]
+    pub(crate) fn put_at_once<const N: usize>(&mut self, words: [u32; N], len: usize) -> bool {
+        let fits = self.cursor.room() >= len || self.lengthen_sizes() && self.cursor.room() >= len;
+        if fits {
+            self.cursor.put_words(words, len);
+        }
+        fits
+    }
+
     /// Appends the `len` low bytes (at most 4) of `value`; the others are zero.
-    #[cfg_attr(target_pointer_width = "64", inline)]
-    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    #[cfg_attr(not(tracebuf_small), inline)]
+    #[cfg_attr(tracebuf_small, inline(never))]
     pub(crate) fn put(&mut self, mut value: u32, mut len: usize) {
         let room = self.cursor.room();
         if room < len {
@@ -28,9 +73,9 @@ impl TraceWriter<'_> {
     }
 
     /// Appends bytes, over as many chunks as it takes.
-    #[cfg(target_pointer_width = "64")]
+    #[cfg(not(tracebuf_small))]
     pub(crate) fn put_bytes(&mut self, bytes: &[u8]) {
-        if bytes.len() >= super::short_sizes::LONG {
+        if bytes.len() >= LONG {
             // Before there is more to move.
             self.lengthen_sizes();
         }
@@ -41,7 +86,7 @@ impl TraceWriter<'_> {
     }
 
     /// The same in less code.
-    #[cfg(not(target_pointer_width = "64"))]
+    #[cfg(tracebuf_small)]
     pub(crate) fn put_bytes(&mut self, bytes: &[u8]) {
         for four in bytes.chunks(4) {
             self.put(word_of(four), four.len());
@@ -49,7 +94,7 @@ impl TraceWriter<'_> {
     }
 
     /// A varint, three of its bytes at a time.
-    #[cfg(target_pointer_width = "64")]
+    #[cfg(not(tracebuf_small))]
     pub(crate) fn varint(&mut self, mut value: u64) {
         while value >= 1 << 21 {
             // Each of the three says that there are more.
@@ -61,7 +106,7 @@ impl TraceWriter<'_> {
     }
 
     /// A varint, byte by byte.
-    #[cfg(not(target_pointer_width = "64"))]
+    #[cfg(tracebuf_small)]
     #[inline(never)]
     pub(crate) fn varint(&mut self, mut value: u64) {
         while value >= 0x80 {
@@ -94,7 +139,7 @@ impl TraceWriter<'_> {
     }
 
     /// A tag and a varint, both at once if they are short, as nearly all are.
-    #[cfg(target_pointer_width = "64")]
+    #[cfg(not(tracebuf_small))]
     #[inline(always)]
     fn tag_and_varint(&mut self, field: u32, wire_type: WireType, value: u64) {
         if (1..1 << 11).contains(&field) && value < 1 << 14 {
@@ -107,7 +152,7 @@ impl TraceWriter<'_> {
     }
 
     /// The same in less code.
-    #[cfg(not(target_pointer_width = "64"))]
+    #[cfg(tracebuf_small)]
     #[inline(always)]
     fn tag_and_varint(&mut self, field: u32, wire_type: WireType, value: u64) {
         if wire_type == WireType::Varint && (1..16).contains(&field) && value < 0x80 {

@@ -1,7 +1,7 @@
-//! Events with details: written as if they were short, which nearly all are.
+//! Short sizes of events with details: one byte each, as nearly all need no more.
 //!
 //! A size field has four bytes until the size is known, and most sizes need only one: what follows is moved then. On
-//! 64-bit targets, where code is cheap, an event that is begun at once has sizes of one byte each, its packet's and its
+//! hosts, where code is cheap, an event that is begun at once has sizes of one byte each, its packet's and its
 //! own, and room is kept for more. If it needs that, because it gets longer or goes on in the next chunk, it is moved
 //! once, and from then on is like any other: what is in the chunk in the end is the same.
 
@@ -11,30 +11,26 @@ use super::TraceWriter;
 /// message; the cursor has fewer words then. None at any other time.
 pub(super) struct ShortSizes<'a>(Words<'a>);
 
-#[cfg(target_pointer_width = "64")]
-type Words<'a> = &'a [crate::producer::sync::AtomicU32];
+#[cfg(not(tracebuf_small))]
+type Words<'a> = &'a [crate::producer::atomics::AtomicU32];
 /// There are never any.
-#[cfg(not(target_pointer_width = "64"))]
+#[cfg(tracebuf_small)]
 type Words<'a> = core::marker::PhantomData<&'a ()>;
 
 impl ShortSizes<'_> {
-    #[cfg(target_pointer_width = "64")]
+    #[cfg(not(tracebuf_small))]
     pub(super) const NONE: Self = ShortSizes(&[]);
-    #[cfg(not(target_pointer_width = "64"))]
+    #[cfg(tracebuf_small)]
     pub(super) const NONE: Self = ShortSizes(core::marker::PhantomData);
 }
-
-/// With a detail of this many bytes, an event as good as always needs more.
-#[cfg(target_pointer_width = "64")]
-pub(super) const LONG: usize = 100;
 /// How many more bytes two sizes of four bytes have than two of one.
-#[cfg(target_pointer_width = "64")]
+#[cfg(not(tracebuf_small))]
 const MORE: usize = 6;
 /// Words that are kept for these: once the sizes have them, there is still room for any few bytes.
-#[cfg(target_pointer_width = "64")]
+#[cfg(not(tracebuf_small))]
 const KEPT: usize = 3;
 
-#[cfg(target_pointer_width = "64")]
+#[cfg(not(tracebuf_small))]
 impl TraceWriter<'_> {
     /// Begins a packet and a message in it: the first `len` bytes of `words`, which has three more. The first byte will
     /// be the packet's size, and the one at `size_at` the message's; both are 0. For a writer that has nothing else to
@@ -57,8 +53,11 @@ impl TraceWriter<'_> {
             self.base = 0_u32.wrapping_sub(fragment as u32 + 1);
             let offset = (fragment + size_at) as u16;
             // No other is open.
-            let _ =
-                self.levels.push(super::Level { chunk_id: self.chunk_id(), offset, start: size_at as u32 });
+            let _ = self.levels.push(super::fields::Level {
+                chunk_id: self.chunk_id(),
+                offset,
+                start: size_at as u32,
+            });
         }
         fits
     }
@@ -118,7 +117,7 @@ impl TraceWriter<'_> {
     }
 }
 
-#[cfg(not(target_pointer_width = "64"))]
+#[cfg(tracebuf_small)]
 impl TraceWriter<'_> {
     #[inline(always)]
     pub(super) fn has_short_sizes(&self) -> bool {

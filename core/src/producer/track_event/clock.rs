@@ -1,6 +1,6 @@
 //! Clocks, and their ticks as the timestamps of a trace.
 
-use crate::producer::sync::{AtomicU32, Ordering, const_fn};
+use crate::producer::atomics::{AtomicU32, Ordering, const_fn};
 
 /// A clock: ticks since any fixed moment, never backwards. Their frequency is the
 /// [`TracerConfig`](super::TracerConfig)'s. If a tracer's first reading is above 2⁶⁴ − 2³², it is taken for one before

@@ -1,11 +1,11 @@
 //! The details of an event.
 
-use super::names::{Kind, Names};
-use crate::producer::Message;
+use super::names::{NameKind, Names};
+use crate::producer::cursor::varint_words;
+use crate::producer::{MessageHandle, TraceWriter};
 use crate::proto::fields::{debug_annotation, source_location, track_event, track_event_type};
+use crate::proto::{WireType, tag};
 use core::fmt;
-
-mod short_annotation;
 
 /// What an event is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub(super) enum EventType {
 /// # }
 /// ```
 pub struct Event<'e, 'w, 'a> {
-    pub(super) message: &'e mut Message<'w, 'a>,
+    pub(super) message: &'e mut MessageHandle<'w, 'a>,
     pub(super) names: &'e mut dyn Intern<'a>,
     /// Whether it ends a slice. With a name or a category, trace_processor would take it for the end of a slice that
     /// has the same and leave any other open. So it has neither, as with Perfetto's SDK.
@@ -59,11 +59,11 @@ impl<'a, F> Details<'a> for F where
 
 /// [`Names`] of any size.
 pub(super) trait Intern<'a> {
-    fn intern(&mut self, kind: Kind, name: &'a str) -> Option<u32>;
+    fn intern(&mut self, kind: NameKind, name: &'a str) -> Option<u32>;
 }
 
 impl<'a, const N: usize> Intern<'a> for Names<'a, N> {
-    fn intern(&mut self, kind: Kind, name: &'a str) -> Option<u32> {
+    fn intern(&mut self, kind: NameKind, name: &'a str) -> Option<u32> {
         Names::intern(self, kind, name)
     }
 }
@@ -109,7 +109,7 @@ impl<'a> Event<'_, '_, 'a> {
         if self.is_end {
             return self;
         }
-        match self.names.intern(Kind::CATEGORY, name) {
+        match self.names.intern(NameKind::CATEGORY, name) {
             Some(iid) => self.message.varint(track_event::CATEGORY_IIDS, u64::from(iid)),
             None => self.message.string(track_event::CATEGORIES, name),
         }
@@ -125,10 +125,10 @@ impl<'a> Event<'_, '_, 'a> {
     /// # }
     /// ```
     ///
-    /// ui.perfetto.dev shows it beside the annotations. On 64-bit targets it is interned, as one of the tracer's names,
-    /// and costs 3 bytes; on others it is written out in each event.
+    /// ui.perfetto.dev shows it beside the annotations. It is interned, as one of the tracer's names, and costs 3 bytes;
+    /// on microcontrollers it is written out in each event.
     pub fn source_location(&mut self, file: &'a str, line: u32) -> &mut Self {
-        match Kind::source(line).and_then(|kind| self.names.intern(kind, file)) {
+        match NameKind::source(line).and_then(|kind| self.names.intern(kind, file)) {
             Some(iid) => self.message.varint(track_event::SOURCE_LOCATION_IID, u64::from(iid)),
             None => {
                 let mut location = self.message.message(track_event::SOURCE_LOCATION);
@@ -174,7 +174,7 @@ impl<'a> Event<'_, '_, 'a> {
     /// If formatting fails, the text up to there stays. If it traces on the same tracer, those events are skipped
     /// ([`TracerStats`](super::TracerStats)).
     pub fn arg_fmt(&mut self, key: &'a str, text: fmt::Arguments<'_>) -> &mut Self {
-        let iid = self.names.intern(Kind::ANNOTATION, key);
+        let iid = self.names.intern(NameKind::ANNOTATION, key);
         self.annotation(iid, key).formatted(debug_annotation::STRING_VALUE, text);
         self
     }
@@ -196,7 +196,7 @@ impl<'a> Event<'_, '_, 'a> {
     }
 
     /// An annotation without its value, whose key has this number if it has any.
-    fn annotation(&mut self, iid: Option<u32>, key: &'a str) -> Message<'_, 'a> {
+    fn annotation(&mut self, iid: Option<u32>, key: &'a str) -> MessageHandle<'_, 'a> {
         let mut annotation = self.message.message(track_event::DEBUG_ANNOTATIONS);
         match iid {
             Some(iid) => annotation.varint(debug_annotation::NAME_IID, u64::from(iid)),
@@ -206,8 +206,8 @@ impl<'a> Event<'_, '_, 'a> {
     }
 
     fn annotate(&mut self, key: &'a str, value: Value<'_>) {
-        let iid = self.names.intern(Kind::ANNOTATION, key);
-        if iid.is_some_and(|iid| short_annotation::write(iid, value, self.message.here())) {
+        let iid = self.names.intern(NameKind::ANNOTATION, key);
+        if iid.is_some_and(|iid| write_short(iid, value, self.message.here())) {
             return;
         }
         let mut annotation = self.annotation(iid, key);
@@ -220,6 +220,64 @@ impl<'a> Event<'_, '_, 'a> {
             Value::Pointer(value) => annotation.varint(debug_annotation::POINTER_VALUE, value),
         }
     }
+}
+
+const ANNOTATION: u32 = tag(track_event::DEBUG_ANNOTATIONS, WireType::Length);
+const ANNOTATION_KEY: u32 = tag(debug_annotation::NAME_IID, WireType::Varint);
+
+/// Bytes that a short one may have after its size, which is one byte long.
+const MOST_SHORT: usize = 127;
+
+/// Writes an annotation of few bytes, put together in registers, into the open event:
+///
+/// ```text
+/// 22 size  08 key  tag value
+/// ```
+///
+/// as bytes. False, with nothing written, if what is before a text does not fit the chunk or the size takes more than a
+/// byte.
+fn write_short(key: u32, value: Value<'_>, writer: &mut TraceWriter<'_>) -> bool {
+    let varint = |field, value| {
+        let (words, len) = varint_words(value);
+        (tag(field, WireType::Varint), words, len)
+    };
+    let (field, [first, second, third], len) = match value {
+        Value::Bool(value) => varint(debug_annotation::BOOL_VALUE, value.into()),
+        Value::Uint(value) => varint(debug_annotation::UINT_VALUE, value),
+        Value::Int(value) => varint(debug_annotation::INT_VALUE, value as u64),
+        Value::Pointer(value) => varint(debug_annotation::POINTER_VALUE, value),
+        Value::Double(value) => {
+            let bits = value.to_bits();
+            (tag(debug_annotation::DOUBLE_VALUE, WireType::Fixed64), [bits as u32, (bits >> 32) as u32, 0], 8)
+        }
+        Value::Str(text) => return write_short_text(key, text, writer),
+    };
+    let size = 3 + len;
+    let (head, begin) = (annotation_head(size, key), field | first << 8);
+    if len < 4 {
+        // Most are.
+        return writer.put_at_once([head, begin, 0], 2 + size);
+    }
+    writer.put_at_once(
+        [head, begin, first >> 24 | second << 8, second >> 24 | third << 8, third >> 24],
+        2 + size,
+    )
+}
+
+fn write_short_text(key: u32, text: &str, writer: &mut TraceWriter<'_>) -> bool {
+    let (size, field) = (4 + text.len(), tag(debug_annotation::STRING_VALUE, WireType::Length));
+    let begun = size <= MOST_SHORT
+        && writer.put_at_once([annotation_head(size, key), field | (text.len() as u32) << 8, 0], 6);
+    if begun {
+        // Its size is known: it may go on in the next chunk.
+        writer.put_bytes(text.as_bytes());
+    }
+    begun
+}
+
+/// The annotation as far as its key.
+fn annotation_head(size: usize, key: u32) -> u32 {
+    ANNOTATION | (size as u32) << 8 | ANNOTATION_KEY << 16 | key << 24
 }
 
 macro_rules! value_from {

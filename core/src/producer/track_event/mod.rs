@@ -54,21 +54,19 @@
 
 mod clock;
 mod event;
-mod log_message;
 mod names;
 mod tracer;
 mod track;
 
 pub use clock::{Clock, Extended32};
 pub use event::{Details, Event, Value};
-pub use log_message::{LogMessage, LogPriority};
-pub use tracer::{OnTrack, SliceGuard, Tracer, TracerConfig, TracerStats};
+pub use tracer::{LogMessage, LogPriority, OnTrack, Tracer, TracerConfig, TracerSliceGuard, TracerStats};
 pub use track::{Track, Unit};
 
 crate::debug::opaque_debug! {
     "Event": [] Event<'_, '_, '_>,
     "Extended32": [] Extended32,
     "OnTrack": [C, const NAMES: usize, const TRACKS: usize] OnTrack<'_, '_, C, NAMES, TRACKS>,
-    "SliceGuard": [C: Clock, const NAMES: usize, const TRACKS: usize] SliceGuard<'_, '_, C, NAMES, TRACKS>,
+    "TracerSliceGuard": [C: Clock, const NAMES: usize, const TRACKS: usize] TracerSliceGuard<'_, '_, C, NAMES, TRACKS>,
     "Tracer": [C, const NAMES: usize, const TRACKS: usize] Tracer<'_, C, NAMES, TRACKS>,
 }

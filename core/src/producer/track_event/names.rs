@@ -1,15 +1,13 @@
-//! Names that are written once and then referred to by number.
+//! Interned names: written once, then referred to by number.
 
+use crate::SMALL;
 use crate::producer::TraceWriter;
 use crate::proto::fields::{interned_data, interned_string, source_location, trace_packet};
 use heapless::Vec;
-use line::Line;
-
-mod line;
 
 /// What a name is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Kind {
+pub(super) struct NameKind {
     field: Field,
     /// The line, for a source file.
     line: Line,
@@ -25,14 +23,14 @@ enum Field {
     Source = interned_data::SOURCE_LOCATIONS,
 }
 
-impl Kind {
-    pub(super) const CATEGORY: Kind = Kind { field: Field::Category, line: Line::NONE };
-    pub(super) const EVENT: Kind = Kind { field: Field::Event, line: Line::NONE };
-    pub(super) const ANNOTATION: Kind = Kind { field: Field::Annotation, line: Line::NONE };
+impl NameKind {
+    pub(super) const CATEGORY: NameKind = NameKind { field: Field::Category, line: Line::NONE };
+    pub(super) const EVENT: NameKind = NameKind { field: Field::Event, line: Line::NONE };
+    pub(super) const ANNOTATION: NameKind = NameKind { field: Field::Annotation, line: Line::NONE };
 
     /// For a source file and this line of it; `None` where these are not interned.
-    pub(super) fn source(line: u32) -> Option<Kind> {
-        Some(Kind { field: Field::Source, line: Line::of(line)? })
+    pub(super) fn source(line: u32) -> Option<NameKind> {
+        Some(NameKind { field: Field::Source, line: Line::of(line)? })
     }
 
     /// An event's name and its category must not take each other's place, nor must lines of a file that are close.
@@ -56,10 +54,41 @@ pub(super) struct Names<'a, const N: usize> {
     hints: [u8; HINTS],
     /// How many of them have been written out.
     written: usize,
-    list: Vec<(Kind, &'a str), N>,
+    list: Vec<(NameKind, &'a str), N>,
 }
 
-const HINTS: usize = if size_of::<usize>() < 8 { 8 } else { 32 };
+/// A line of a source file, where these are interned. On microcontrollers they are not: each program that traces would
+/// have 46 bytes of code for it, and few use it. There, a line is nothing and takes no code.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Line(#[cfg(not(tracebuf_small))] u32);
+
+#[cfg(not(tracebuf_small))]
+impl Line {
+    const NONE: Line = Line(0);
+
+    const fn of(line: u32) -> Option<Line> {
+        Some(Line(line))
+    }
+
+    const fn number(self) -> u32 {
+        self.0
+    }
+}
+
+#[cfg(tracebuf_small)]
+impl Line {
+    const NONE: Line = Line();
+
+    const fn of(_: u32) -> Option<Line> {
+        None
+    }
+
+    const fn number(self) -> u32 {
+        0
+    }
+}
+
+const HINTS: usize = if SMALL { 8 } else { 32 };
 
 impl<'a, const N: usize> Names<'a, N> {
     pub(super) const fn new() -> Self {
@@ -74,9 +103,10 @@ impl<'a, const N: usize> Names<'a, N> {
     }
 
     /// The number of a known name, from 1.
-    #[cfg_attr(target_pointer_width = "64", inline)]
-    pub(super) fn find(&mut self, kind: Kind, name: &'a str) -> Option<u32> {
-        let is = |&(k, n): &(Kind, &str)| k == kind && n.as_ptr() == name.as_ptr() && n.len() == name.len();
+    #[cfg_attr(not(tracebuf_small), inline)]
+    pub(super) fn find(&mut self, kind: NameKind, name: &'a str) -> Option<u32> {
+        let is =
+            |&(k, n): &(NameKind, &str)| k == kind && n.as_ptr() == name.as_ptr() && n.len() == name.len();
         // Names of a program lie close to each other: the low bits tell them apart.
         let hash = name.as_ptr() as usize ^ name.len() << 2 ^ kind.hash();
         let hint = self.hints.get_mut(hash % HINTS)?;
@@ -88,7 +118,7 @@ impl<'a, const N: usize> Names<'a, N> {
     }
 
     /// The number of a name, known or new; `None` when there is no room for a new one.
-    pub(super) fn intern(&mut self, kind: Kind, name: &'a str) -> Option<u32> {
+    pub(super) fn intern(&mut self, kind: NameKind, name: &'a str) -> Option<u32> {
         if let Some(iid) = self.find(kind, name) {
             return Some(iid);
         }
@@ -97,7 +127,7 @@ impl<'a, const N: usize> Names<'a, N> {
     }
 
     /// Whether there are names that were not yet written.
-    #[cfg(target_pointer_width = "64")]
+    #[cfg(not(tracebuf_small))]
     #[inline]
     pub(super) fn has_unwritten(&self) -> bool {
         self.written < self.list.len()

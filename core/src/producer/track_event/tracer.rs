@@ -2,24 +2,24 @@
 
 use super::clock::{Clock, Scale};
 use super::event::{Event, EventType};
-use super::names::{Kind, Names};
+use super::names::{NameKind, Names};
 use super::track::{Track, TrackId};
-use crate::producer::{Message, TraceWriter};
-use crate::proto::fields::{sequence_flags, trace_packet, track_event, track_event_defaults};
+use crate::SMALL;
+use crate::producer::{MessageHandle, TraceWriter};
+use crate::proto::fields::{sequence_flags, trace_packet, track_event};
 use core::cell::{Cell, RefCell};
 use heapless::Vec;
 
 mod config;
 mod log;
 mod on_track;
-mod owed_ends;
 mod small_event;
-mod state_packet;
+mod state;
 
 pub use config::{TracerConfig, TracerStats};
-pub use on_track::{OnTrack, SliceGuard};
+pub use log::{LogMessage, LogPriority};
+pub use on_track::{OnTrack, TracerSliceGuard};
 use small_event::SmallEvent;
-use state_packet::{STATE, VALUE};
 
 /// Writes the events of one thread, or one interrupt priority. It is used through shared references because of nested
 /// calls and guards.
@@ -68,14 +68,6 @@ struct Inner<'a, C, const NAMES: usize, const TRACKS: usize> {
     described: Vec<TrackId, TRACKS>,
     clock: C,
 }
-
-/// The most bytes that an event without details has, if its name is known.
-const SHORT_EVENT: usize = 40;
-
-/// An old chunk is older than this, or, where there can be only few writers, than two for each. Ending a chunk makes
-/// those of other writers older by one or two: if these were more than the age, each would end its own with nearly
-/// every event.
-const LEAST_AGE: u32 = 16;
 
 impl<'a, C: Clock> Tracer<'a, C> {
     /// A tracer of what happens on `track`, through `writer`, with room for 64 names and 8 tracks.
@@ -151,8 +143,8 @@ impl<'a, C: Clock, const N: usize, const T: usize> Tracer<'a, C, N, T> {
     }
 
     /// Like [`Inner::plain`]. False: it is lost.
-    #[cfg_attr(target_pointer_width = "64", inline)]
-    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    #[cfg_attr(not(tracebuf_small), inline)]
+    #[cfg_attr(tracebuf_small, inline(never))]
     fn plain(&self, track: Option<&Track<'_>>, kind: EventType, name: Option<&'a str>) -> bool {
         self.write(|inner| inner.plain(track, kind, name))
     }
@@ -185,18 +177,18 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
     #[inline]
     fn plain(&mut self, track: Option<&Track<'_>>, kind: EventType, name: Option<&'a str>) {
         let Some(delta) = self.time() else { return };
-        let iid = name.map_or(Some(0), |name| self.names.find(Kind::EVENT, name));
+        let iid = name.map_or(Some(0), |name| self.names.find(NameKind::EVENT, name));
         match (iid, SmallEvent::new(kind, delta)) {
             (Some(iid), Some(event)) if track.is_none() && event.write(iid, &mut self.writer) => {}
             // Elsewhere it would be more code than time is worth.
-            #[cfg(target_pointer_width = "64")]
+            #[cfg(not(tracebuf_small))]
             (Some(iid), Some(event)) if track.is_some_and(|track| self.writes_on(&event, track, iid)) => {}
             _ => drop(self.open(delta, track, kind, name)),
         }
     }
 
     /// Writes an event about which all else is known, or counts it as lost. False: neither.
-    #[cfg(target_pointer_width = "64")]
+    #[cfg(not(tracebuf_small))]
     #[inline]
     fn writes_on(&mut self, event: &SmallEvent, track: &Track<'_>, iid: u32) -> bool {
         if !self.knows(track) {
@@ -216,14 +208,14 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
     fn plain_in(&mut self, kind: EventType, name: &'a str, category: &'a str) {
         let Some(delta) = self.time() else { return };
         if let (Some(name), Some(category)) =
-            (self.names.find(Kind::EVENT, name), self.names.find(Kind::CATEGORY, category))
+            (self.names.find(NameKind::EVENT, name), self.names.find(NameKind::CATEGORY, category))
             && let Some(event) = SmallEvent::new(kind, delta)
             && event.write_in(name, category, &mut self.writer)
         {
             return;
         }
         let Some(open) = self.open(delta, None, kind, Some(name)) else { return };
-        let (message, names) = (&mut Message::lent(&mut open.0.writer, 1), &mut open.0.names);
+        let (message, names) = (&mut MessageHandle::lent(&mut open.0.writer, 1), &mut open.0.names);
         Event { message, names, is_end: false }.category(category);
     }
 
@@ -242,97 +234,6 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
         open.0.writer.number(track_event::COUNTER_VALUE, value as u64);
     }
 
-    /// The time since the last event, in a state that holds. `None`: the state could not be written.
-    #[cfg_attr(target_pointer_width = "64", inline(always))]
-    fn time(&mut self) -> Option<u32> {
-        let ticks = self.clock.now();
-        let (generation, chunks) = self.writer.producer().progress();
-        if !self.writer.is_interrupted()
-            && self.generation == generation
-            && (chunks.wrapping_sub(self.chunks) < self.lifetime
-                || self.lifetime == 0 && self.is_beside_state())
-            && let Some(delta) = self.scale.delta(ticks)
-        {
-            return Some(delta);
-        }
-        self.start_state(ticks).then_some(0)
-    }
-
-    /// Whether the next event, unless it is a long one, will be in the chunk that the state is in.
-    fn is_beside_state(&self) -> bool {
-        self.writer.goes_into(self.chunks, SHORT_EVENT)
-    }
-
-    /// Starts the incremental state anew: clock, defaults, the description of the tracer's own track.
-    #[cold]
-    #[inline(never)]
-    fn start_state(&mut self, ticks: u64) -> bool {
-        // Where each chunk has its own state, one begun further on in a chunk could end in the next. And a scrape gives
-        // a chunk its place in the ring, where it stays: a state begun in an old chunk would be overwritten long before
-        // the next state.
-        let (age, writers) = (self.writer.chunk_age(), self.writer.producer().max_writers() as u32);
-        let is_old = age > self.lifetime + self.lifetime / 2 && (age > LEAST_AGE || age > 2 * writers);
-        if self.lifetime == 0 || is_old {
-            self.writer.end_chunk();
-        }
-        // The state is as old as its first byte.
-        (self.generation, self.chunks) = self.writer.producer().progress();
-        self.names.clear();
-        self.described.clear();
-        let now = self.scale.start(ticks);
-        let (unit, id) = (u64::from(self.unit_ns), u64::from(self.clock_id));
-        let values = [now.wrapping_mul(unit), id, now, unit];
-        if self.lifetime == 0 {
-            // It is known by its chunk.
-            self.chunks = self.writer.next_chunk();
-        }
-        // Where there is no chunk, each event comes here: in vain, and soon.
-        if self.writer.begin() {
-            for (field, what) in STATE {
-                match (field, values.get(usize::from(what ^ VALUE))) {
-                    (0, _) => self.writer.close_innermost(),
-                    (field, Some(value)) => self.writer.number(u32::from(*field), *value),
-                    (field, None) if *what == u8::MAX => self.writer.open(u32::from(*field)),
-                    (field, None) => self.writer.number(u32::from(*field), u64::from(*what)),
-                }
-            }
-            self.track.write_id(track_event_defaults::TRACK_UUID, &mut self.writer);
-        }
-        self.writer.finish();
-        self.states = self.states.wrapping_add((!self.writer.is_interrupted()).into());
-        let track = self.track;
-        self.is_told(Some(track))
-    }
-
-    /// Describes the track and those above it, if the current state has not. False: that, or the state before it, was
-    /// lost, and the event with it.
-    #[inline(never)]
-    fn is_told(&mut self, mut next: Option<&Track<'_>>) -> bool {
-        // Those above it come after it, and there may be a ring of them.
-        for _ in 0..Track::MAX_DEPTH {
-            let Some(track) = next else { break };
-            if self.writer.is_interrupted() || self.knows(track) {
-                break;
-            }
-            if self.described.push(track.id()).is_err() {
-                // Any will do: it is described again when it is used.
-                self.described.clear();
-            }
-            track.describe(&mut self.writer);
-            next = track.parent();
-        }
-        let lost = self.writer.is_interrupted();
-        self.skipped = self.skipped.wrapping_add(lost.into());
-        !lost
-    }
-
-    /// Whether the current state has described a track.
-    #[cfg_attr(target_pointer_width = "64", inline)]
-    fn knows(&self, track: &Track<'_>) -> bool {
-        // Those that come and go have come last.
-        self.described.iter().rev().any(|known| *known == track.id())
-    }
-
     /// Begins an event of any kind, which ends when the result is dropped. `None`: its track could not be described.
     #[inline(never)]
     fn open(
@@ -342,8 +243,8 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
         kind: EventType,
         name: Option<&'a str>,
     ) -> Option<OpenEvent<'_, 'a, C, N, T>> {
-        // On small targets the call is less code than another look.
-        let is_known = cfg!(target_pointer_width = "64") && track.is_none_or(|track| self.knows(track));
+        // On microcontrollers the call is less code than another look.
+        let is_known = !SMALL && track.is_none_or(|track| self.knows(track));
         if !is_known {
             let next_packet = self.writer.packets();
             if !self.is_told(track) {
@@ -357,7 +258,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
                 delta = 0;
             }
         }
-        #[cfg(target_pointer_width = "64")]
+        #[cfg(not(tracebuf_small))]
         if self.opens_at_once(delta, track, kind, name) {
             return Some(OpenEvent(self));
         }
@@ -371,7 +272,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
             track.write_id(track_event::TRACK_UUID, writer);
         }
         if let Some(name) = name {
-            match self.names.intern(Kind::EVENT, name) {
+            match self.names.intern(NameKind::EVENT, name) {
                 Some(iid) => writer.number(track_event::NAME_IID, u64::from(iid)),
                 None => writer.bytes(track_event::NAME, name.as_bytes()),
             }
@@ -380,7 +281,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
     }
 
     /// Begins an event whose track is described, if its name is known and it fits the chunk.
-    #[cfg(target_pointer_width = "64")]
+    #[cfg(not(tracebuf_small))]
     #[inline]
     fn opens_at_once(
         &mut self,
@@ -389,7 +290,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
         kind: EventType,
         name: Option<&'a str>,
     ) -> bool {
-        let iid = name.map_or(Some(0), |name| self.names.find(Kind::EVENT, name));
+        let iid = name.map_or(Some(0), |name| self.names.find(NameKind::EVENT, name));
         match (iid, SmallEvent::new(kind, delta), track) {
             (Some(iid), Some(event), None) => event.open(iid, &mut self.writer),
             (Some(iid), Some(event), Some(track)) => event.open_on(track, iid, &mut self.writer),
@@ -402,9 +303,9 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
 struct OpenEvent<'i, 'a, C, const N: usize, const T: usize>(&'i mut Inner<'a, C, N, T>);
 
 impl<C, const N: usize, const T: usize> Drop for OpenEvent<'_, '_, C, N, T> {
-    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    #[cfg_attr(tracebuf_small, inline(never))]
     fn drop(&mut self) {
-        #[cfg(target_pointer_width = "64")]
+        #[cfg(not(tracebuf_small))]
         if !self.0.names.has_unwritten() && self.0.writer.end_at_once() {
             return;
         }

@@ -2,7 +2,7 @@
 
 use super::{ProducerEndpoint, may_write_to};
 use crate::buffer::{self, TraceBuffer};
-use crate::producer::{ChunkToPatch, Patch, TraceWriter};
+use crate::producer::{ChunkPatch, ChunkToPatch, TraceWriter};
 use heapless::Vec;
 
 // A patch that a writer sends finds its chunk, and chunks that are sent before it have room.
@@ -35,7 +35,7 @@ impl<const WRITERS: usize> ProducerEndpoint<'_, WRITERS> {
         // are written or none.
         let farthest = patched.patches.iter().rev().max_by_key(|patch| patch.offset);
         let farthest = farthest.filter(|_| patched.patches.len() > PATCHES);
-        let is_other = |patch: &&Patch| farthest.is_none_or(|farthest| !core::ptr::eq(*patch, farthest));
+        let is_other = |patch: &&ChunkPatch| farthest.is_none_or(|farthest| !core::ptr::eq(*patch, farthest));
         let mut batch: Vec<buffer::Patch, PATCHES> = Vec::new();
         for patch in farthest.into_iter().chain(patched.patches.iter().filter(is_other)) {
             if batch.is_full() {

@@ -1,4 +1,4 @@
-//! Chunks that go nowhere are a loss of what comes after them.
+//! Discarded chunks: a loss of what comes after them.
 
 use super::*;
 

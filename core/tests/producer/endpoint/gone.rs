@@ -1,4 +1,4 @@
-//! What is done for producers that have gone.
+//! Producers that have gone.
 
 use super::{IDENTITY, World};
 use tracebuf::buffer::{Chunk, ChunkFlags, ChunkHeader, Config, DataLoss, FillPolicy, TraceBuffer};

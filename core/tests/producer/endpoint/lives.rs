@@ -70,7 +70,7 @@ fn a_chunk_that_was_scraped_first_is_the_same_when_it_is_committed_and_takes_its
     // It has two chunks, and its patches are for these: patches for what was already read are counted, but change
     // nothing.
     for (chunk_id, told) in [(1, [1, 0]), (2, [1, 1])] {
-        let patches = [Patch { chunk_id, offset: 0, data: [0; 4] }];
+        let patches = [ChunkPatch { chunk_id, offset: 0, data: [0; 4] }];
         let patch = ChunkToPatch { writer_id: id, target: 0, chunk_id, patches: &patches, has_more: true };
         let request = CommitRequest { chunks_to_patch: &[patch], ..CommitRequest::default() };
         world.endpoint.carry_out(&request, &mut world.buffers);
@@ -311,7 +311,7 @@ fn patches_that_come_late_are_for_the_chunks_of_their_own_writer() {
         }
         // Its first chunk is the buffer's second, and another has not come.
         for (chunk_id, told) in [(1, [0, 1]), (0, [1, 1])] {
-            let patches = [Patch { chunk_id, offset: 0, data: [0; 4] }];
+            let patches = [ChunkPatch { chunk_id, offset: 0, data: [0; 4] }];
             let writer_id = world.writer.id();
             let patch = ChunkToPatch { writer_id, target: 0, chunk_id, patches: &patches, has_more: true };
             let request = CommitRequest { chunks_to_patch: &[patch], ..CommitRequest::default() };

@@ -1,4 +1,4 @@
-//! What is scraped is offered once, and again where that is not enough.
+//! Scraped chunks: offered once, and again where that is not enough.
 
 use super::{IDENTITY, Queue, World};
 use std::sync::atomic::Ordering;

@@ -1,6 +1,5 @@
-//! What tracing costs on RISC-V: a line for each figure, `budget NAME MEASURED LIMIT UNIT ok|over`, as
-//! `benches/costs.rs` has them of a Cortex-M. They are medians; those of events have the same
-//! limits.
+//! The cost sheet of RISC-V: a line for each figure, `budget NAME MEASURED LIMIT UNIT ok|over`, as in `benches/costs.rs`
+//! for a Cortex-M. They are medians; those of events have the same limits.
 #![no_std]
 #![no_main]
 
@@ -11,12 +10,12 @@ use riscv_rt::entry;
 use semihosting::{println, process};
 use static_cell::{ConstStaticCell, StaticCell};
 use tracebuf::producer::track_event::{Tracer, TracerConfig, Track, Unit};
-use tracebuf::producer::{Exhaustion, Producer, ProducerStorage};
-use tracebuf_firmware::recorder::{Inbox, Recorder, WRITERS};
+use tracebuf::producer::{Exhaustion, Producer};
+use tracebuf_embedded::recorder::{Inbox, RingRecorder, Storage};
 use tracebuf_riscv::{FREQUENCY, Mtime};
 
 static REGION: ConstStaticCell<[u64; 2048]> = ConstStaticCell::new([0; 2048]);
-static STORAGE: ProducerStorage<{ Inbox::CHUNKS }, WRITERS> = ProducerStorage::new();
+static STORAGE: Storage = Storage::new();
 static INBOX: Inbox = Inbox::new();
 static PRODUCER: StaticCell<Producer<'static>> = StaticCell::new();
 static MAIN: Track<'static> = Track::thread(1, 1, "main");
@@ -81,7 +80,7 @@ fn count(tracer: &MyTracer) {
 
 #[entry]
 fn main() -> ! {
-    let Ok((producer, mut recorder)) = Recorder::new(REGION.take(), &STORAGE, &INBOX) else {
+    let Ok((producer, mut recorder)) = RingRecorder::new(REGION.take(), &STORAGE, &INBOX) else {
         process::exit(1)
     };
     let producer = PRODUCER.init(producer);

@@ -20,19 +20,19 @@ use semihosting::{io, println, process};
 use static_cell::StaticCell;
 use tracebuf::buffer::TraceBuffer;
 use tracebuf::producer::track_event::{Tracer, TracerConfig, Track, Unit};
-use tracebuf::producer::{Exhaustion, Producer, ProducerStorage};
-use tracebuf_firmware::export::HostFile;
-use tracebuf_firmware::recorder::{Inbox, Recorder, WRITERS, state_every};
-use tracebuf_firmware::region::Region;
-use tracebuf_firmware::send::{Progress, Sender};
-use tracebuf_riscv::{FREQUENCY, Mtime, interrupt_soon, reset};
+use tracebuf::producer::{Exhaustion, Producer};
+use tracebuf_embedded::export::Export;
+use tracebuf_embedded::recorder::{Inbox, RingRecorder, Storage, state_every};
+use tracebuf_embedded::region::Region;
+use tracebuf_embedded::send::{Progress, Sender};
+use tracebuf_riscv::{FREQUENCY, Mtime, file, interrupt_soon, reset};
 
 const TRACE_BYTES: usize = 16 * 1024;
 
 /// Where start-up code leaves it alone: a start after a reset finds what was recorded before.
 #[unsafe(link_section = ".uninit.TRACE")]
 static TRACE: Region<{ TRACE_BYTES / 8 }> = Region::zeroed();
-static STORAGE: ProducerStorage<{ Inbox::CHUNKS }, WRITERS> = ProducerStorage::new();
+static STORAGE: Storage = Storage::new();
 static INBOX: Inbox = Inbox::new();
 static PRODUCER: StaticCell<Producer<'static>> = StaticCell::new();
 
@@ -94,7 +94,7 @@ fn interrupted_packet(tracer: &MyTracer) {
 /// One start of the firmware.
 struct Run {
     producer: &'static Producer<'static>,
-    recorder: Recorder<'static>,
+    recorder: RingRecorder<'static>,
     /// The main loop's.
     tracer: MyTracer,
 }
@@ -116,7 +116,7 @@ impl Run {
 
     /// Sends while it records.
     fn complete(&mut self) -> io::Result<()> {
-        let mut sender = Sender::raw(HostFile::create(c"riscv.pftrace")?);
+        let mut sender = Sender::raw(file(c"riscv.pftrace")?);
         let rounds = 2_000;
         self.start_trace();
         for number in 0..rounds {
@@ -131,7 +131,7 @@ impl Run {
 
     /// The same, but that the drain has its turn when shared memory has long been full.
     fn late(&mut self) -> io::Result<()> {
-        let mut sender = Sender::raw(HostFile::create(c"late.pftrace")?);
+        let mut sender = Sender::raw(file(c"late.pftrace")?);
         // The last one has room, and so makes up for ends of slices that were lost.
         let rounds = 3_001;
         self.start_trace();
@@ -154,7 +154,7 @@ impl Run {
     }
 
     /// Sends all that is there, while more may come.
-    fn send(&mut self, sender: &mut Sender<HostFile>) -> io::Result<()> {
+    fn send(&mut self, sender: &mut Sender<impl Export<Error = io::Error>>) -> io::Result<()> {
         self.recorder.drain(self.producer);
         while sender.poll(self.recorder.buffer())? == Progress::Sent {
             self.recorder.drain(self.producer);
@@ -163,7 +163,12 @@ impl Run {
     }
 
     /// Sends the rest, of what is not complete too.
-    fn end_trace(&mut self, trace: &str, rounds: u32, sender: &mut Sender<HostFile>) -> io::Result<()> {
+    fn end_trace(
+        &mut self,
+        trace: &str,
+        rounds: u32,
+        sender: &mut Sender<impl Export<Error = io::Error>>,
+    ) -> io::Result<()> {
         self.account(trace, rounds);
         self.recorder.scrape(self.producer);
         sender.finish(&mut self.recorder)
@@ -188,7 +193,7 @@ impl Run {
 
 /// What a start before this one has recorded goes into a file of its own: its times overlap with this one's.
 fn send_before(ring: &mut TraceBuffer<&'static mut [u8]>) -> io::Result<()> {
-    Sender::raw(HostFile::create(c"before.pftrace")?).finish_ring(ring)
+    Sender::raw(file(c"before.pftrace")?).finish_ring(ring)
 }
 
 #[entry]
@@ -196,7 +201,7 @@ fn main() -> ! {
     // SAFETY: this runs once in a start.
     let region = unsafe { TRACE.take() };
     let mut before = None;
-    let attached = Recorder::attach_or_new(region, &STORAGE, &INBOX, |ring, _salvage| {
+    let attached = RingRecorder::attach_or_new(region, &STORAGE, &INBOX, |ring, _salvage| {
         before = Some(send_before(ring));
     });
     // This firmware is there to be traced. Other firmware goes on without, as that of the tutorial does.

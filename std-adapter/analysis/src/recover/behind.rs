@@ -8,9 +8,9 @@ use std::path::Path;
 use tracebuf::proto::{MAX_LENGTH, WireType, fields, tag, varint};
 
 use super::Survivor;
-use tracebuf_session::export::whole_within;
+use tracebuf_session::Written;
 use tracebuf_session::fields::take;
-use tracebuf_session::totals::Written;
+use tracebuf_session::parts::whole_within;
 use tracebuf_std::display::Count;
 use tracebuf_std::system::{FileId, id_at, id_of};
 use tracebuf_std::whole_file::write_atomically;

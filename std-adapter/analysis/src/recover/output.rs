@@ -5,8 +5,8 @@ use std::io::{self, Write};
 
 use tracebuf::proto::{MAX_LENGTH, TracePackets};
 
+use tracebuf_session::Written;
 use tracebuf_session::packet::Packet;
-use tracebuf_session::totals::Written;
 
 /// A trace that is being written.
 pub(super) struct Output<'o, W> {

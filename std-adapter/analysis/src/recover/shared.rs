@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use tracebuf::buffer::TraceBuffer;
-use tracebuf::producer::{Bitmap, ChunkHeader, Consumer, Page, SharedMemory, atomic_words};
+use tracebuf::producer::{Bitmap, Consumer, Page, SharedMemory, SmbChunkHeader, atomic_words};
 use tracebuf::service::{ProducerEndpoint, ProducerIdentity, StartMark};
 
 use super::Aligned;
 use tracebuf_session::limits::{PAGE, WRITERS};
-use tracebuf_session::region_file::LeftMemory;
+use tracebuf_session::region_file::RecoveredSmb;
 use tracebuf_std::display::Count;
 
 /// Bytes before a ring that are looked at: more than firmware has.
@@ -81,8 +81,8 @@ impl SharedMemoryImage {
     }
 
     /// That of a session that was killed, in the file of one of its buffers.
-    pub(super) fn in_file(left: &LeftMemory) -> Option<Self> {
-        let is_wanted = |chunk: &ChunkHeader| left.is_for_buffer(chunk.writer_id, chunk.chunk_id);
+    pub(super) fn in_file(left: &RecoveredSmb) -> Option<Self> {
+        let is_wanted = |chunk: &SmbChunkHeader| left.is_for_buffer(chunk.writer_id, chunk.chunk_id);
         Self::of(left.words(), PAGE, left.start(), left.identity, is_wanted)
     }
 
@@ -92,7 +92,7 @@ impl SharedMemoryImage {
         page_size: u32,
         address: u64,
         identity: ProducerIdentity,
-        is_wanted: impl Fn(&ChunkHeader) -> bool,
+        is_wanted: impl Fn(&SmbChunkHeader) -> bool,
     ) -> Option<Self> {
         let page_words = page_size as usize / 4;
         if page_words == 0 {
@@ -175,7 +175,7 @@ fn disown(page: &mut [u32], chunk: u32, page_size: u32) {
     let layout = page.first().and_then(|bitmap| Bitmap(u32::from_le(*bitmap)).layout());
     let size = layout.map_or(0, |layout| layout.chunk_size(page_size));
     let start = (Page::HEADER_SIZE + chunk as usize * size as usize) / 4;
-    let header = page.get_mut(start..).and_then(|words| words.get_mut(..ChunkHeader::SIZE / 4));
+    let header = page.get_mut(start..).and_then(|words| words.get_mut(..SmbChunkHeader::SIZE / 4));
     header.unwrap_or_default().fill(0);
 }
 

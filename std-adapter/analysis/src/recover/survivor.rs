@@ -10,9 +10,10 @@ use tracebuf::buffer::Salvage;
 use super::behind::{Gap, Slot};
 use super::output::Output;
 use super::{Found, SharedMemoryImage, attach_owned};
-use tracebuf_session::export::{BufferReport, PIECE, Piece, whole_within};
+use tracebuf_session::Written;
+use tracebuf_session::parts::Totals;
+use tracebuf_session::parts::{BufferReport, PIECE, Piece, whole_within};
 use tracebuf_session::region_file::{self, Contents, PendingWrite, moved_by_a_start};
-use tracebuf_session::totals::{Totals, Written};
 use tracebuf_std::whole_file::write_atomically;
 
 /// What is left in a [file that held a buffer](tracebuf_session::region_file), ready to be written as a trace.

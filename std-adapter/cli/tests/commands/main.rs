@@ -91,7 +91,8 @@ fn the_help_tells_of_the_commands_in_the_order_of_their_page() {
     // Lines that begin further to the right are the rest of a long one.
     let told = text(&help).lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
     let told: Vec<_> = told.filter(|word| !["", "help"].contains(word) && !word.starts_with('-')).collect();
-    let page = include_str!("../../../../docs/commands.md").split_once("| `tracebuf …` |").expect("a table").1;
+    let page =
+        include_str!("../../../../docs/commands.md").split_once("| `tracebuf …` |").expect("a table").1;
     let table = page.lines().skip(2).take_while(|line| line.starts_with('|'));
     let names = table.filter_map(|line| line.split('|').nth(1)).flat_map(|names| names.split(','));
     let names: Vec<_> = names.map(|name| name.trim().trim_matches('`')).collect();

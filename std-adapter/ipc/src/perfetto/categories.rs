@@ -1,36 +1,34 @@
-//! Categories of track events: which ones are wanted, according to the configuration of a data source.
+//! Wanted categories of track events, as the configuration of a data source lists them.
 //!
 //! Facts from `protos/perfetto/config/data_source_config.proto` and
 //! `protos/perfetto/config/track_event/track_event_config.proto`.
 
-use super::proto::Proto;
-use tracebuf_session::fields::{Fields, messages};
+use tracebuf::proto::fields::ipc::data_source_config::TRACK_EVENT_CONFIG;
+use tracebuf::proto::fields::ipc::track_event_config::{
+    DISABLED_CATEGORIES as DISABLED, DISABLED_TAGS, ENABLED_CATEGORIES as ENABLED,
+};
+use tracebuf::proto::reader::{Fields, messages};
 
-/// A field of a DataSourceConfig.
-const TRACK_EVENT_CONFIG: u32 = 113;
-// Fields of that.
-const DISABLED: u32 = 1;
-const ENABLED: u32 = 2;
-const DISABLED_TAGS: u32 = 3;
+use crate::proto_builder::ProtoBuilder;
 
 /// Fields of a DataSourceConfig that wants these categories and no others. What is on and off by default differs
 /// between Perfetto's libraries, so everything is stated.
-pub(super) fn only<'c>(enabled: impl IntoIterator<Item = &'c str>) -> Proto {
-    let config = Proto::new().bytes(DISABLED, b"*");
+pub(crate) fn only<'c>(enabled: impl IntoIterator<Item = &'c str>) -> ProtoBuilder {
+    let config = ProtoBuilder::new().bytes(DISABLED, b"*");
     let config = config.bytes(DISABLED_TAGS, b"slow").bytes(DISABLED_TAGS, b"debug");
     let config = config.each(enabled, |config, category| config.bytes(ENABLED, category.as_bytes()));
-    Proto::new().message(TRACK_EVENT_CONFIG, &config)
+    ProtoBuilder::new().message(TRACK_EVENT_CONFIG, &config)
 }
 
 /// The categories that are wanted; all of them unless the configuration says otherwise.
 ///
 /// Kept as the TrackEventConfig that came: taken apart, endless lists would be many times as long in memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Categories(Vec<u8>);
+pub(crate) struct WantedCategories(Vec<u8>);
 
-impl Categories {
+impl WantedCategories {
     /// The categories of a DataSourceConfig. A malformed one says nothing: better to record too much than nothing.
-    pub(super) fn of(config: &[u8]) -> Self {
+    pub(crate) fn of(config: &[u8]) -> Self {
         // A field that comes in several parts is the sum of them.
         let lists: Vec<u8> = messages(config, TRACK_EVENT_CONFIG).flatten().copied().collect();
         let mut fields = Fields::of(&lists);
@@ -61,29 +59,29 @@ fn matches(pattern: &str, category: &str) -> bool {
     let (between, end) = rest.rsplit_once('*').unwrap_or(("", rest));
     let within = category.strip_prefix(begin).and_then(|rest| rest.strip_suffix(end));
     // Each part at its first place: that leaves the most for the next.
-    within.and_then(|within| between.split('*').try_fold(within, behind)).is_some()
+    within.and_then(|within| between.split('*').try_fold(within, after)).is_some()
 }
 
-fn behind<'t>(text: &'t str, part: &str) -> Option<&'t str> {
-    text.split_once(part).map(|(_, behind)| behind)
+fn after<'t>(text: &'t str, part: &str) -> Option<&'t str> {
+    text.split_once(part).map(|(_, after)| after)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn config(lists: &Proto) -> Proto {
-        Proto::new().bytes(1, b"track_event").number(2, 1_u32).message(TRACK_EVENT_CONFIG, lists)
+    fn config(lists: &ProtoBuilder) -> ProtoBuilder {
+        ProtoBuilder::new().bytes(1, b"track_event").number(2, 1_u32).message(TRACK_EVENT_CONFIG, lists)
     }
 
-    fn lists(enabled: &[&str], disabled: &[&str]) -> Proto {
-        let of = |field| move |lists: Proto, name: &&str| lists.bytes(field, name.as_bytes());
-        Proto::new().each(enabled, of(ENABLED)).each(disabled, of(DISABLED))
+    fn lists(enabled: &[&str], disabled: &[&str]) -> ProtoBuilder {
+        let of = |field| move |lists: ProtoBuilder, name: &&str| lists.bytes(field, name.as_bytes());
+        ProtoBuilder::new().each(enabled, of(ENABLED)).each(disabled, of(DISABLED))
     }
 
     /// The categories among these that are wanted.
-    fn wanted<'c>(config: &Proto, of: &[&'c str]) -> Vec<&'c str> {
-        let categories = Categories::of(config.as_bytes());
+    fn wanted<'c>(config: &ProtoBuilder, of: &[&'c str]) -> Vec<&'c str> {
+        let categories = WantedCategories::of(config.as_bytes());
         of.iter().copied().filter(|category| categories.wants(category)).collect()
     }
 
@@ -140,8 +138,11 @@ mod tests {
 
     #[test]
     fn tags_and_what_is_not_known_are_passed_over() {
-        let rest =
-            Proto::new().bytes(DISABLED_TAGS, b"*").bytes(4, b"debug").number(6, 1000_u32).number(99, 1_u32);
+        let rest = ProtoBuilder::new()
+            .bytes(DISABLED_TAGS, b"*")
+            .bytes(4, b"debug")
+            .number(6, 1000_u32)
+            .number(99, 1_u32);
         let fixed = rest.fields(b"\x09abcdefgh\x15abcd").number(DISABLED, 7_u32).bytes(DISABLED, b"net\xFF");
         assert_eq!(wanted(&config(&fixed), &["net", "debug"]), ["net", "debug"]);
         let both = config(&fixed.bytes(DISABLED, b"net"));
@@ -155,7 +156,7 @@ mod tests {
     fn of_what_is_malformed_all_is_wanted() {
         let whole = lists(&["net"], &["*"]);
         for len in 0..whole.as_bytes().len() {
-            let cut = Proto::new().fields(&whole.as_bytes()[..len]);
+            let cut = ProtoBuilder::new().fields(&whole.as_bytes()[..len]);
             let both = wanted(&config(&cut), &["net", "render"]);
             // Also where only the list of enabled ones is left, because that disables nothing.
             assert_eq!(both, ["net", "render"], "{len}");

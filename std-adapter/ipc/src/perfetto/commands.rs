@@ -1,62 +1,109 @@
-//! What programs are told: replies of Perfetto's `ProducerPort`, with the commands among them.
+//! Commands of a service, encoded and decoded: replies of Perfetto's `ProducerPort` to a program.
 //!
 //! Facts from `protos/perfetto/ipc/producer_port.proto`.
 
-use super::proto::Proto;
+use tracebuf::proto::fields::ipc::{
+    clear_incremental_state, data_source_config, flush as flush_command, get_async_command_response,
+    initialize_connection_response, protocol_abi_version, setup_tracing as setup_tracing_command,
+    start_data_source, stop_data_source,
+};
+use tracebuf::proto::reader::{Fields, Value, message, numbers};
 
-// Fields of the reply to programs that say who they are.
-const VERSIONS: u32 = 4;
-/// Shared memory of pages and chunks; another kind is a ring for each.
-pub(super) const PAGES: u32 = 1;
-
-// Fields of commands, and of the messages within them.
-const START: u32 = 1;
-const SETUP_TRACING: u32 = 3;
-const FLUSH: u32 = 5;
-const SETUP: u32 = 6;
-const CLEAR_STATE: u32 = 7;
-const PAGE_KIB: u32 = 1;
-const INSTANCE: u32 = 1;
-const CONFIG: u32 = 2;
-const INSTANCES: u32 = 1;
-const FLUSH_REQUEST: u32 = 2;
+use super::categories::WantedCategories;
+use crate::proto_builder::ProtoBuilder;
 
 /// Accepts a program that has said which kinds of shared memory it can have: memory that it brings is not used, nor may
 /// it patch sizes in memory. `None` if it cannot have pages.
-pub(super) fn initialized(memory: u32) -> Option<Proto> {
+pub(crate) fn initialized(memory: u64) -> Option<ProtoBuilder> {
+    use initialize_connection_response::PROTOCOL_ABI_VERSIONS;
+    use protocol_abi_version::V1;
     match memory {
-        0 => Some(Proto::new()),
-        some => (some & PAGES != 0).then(|| Proto::new().number(VERSIONS, PAGES)),
+        0 => Some(ProtoBuilder::new()),
+        some => (some & V1 != 0).then(|| ProtoBuilder::new().number(PROTOCOL_ABI_VERSIONS, V1)),
     }
 }
 
 /// Sent with the file of its shared memory, which has pages of this many KiB.
-pub(super) fn setup_tracing(page_kib: u32) -> Proto {
-    Proto::new().message(SETUP_TRACING, &Proto::new().number(PAGE_KIB, page_kib))
+pub(crate) fn setup_tracing(page_kib: u32) -> ProtoBuilder {
+    let page = ProtoBuilder::new().number(setup_tracing_command::SHARED_BUFFER_PAGE_SIZE_KB, page_kib);
+    ProtoBuilder::new().message(get_async_command_response::SETUP_TRACING, &page)
 }
 
 /// Prepares a data source.
-pub(super) fn setup(instance: u64, config: &Proto) -> Proto {
-    of_instance(SETUP, instance, config)
+pub(crate) fn setup(instance: u64, config: &ProtoBuilder) -> ProtoBuilder {
+    of_instance(get_async_command_response::SETUP_DATA_SOURCE, instance, config)
 }
 
 /// Starts a data source.
-pub(super) fn start(instance: u64, config: &Proto) -> Proto {
-    of_instance(START, instance, config)
+pub(crate) fn start(instance: u64, config: &ProtoBuilder) -> ProtoBuilder {
+    of_instance(get_async_command_response::START_DATA_SOURCE, instance, config)
 }
 
-fn of_instance(command: u32, instance: u64, config: &Proto) -> Proto {
-    Proto::new().message(command, &Proto::new().number(INSTANCE, instance).message(CONFIG, config))
+/// Both messages have the same fields.
+fn of_instance(command: u32, instance: u64, config: &ProtoBuilder) -> ProtoBuilder {
+    let within = ProtoBuilder::new().number(start_data_source::NEW_INSTANCE_ID, instance);
+    ProtoBuilder::new().message(command, &within.message(start_data_source::CONFIG, config))
 }
 
 /// Asks these data sources to send what they have.
-pub(super) fn flush(request: u64, instances: impl IntoIterator<Item = u64>) -> Proto {
-    let flush = Proto::new().each(instances, |flush, id| flush.number(INSTANCES, id));
-    Proto::new().message(FLUSH, &flush.number(FLUSH_REQUEST, request))
+pub(crate) fn flush(request: u64, instances: impl IntoIterator<Item = u64>) -> ProtoBuilder {
+    let flush = ProtoBuilder::new()
+        .each(instances, |flush, id| flush.number(flush_command::DATA_SOURCE_IDS, id))
+        .number(flush_command::REQUEST_ID, request);
+    ProtoBuilder::new().message(get_async_command_response::FLUSH, &flush)
 }
 
 /// Asks these data sources to repeat their names and clocks.
-pub(super) fn clear_state(instances: impl IntoIterator<Item = u64>) -> Proto {
-    let clear = Proto::new().each(instances, |clear, id| clear.number(INSTANCES, id));
-    Proto::new().message(CLEAR_STATE, &clear)
+pub(crate) fn clear_state(instances: impl IntoIterator<Item = u64>) -> ProtoBuilder {
+    let clear = ProtoBuilder::new()
+        .each(instances, |clear, id| clear.number(clear_incremental_state::DATA_SOURCE_IDS, id));
+    ProtoBuilder::new().message(get_async_command_response::CLEAR_INCREMENTAL_STATE, &clear)
+}
+
+/// What a service wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ServiceCommand {
+    /// To use the shared memory that has come with this, with pages of this many KiB.
+    UseMemory { page_kib: u64 },
+    /// To record these categories, into one of its buffers.
+    Start { instance: u64, buffer: u64, categories: WantedCategories },
+    /// To stop that.
+    Stop { instance: u64 },
+    /// Everything that there is, and then this number.
+    Flush { request: u64 },
+    /// To repeat names and clocks.
+    ClearState,
+    /// Something that has no meaning here.
+    Other,
+}
+
+impl ServiceCommand {
+    /// `None` for a malformed message.
+    pub(crate) fn of(command: &[u8]) -> Option<Self> {
+        use get_async_command_response as commands;
+        let mut said = Self::Other;
+        let mut fields = Fields::of(command);
+        for field in &mut fields {
+            let (number, Value::Bytes(within)) = (field.number, field.value) else { continue };
+            said = match number {
+                commands::START_DATA_SOURCE => {
+                    let [instance] = numbers(within, [start_data_source::NEW_INSTANCE_ID])?;
+                    let config = message(within, start_data_source::CONFIG)?;
+                    let [buffer] = numbers(config, [data_source_config::TARGET_BUFFER])?;
+                    Self::Start { instance, buffer, categories: WantedCategories::of(config) }
+                }
+                commands::STOP_DATA_SOURCE => {
+                    Self::Stop { instance: numbers(within, [stop_data_source::INSTANCE_ID])?[0] }
+                }
+                commands::SETUP_TRACING => {
+                    let [page_kib] = numbers(within, [setup_tracing_command::SHARED_BUFFER_PAGE_SIZE_KB])?;
+                    Self::UseMemory { page_kib }
+                }
+                commands::FLUSH => Self::Flush { request: numbers(within, [flush_command::REQUEST_ID])?[0] },
+                commands::CLEAR_INCREMENTAL_STATE => Self::ClearState,
+                _ => Self::Other,
+            };
+        }
+        fields.is_at_end().then_some(said)
+    }
 }

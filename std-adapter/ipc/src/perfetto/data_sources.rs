@@ -3,98 +3,98 @@
 //! Facts from `protos/perfetto/common/data_source_descriptor.proto` and
 //! `protos/perfetto/config/data_source_config.proto`.
 
-use super::proto::{Proto, numbers};
-use tracebuf_session::fields::message;
+use tracebuf::proto::fields::ipc::{data_source_config, data_source_descriptor};
+use tracebuf::proto::reader::{message, numbers};
 
-// Fields of a DataSourceConfig.
-const NAME: u32 = 1;
-const TARGET_BUFFER: u32 = 2;
-const TRACING_SESSION: u32 = 4;
+use crate::proto_builder::ProtoBuilder;
 
 /// The data source of track events, which the SDK has in every program that makes any.
-pub(super) const TRACK_EVENT: &str = "track_event";
+pub(crate) const TRACK_EVENT: &str = "track_event";
 
 /// Most data sources of one program; one that offers more is told nothing of the rest.
 const RUNNING: usize = 256;
 
 /// A data source that is to run in every program that has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
-    pub(super) name: String,
+pub(crate) struct WantedSource {
+    pub(crate) name: String,
     /// The number of the session's buffer that it goes to.
-    pub(super) buffer: u16,
+    pub(crate) buffer: u16,
     /// Fields of its configuration beside those above, encoded.
-    pub(super) config: Vec<u8>,
+    pub(crate) config: Vec<u8>,
 }
 
-impl Wanted {
+impl WantedSource {
     /// About how many bytes a program is told about it at once.
-    pub(super) fn told(&self) -> usize {
+    pub(crate) fn told(&self) -> usize {
         /// Most bytes of the messages around a configuration.
         const AROUND: usize = 64;
         self.config().as_bytes().len() + AROUND
     }
 
     /// What a program is told about it.
-    fn config(&self) -> Proto {
-        let config = Proto::new().bytes(NAME, self.name.as_bytes());
+    fn config(&self) -> ProtoBuilder {
+        use data_source_config::{NAME, TARGET_BUFFER, TRACING_SESSION_ID};
+        let config = ProtoBuilder::new().bytes(NAME, self.name.as_bytes());
         // Buffers are counted from 1 on, and so are sessions, of which there is one.
-        let config = config.number(TARGET_BUFFER, u32::from(self.buffer) + 1).number(TRACING_SESSION, 1_u32);
+        let config = config.number(TARGET_BUFFER, u32::from(self.buffer) + 1);
+        let config = config.number(TRACING_SESSION_ID, 1_u32);
         config.fields(&self.config)
     }
 }
 
 /// A data source that a program says it has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Descriptor {
+pub(crate) struct SourceDescriptor {
     name: String,
     clears_state: bool,
     is_flushed: bool,
 }
 
-impl Descriptor {
+impl SourceDescriptor {
     /// `None` for a malformed one.
-    pub(super) fn of(descriptor: &[u8]) -> Option<Self> {
-        let name = String::from_utf8_lossy(message(descriptor, 1)?).into_owned();
-        let [clears_state, no_flush] = numbers(descriptor, [4, 9])?;
+    pub(crate) fn of(descriptor: &[u8]) -> Option<Self> {
+        use data_source_descriptor::{HANDLES_INCREMENTAL_STATE_CLEAR, NAME, NO_FLUSH};
+        let name = String::from_utf8_lossy(message(descriptor, NAME)?).into_owned();
+        let [clears_state, no_flush] = numbers(descriptor, [HANDLES_INCREMENTAL_STATE_CLEAR, NO_FLUSH])?;
         Some(Self { name, clears_state: clears_state != 0, is_flushed: no_flush == 0 })
     }
 }
 
 /// A data source that a program runs, or is to run as soon as it can hear of it.
-struct Instance {
+struct SourceInstance {
     id: u64,
-    descriptor: Descriptor,
-    config: Proto,
+    descriptor: SourceDescriptor,
+    config: ProtoBuilder,
     has_started: bool,
 }
 
 /// The data sources of one program.
 #[derive(Default)]
-pub(super) struct Instances {
-    all: Vec<Instance>,
+pub(crate) struct SourceInstances {
+    all: Vec<SourceInstance>,
     last_id: u64,
 }
 
-impl Instances {
+impl SourceInstances {
     /// A program offers this one; it is to run if it is wanted.
-    pub(super) fn offer(&mut self, descriptor: Descriptor, wanted: &[Wanted]) {
+    pub(crate) fn offer(&mut self, descriptor: SourceDescriptor, wanted: &[WantedSource]) {
         for wanted in wanted.iter().filter(|wanted| wanted.name == descriptor.name) {
             if self.all.len() < RUNNING {
                 self.last_id += 1;
                 let (id, descriptor, config) = (self.last_id, descriptor.clone(), wanted.config());
-                self.all.push(Instance { id, descriptor, config, has_started: false });
+                self.all.push(SourceInstance { id, descriptor, config, has_started: false });
             }
         }
     }
 
     /// A program no longer has any of this name.
-    pub(super) fn withdraw(&mut self, name: &str) {
+    pub(crate) fn withdraw(&mut self, name: &str) {
         self.all.retain(|instance| instance.descriptor.name != name);
     }
 
     /// Number and configuration of each that has not started, and which counts as started from now on.
-    pub(super) fn start(&mut self) -> impl Iterator<Item = (u64, &Proto)> {
+    pub(crate) fn start(&mut self) -> impl Iterator<Item = (u64, &ProtoBuilder)> {
         self.all.iter_mut().filter(|instance| !instance.has_started).map(|instance| {
             instance.has_started = true;
             (instance.id, &instance.config)
@@ -102,16 +102,16 @@ impl Instances {
     }
 
     /// Data sources that have something to flush.
-    pub(super) fn to_flush(&self) -> impl Iterator<Item = u64> {
+    pub(crate) fn to_flush(&self) -> impl Iterator<Item = u64> {
         self.started().filter(|instance| instance.descriptor.is_flushed).map(|instance| instance.id)
     }
 
     /// Data sources that can repeat what they have said of names and clocks.
-    pub(super) fn to_clear(&self) -> impl Iterator<Item = u64> {
+    pub(crate) fn to_clear(&self) -> impl Iterator<Item = u64> {
         self.started().filter(|instance| instance.descriptor.clears_state).map(|instance| instance.id)
     }
 
-    fn started(&self) -> impl Iterator<Item = &Instance> {
+    fn started(&self) -> impl Iterator<Item = &SourceInstance> {
         self.all.iter().filter(|instance| instance.has_started)
     }
 }

@@ -1,53 +1,34 @@
-//! The outermost messages of Perfetto's socket: four bytes that say how long one is, and its content.
+//! Frames of Perfetto's socket, encoded and decoded: four bytes that say how long one is, and an `IPCFrame`.
 //!
 //! Facts from `protos/perfetto/ipc/wire_protocol.proto`.
 
 use std::io;
 use std::ops::Range;
 
-use super::proto::Proto;
-use tracebuf_session::fields::{Fields, Value};
+use tracebuf::proto::fields::ipc::{
+    bind_service, bind_service_reply, invoke_method, invoke_method_reply, ipc_frame, method_info,
+};
+use tracebuf::proto::reader::{message, messages, numbers};
+
+use crate::proto_builder::ProtoBuilder;
 
 /// Bytes of the longest frame, as in Perfetto, whose receiver ends a connection with a longer one.
-pub(super) const MAX_IPC_FRAME: usize = 128 << 10;
+pub(crate) const MAX_IPC_FRAME: usize = 128 << 10;
 /// Bytes of a frame's length, which is little-endian.
 const LENGTH: usize = 4;
 
 /// The number of the one service here, for those who are bound to it.
 const SERVICE: u64 = 1;
 
-// Fields of a frame.
-pub(super) const REQUEST: u32 = 2;
-pub(super) const BIND: u32 = 3;
-pub(super) const BOUND: u32 = 4;
-pub(super) const INVOKE: u32 = 5;
-pub(super) const REPLY: u32 = 6;
-// Fields of a request to be bound, and of the answer.
-pub(super) const SERVICE_NAME: u32 = 1;
-pub(super) const BOUND_SUCCESS: u32 = 1;
-pub(super) const BOUND_SERVICE: u32 = 2;
-pub(super) const BOUND_METHOD: u32 = 3;
-pub(super) const METHOD_ID: u32 = 1;
-pub(super) const METHOD_NAME: u32 = 2;
-// Fields of a call.
-pub(super) const INVOKE_SERVICE: u32 = 1;
-pub(super) const INVOKE_METHOD: u32 = 2;
-pub(super) const INVOKE_ARGUMENTS: u32 = 3;
-pub(super) const INVOKE_NO_REPLY: u32 = 4;
-// Fields of its reply.
-pub(super) const REPLY_SUCCESS: u32 = 1;
-pub(super) const REPLY_HAS_MORE: u32 = 2;
-pub(super) const REPLY_MESSAGE: u32 = 3;
-
 /// Frames as they come over a stream.
-pub(super) struct Frames {
+pub(crate) struct FrameReader {
     bytes: Vec<u8>,
     /// The range of the bytes that have come and were not taken.
     here: Range<usize>,
 }
 
-impl Frames {
-    pub(super) fn new() -> Self {
+impl FrameReader {
+    pub(crate) fn new() -> Self {
         Self { bytes: vec![0; 4096], here: 0..0 }
     }
 
@@ -56,7 +37,7 @@ impl Frames {
     ///
     /// # Errors
     /// An error of `receive`; the stream has ended; a frame is too long, or malformed.
-    pub(super) fn next<R>(
+    pub(crate) fn next<R>(
         &mut self,
         mut receive: impl FnMut(&mut [u8]) -> io::Result<usize>,
         take: impl FnOnce(&[u8]) -> Option<R>,
@@ -88,9 +69,9 @@ impl Frames {
     }
 }
 
-/// What a program says in a frame.
+/// A frame from a program.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Frame<'f> {
+pub(crate) enum ClientFrame<'f> {
     /// Wants to be bound to the service of this name.
     Bind(&'f [u8]),
     /// Calls a method, by its number.
@@ -99,71 +80,123 @@ pub(super) enum Frame<'f> {
     Other,
 }
 
-/// The number of a request, and the request; `None` for a malformed one.
-pub(super) fn request_of(frame: &[u8]) -> Option<(u64, Frame<'_>)> {
-    let (mut number, mut request) = (0, Frame::Other);
-    let mut fields = Fields::of(frame);
-    for field in &mut fields {
-        match (field.number, field.value) {
-            (REQUEST, Value::Number(value)) => number = value,
-            (BIND, Value::Bytes(bind)) => {
-                let name = Fields::of(bind).find_map(|field| match (field.number, field.value) {
-                    (SERVICE_NAME, Value::Bytes(name)) => Some(name),
-                    _ => None,
-                });
-                request = Frame::Bind(name.unwrap_or_default());
+impl<'f> ClientFrame<'f> {
+    /// The number of a request, and the request; `None` for a malformed one.
+    pub(crate) fn of(frame: &'f [u8]) -> Option<(u64, Self)> {
+        let [number] = numbers(frame, [ipc_frame::REQUEST_ID])?;
+        let within = |field| messages(frame, field).last();
+        let request = match (within(ipc_frame::MSG_BIND_SERVICE), within(ipc_frame::MSG_INVOKE_METHOD)) {
+            (_, Some(invoke)) => Self::invoke(invoke)?,
+            (Some(bind), None) => {
+                Self::Bind(messages(bind, bind_service::SERVICE_NAME).next().unwrap_or_default())
             }
-            (INVOKE, Value::Bytes(invoke)) => request = invoke_of(invoke)?,
-            _ => {}
-        }
+            (None, None) => Self::Other,
+        };
+        Some((number, request))
     }
-    fields.is_at_end().then_some((number, request))
+
+    fn invoke(invoke: &'f [u8]) -> Option<Self> {
+        const NUMBERS: [u32; 3] =
+            [invoke_method::SERVICE_ID, invoke_method::METHOD_ID, invoke_method::DROP_REPLY];
+        let [service, method, drop_reply] = numbers(invoke, NUMBERS)?;
+        let arguments = message(invoke, invoke_method::ARGS_PROTO)?;
+        // Another service has no methods here.
+        let method = if service == SERVICE { method } else { 0 };
+        Some(Self::Invoke { method, arguments, wants_reply: drop_reply == 0 })
+    }
 }
 
-fn invoke_of(invoke: &[u8]) -> Option<Frame<'_>> {
-    let (mut service, mut method, mut arguments, mut wants_reply) = (0, 0, &[][..], true);
-    let mut fields = Fields::of(invoke);
-    for field in &mut fields {
-        match (field.number, field.value) {
-            (INVOKE_SERVICE, Value::Number(number)) => service = number,
-            (INVOKE_METHOD, Value::Number(number)) => method = number,
-            (INVOKE_ARGUMENTS, Value::Bytes(bytes)) => arguments = bytes,
-            (INVOKE_NO_REPLY, Value::Number(number)) => wants_reply = number == 0,
-            _ => {}
-        }
+/// A frame from a service.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum ServiceFrame<'f> {
+    /// Its answer to a program that wants to be bound.
+    Bound(&'f [u8]),
+    /// A reply to the call with this number, and its message; `None` if the call has failed.
+    Reply(u64, Option<&'f [u8]>),
+    /// Nothing that was asked for.
+    Other,
+}
+
+impl<'f> ServiceFrame<'f> {
+    /// `None` for a malformed one.
+    pub(crate) fn of(frame: &'f [u8]) -> Option<Self> {
+        let [request] = numbers(frame, [ipc_frame::REQUEST_ID])?;
+        let within = |field| messages(frame, field).last();
+        let replies = (within(ipc_frame::MSG_BIND_SERVICE_REPLY), within(ipc_frame::MSG_INVOKE_METHOD_REPLY));
+        Some(match replies {
+            (Some(bound), _) => Self::Bound(bound),
+            (None, Some(reply)) => {
+                let [success] = numbers(reply, [invoke_method_reply::SUCCESS])?;
+                let within = message(reply, invoke_method_reply::REPLY_PROTO)?;
+                Self::Reply(request, (success != 0).then_some(within))
+            }
+            (None, None) => Self::Other,
+        })
     }
-    // Another service has no methods here.
-    let method = if service == SERVICE { method } else { 0 };
-    fields.is_at_end().then_some(Frame::Invoke { method, arguments, wants_reply })
+}
+
+/// Asks for the numbers of a service and of its methods.
+pub(crate) fn bind(request: u64, service: &str) -> ProtoBuilder {
+    let bind = ProtoBuilder::new().bytes(bind_service::SERVICE_NAME, service.as_bytes());
+    ProtoBuilder::new().number(ipc_frame::REQUEST_ID, request).message(ipc_frame::MSG_BIND_SERVICE, &bind)
 }
 
 /// Tells a program that has asked that it is bound, with the numbers of methods: their order, from 1 on.
-pub(super) fn bound(request: u64, methods: &[&str]) -> Proto {
-    let bound = Proto::new().number(BOUND_SUCCESS, true).number(BOUND_SERVICE, SERVICE);
+pub(crate) fn bound<'n>(request: u64, methods: impl IntoIterator<Item = &'n str>) -> ProtoBuilder {
+    let bound = ProtoBuilder::new().number(bind_service_reply::SUCCESS, true);
+    let bound = bound.number(bind_service_reply::SERVICE_ID, SERVICE);
     let bound = bound.each((1_u64..).zip(methods), |bound, (id, name)| {
-        bound.message(BOUND_METHOD, &Proto::new().number(METHOD_ID, id).bytes(METHOD_NAME, name.as_bytes()))
+        let method =
+            ProtoBuilder::new().number(method_info::ID, id).bytes(method_info::NAME, name.as_bytes());
+        bound.message(bind_service_reply::METHODS, &method)
     });
-    Proto::new().number(REQUEST, request).message(BOUND, &bound)
+    bind_reply(request, &bound)
 }
 
 /// Tells a program that there is no such service.
-pub(super) fn not_bound(request: u64) -> Proto {
-    Proto::new().number(REQUEST, request).message(BOUND, &Proto::new().number(BOUND_SUCCESS, false))
+pub(crate) fn not_bound(request: u64) -> ProtoBuilder {
+    bind_reply(request, &ProtoBuilder::new().number(bind_service_reply::SUCCESS, false))
+}
+
+fn bind_reply(request: u64, reply: &ProtoBuilder) -> ProtoBuilder {
+    let frame = ProtoBuilder::new().number(ipc_frame::REQUEST_ID, request);
+    frame.message(ipc_frame::MSG_BIND_SERVICE_REPLY, reply)
+}
+
+/// A call; one that wants no reply has no number.
+pub(crate) fn invoke(
+    service: u64,
+    method: u64,
+    arguments: &ProtoBuilder,
+    request: Option<u64>,
+) -> ProtoBuilder {
+    let invoke = ProtoBuilder::new().number(invoke_method::SERVICE_ID, service);
+    let invoke =
+        invoke.number(invoke_method::METHOD_ID, method).message(invoke_method::ARGS_PROTO, arguments);
+    let invoke = invoke.number(invoke_method::DROP_REPLY, request.is_none());
+    let frame = ProtoBuilder::new().number(ipc_frame::REQUEST_ID, request.unwrap_or(0));
+    frame.message(ipc_frame::MSG_INVOKE_METHOD, &invoke)
 }
 
 /// What a call returns; with more, another reply to the same call may follow.
-pub(super) fn reply(request: u64, message: &Proto, has_more: bool) -> Proto {
-    let reply = Proto::new().number(REPLY_SUCCESS, true).number(REPLY_HAS_MORE, has_more);
-    Proto::new().number(REQUEST, request).message(REPLY, &reply.message(REPLY_MESSAGE, message))
+pub(crate) fn reply(request: u64, message: &ProtoBuilder, has_more: bool) -> ProtoBuilder {
+    let reply = ProtoBuilder::new().number(invoke_method_reply::SUCCESS, true);
+    let reply = reply.number(invoke_method_reply::HAS_MORE, has_more);
+    invoke_reply(request, &reply.message(invoke_method_reply::REPLY_PROTO, message))
 }
 
 /// The reply to a call that is not carried out.
-pub(super) fn failure(request: u64) -> Proto {
-    Proto::new().number(REQUEST, request).message(REPLY, &Proto::new().number(REPLY_SUCCESS, false))
+pub(crate) fn failure(request: u64) -> ProtoBuilder {
+    invoke_reply(request, &ProtoBuilder::new().number(invoke_method_reply::SUCCESS, false))
+}
+
+fn invoke_reply(request: u64, reply: &ProtoBuilder) -> ProtoBuilder {
+    let frame = ProtoBuilder::new().number(ipc_frame::REQUEST_ID, request);
+    frame.message(ipc_frame::MSG_INVOKE_METHOD_REPLY, reply)
 }
 
 /// A frame as it goes over the stream.
-pub(super) fn push_frame(stream: &mut Vec<u8>, frame: &Proto) {
+pub(crate) fn push_frame(stream: &mut Vec<u8>, frame: &ProtoBuilder) {
     // No frame of a service is longer than what a program sends, and that is at most `MAX_IPC_FRAME`.
     stream.extend((frame.as_bytes().len() as u32).to_le_bytes());
     stream.extend_from_slice(frame.as_bytes());
@@ -181,7 +214,7 @@ mod tests {
             frames.iter().flat_map(|frame| [&(frame.len() as u32).to_le_bytes(), frame.as_slice()].concat());
         let stream: Vec<u8> = parts.collect();
         for piece in [1, 2, 3, 5, 1000, 4096, usize::MAX] {
-            let (mut left, mut taken) = (stream.as_slice(), Frames::new());
+            let (mut left, mut taken) = (stream.as_slice(), FrameReader::new());
             for frame in &frames {
                 let receive = |room: &mut [u8]| {
                     assert!(!room.is_empty());
@@ -199,7 +232,7 @@ mod tests {
 
     #[test]
     fn one_that_is_too_long_takes_no_memory() {
-        let (mut frames, len) = (Frames::new(), (MAX_IPC_FRAME as u32 + 1).to_le_bytes());
+        let (mut frames, len) = (FrameReader::new(), (MAX_IPC_FRAME as u32 + 1).to_le_bytes());
         let receive = |room: &mut [u8]| {
             room[..4].copy_from_slice(&len);
             Ok(4)

@@ -1,11 +1,12 @@
-//! What is on its way to a program that may not take it now.
+//! Frames on their way to the other end, which may not take them now: [`FrameOutbox`].
 
 use std::io;
 use std::os::fd::OwnedFd;
 
 use super::frames::push_frame;
-use super::proto::Proto;
 use crate::link::Link;
+use crate::proto_builder::ProtoBuilder;
+use tracebuf_session::parts::Wait;
 
 /// Most bytes that may wait; beyond that a program that asks and does not hear is given up. What a program hears
 /// unasked does not come near it.
@@ -13,41 +14,44 @@ const MAX_UNSENT: usize = 256 << 10;
 
 /// Frames that were not sent yet.
 #[derive(Default)]
-pub(super) struct Outbox {
-    bytes: Vec<u8>,
+pub(crate) struct FrameOutbox {
+    pub(crate) bytes: Vec<u8>,
     /// A file, and the position of the byte that it goes with.
     file: Option<(usize, OwnedFd)>,
 }
 
-impl Outbox {
-    pub(super) fn push(&mut self, frame: &Proto) {
+impl FrameOutbox {
+    pub(crate) fn push(&mut self, frame: &ProtoBuilder) {
         push_frame(&mut self.bytes, frame);
     }
 
     /// The same with a file: one for each connection.
-    pub(super) fn push_with(&mut self, frame: &Proto, file: OwnedFd) {
+    pub(crate) fn push_with(&mut self, frame: &ProtoBuilder, file: OwnedFd) {
         self.file = Some((self.bytes.len(), file));
         self.push(frame);
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// Sends as much as the other end takes.
-    ///
-    /// # Errors
-    /// What the system says, such as that the other end has gone; and too much that was not taken.
-    pub(super) fn send(&mut self, link: &Link) -> io::Result<()> {
+    /// Sends as much as the other end takes now; an error too if more than [`MAX_UNSENT`] is left.
+    pub(crate) fn try_send(&mut self, link: &Link) -> io::Result<()> {
+        self.send(link, Wait::Now)?;
+        if self.bytes.len() > MAX_UNSENT { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+    }
+
+    /// Sends what there is; false if the other end does not take all of it now, and this is not to wait.
+    pub(crate) fn send(&mut self, link: &Link, wait: Wait) -> io::Result<bool> {
         let mut sent = 0;
         while let Some(left @ [_, ..]) = self.bytes.get(sent..) {
-            let (bytes, file) = match &self.file {
-                Some((at, file)) if *at == sent => (left, Some(file)),
+            let len = match (&self.file, wait) {
+                (Some((at, file)), _) if *at == sent => link.try_send_some(left, Some(file))?,
                 // What lies before that byte goes without it.
-                Some((at, _)) => (left.get(..*at - sent).unwrap_or(left), None),
-                None => (left, None),
+                (Some((at, _)), _) => link.try_send_some(left.get(..*at - sent).unwrap_or(left), None)?,
+                (None, Wait::Now) => link.try_send_some(left, None)?,
+                (None, Wait::UntilDone) => link.send_some(left)?,
             };
-            let len = link.try_send_some(bytes, file)?;
             if len == 0 {
                 break;
             }
@@ -58,7 +62,7 @@ impl Outbox {
         if let Some((at, _)) = &mut self.file {
             *at -= sent;
         }
-        if self.bytes.len() > MAX_UNSENT { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+        Ok(self.bytes.is_empty())
     }
 }
 
@@ -67,18 +71,18 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
-    use crate::link::Kind;
+    use crate::link::SocketKind;
 
     #[test]
     fn a_file_goes_with_its_own_frame_however_little_is_taken_at_a_time() {
         let path = std::env::temp_dir().join(format!("tracebuf-outbox-{}", std::process::id()));
-        let listening = Link::listening(&path, Kind::Stream).expect("a socket");
-        let there = Link::connected(&path, Kind::Stream, Instant::now() + Duration::from_secs(5));
+        let listening = Link::listening(&path, SocketKind::Stream).expect("a socket");
+        let there = Link::connected(&path, SocketKind::Stream, Instant::now() + Duration::from_secs(5));
         let (there, here) = (there.expect("it listens"), listening.accept().expect("it has come"));
         std::fs::remove_file(&path).expect("it is there");
 
-        let (mut outbox, mut sent) = (Outbox::default(), Vec::new());
-        let frame = |sign: u8| Proto::new().bytes(1, &[sign; 1000]);
+        let (mut outbox, mut sent) = (FrameOutbox::default(), Vec::new());
+        let frame = |sign: u8| ProtoBuilder::new().bytes(1, &[sign; 1000]);
         // More than a socket takes, but not more than may wait.
         for sign in 0..250 {
             let file = std::fs::File::open("/dev/null").expect("it is there");
@@ -90,7 +94,7 @@ mod tests {
         }
         let (mut heard, mut came_at) = (Vec::new(), None);
         while heard.len() < sent.len() {
-            outbox.send(&here).expect("it is there");
+            outbox.try_send(&here).expect("it is there");
             let mut bytes = [0; 3000];
             let deadline = Instant::now() + Duration::from_secs(5);
             let (len, file) = there.receive_with(&mut bytes, deadline).expect("more");
@@ -108,14 +112,14 @@ mod tests {
     #[test]
     fn too_much_that_is_not_taken_is_an_error() {
         let path = std::env::temp_dir().join(format!("tracebuf-outbox-full-{}", std::process::id()));
-        let listening = Link::listening(&path, Kind::Stream).expect("a socket");
-        let there = Link::connected(&path, Kind::Stream, Instant::now() + Duration::from_secs(5));
+        let listening = Link::listening(&path, SocketKind::Stream).expect("a socket");
+        let there = Link::connected(&path, SocketKind::Stream, Instant::now() + Duration::from_secs(5));
         let (_there, here) = (there.expect("it listens"), listening.accept().expect("it has come"));
         std::fs::remove_file(&path).expect("it is there");
-        let (mut outbox, frame) = (Outbox::default(), Proto::new().bytes(1, &[0; 1000]));
+        let (mut outbox, frame) = (FrameOutbox::default(), ProtoBuilder::new().bytes(1, &[0; 1000]));
         let sent = (0..10_000).find_map(|_| {
             outbox.push(&frame);
-            outbox.send(&here).err()
+            outbox.try_send(&here).err()
         });
         assert!(sent.is_some() && outbox.bytes.len() <= MAX_UNSENT + 2000);
     }

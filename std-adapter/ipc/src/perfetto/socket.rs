@@ -1,4 +1,4 @@
-//! [`PerfettoSocket`].
+//! The socket for programs with Perfetto's SDK: [`PerfettoSocket`].
 
 use std::fmt;
 use std::io;
@@ -7,15 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::categories;
-use super::data_sources::{TRACK_EVENT, Wanted};
+use super::data_sources::{TRACK_EVENT, WantedSource};
 use super::frames::MAX_IPC_FRAME;
-use super::program::Program;
-use crate::link::{Kind, Link};
-use crate::listening::{self, Host, Listening, Newcomer};
-use crate::shared_words::SharedWords;
+use super::sdk_producer::SdkProducer;
+use crate::acceptor::{self, Admission, ListenThread, NewProducer};
+use crate::link::{Link, SocketKind};
+use crate::shared_memory::SharedWords;
 use crate::socket_file::SocketFile;
 use tracebuf_session::limits::PAGE;
-use tracebuf_session::recorder::buffer_of;
 use tracebuf_session::{Session, SessionError};
 
 /// Sets up a [`PerfettoSocket`]. Made by [`PerfettoSocket::builder`].
@@ -41,9 +40,8 @@ pub struct PerfettoSocketBuilder {
     data_sources: Vec<(String, Vec<u8>)>,
 }
 
-/// The socket at which programs with Perfetto's own SDK come to record into a session, as they do into Perfetto's
-/// service: programs with its C++ or C library, or with something built on it, whose events go to the system backend.
-/// Nothing in them has to change.
+/// A socket through which programs with Perfetto's own SDK, or something built on it, record into a session as they do
+/// into Perfetto's service, with the system backend. Nothing in them has to change.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -58,34 +56,29 @@ pub struct PerfettoSocketBuilder {
 /// # Ok::<(), tracebuf_session::SessionError>(())
 /// ```
 ///
-/// They look for their service at `PERFETTO_PRODUCER_SOCK_NAME`, and without it at `/run/perfetto/traced-producer.sock`
-/// if that folder exists, otherwise at `/tmp/perfetto-producer`; they wait for one, and for the next one when that has
-/// ended, some hundred times in their lives. Each data source that is [wanted](PerfettoSocketBuilder::data_source) runs
-/// in each program that has it, from when the program comes until the session stops.
+/// Programs look for their service at [`perfetto_socket`](crate::perfetto_socket), and for the next one when that has
+/// ended, some hundred times in their lives. Each [wanted](PerfettoSocketBuilder::data_source) data source runs in each
+/// program that has it, from when the program comes until the session stops.
 ///
-/// Anyone who may write to the socket's file may record; Perfetto's service admits everybody, this one those whom the
-/// umask admits. Producers are trusted as little as [those](super::super::ProducerSocket) with this crate, and are told
-/// apart, counted and asked for what they have in the same way. Chunks that they have not completed are scraped, except
-/// for their last packet, unless they forbid it (`SMB_SCRAPING_DISABLED`).
+/// - **Trust and end** are as with a [`ProducerSocket`](crate::ProducerSocket).
+/// - **Unfinished chunks** are scraped, except for their last packet, unless a program forbids it
+///   (`SMB_SCRAPING_DISABLED`).
+/// - **Shared memory**: each thread fills chunks of 4 KiB, so 1 MiB is enough for 256 threads at a time. When it is
+///   full, the SDK drops whole packets of track events, and the thread's next one says so; other data sources may wait
+///   for some seconds.
 ///
-/// Each of their threads fills chunks of a page, 4 KiB, so 1 MiB is enough for 256 threads at a time. When it is full,
-/// the SDK drops whole packets of track events, and the thread's next one says so; other data sources may wait for
-/// room, for some seconds.
+/// Not supported: memory that a program brings (Chrome's startup tracing: it gets the service's, and loses what it
+/// recorded before), triggers, memory that is sent in messages (virtual machines), addresses that are not paths, and
+/// telling data sources to stop before the connection ends.
 ///
-/// Not supported of the protocol: memory that a program brings (Chrome's startup tracing: it gets the service's, and
-/// loses what it recorded before), triggers, memory that is sent in messages (virtual machines), addresses that are not
-/// paths. Data sources are not told to stop before the session ends: the connection ends.
-///
-/// Cost: a thread, and for each producer another one, 25 KB, and the shared memory. Linux only.
-///
-/// Source of the protocol: Perfetto's `producer_port.proto` and `wire_protocol.proto`. Checked against programs with
-/// its SDK, in the version of Perfetto's crate `perfetto-sdk` 1.2.
-pub struct PerfettoSocket(Listening<Perfetto>);
+/// Cost: a thread, and for each program a thread, 25 KB and the shared memory. Checked against Perfetto's SDK in the
+/// version of the crate `perfetto-sdk` 1.2.
+pub struct PerfettoSocket(ListenThread<PerfettoAdmission>);
 
 /// The programs that come have Perfetto's SDK.
-struct Perfetto {
+struct PerfettoAdmission {
     shared_memory: usize,
-    wanted: Arc<[Wanted]>,
+    wanted: Arc<[WantedSource]>,
 }
 
 impl fmt::Debug for PerfettoSocket {
@@ -103,31 +96,31 @@ impl PerfettoSocket {
         PerfettoSocketBuilder { shared_memory: 1 << 20, producers: 64, data_sources: Vec::new() }
     }
 
-    /// How many programs have come until now, including those that have gone again.
+    /// How many programs have come, including those that have gone.
     pub fn producers_seen(&self) -> u64 {
         self.0.seen()
     }
 }
 
 impl PerfettoSocketBuilder {
-    /// Bytes of shared memory with each program, from 4 KiB to 64 MiB, which [`bind`](Self::bind) checks, rounded up to
-    /// whole pages. They cost memory when they are touched. What a program would like to have is not considered.
+    /// Sets the bytes of shared memory with each program, from 4 KiB to 64 MiB, rounded up to whole pages. What a
+    /// program would like to have is not considered.
     #[must_use]
     pub fn shared_memory(mut self, bytes: usize) -> Self {
         self.shared_memory = bytes;
         self
     }
 
-    /// How many programs may be there at a time; more wait until one goes. All of them share the places for sequences
-    /// in each buffer: see [`BufferConfig::sequences`](tracebuf_session::BufferConfig::sequences).
+    /// Limits how many programs may be there at a time; more wait until one goes. All share the places for sequences in
+    /// each buffer: see [`BufferConfig::sequences`](tracebuf_session::BufferConfig::sequences).
     #[must_use]
     pub fn producers(mut self, count: usize) -> Self {
         self.producers = count;
         self
     }
 
-    /// Runs the data source of this name in programs that have it; those that are not named do not run. Named twice, it
-    /// runs twice. It goes to the buffer that the session has for this name
+    /// Runs the data source of this name in programs that have it, and twice if it is named twice; others do not run.
+    /// It goes to the buffer that the session has for this name
     /// ([`SessionBuilder::data_source`](tracebuf_session::SessionBuilder::data_source)), otherwise to the first.
     ///
     /// `config` holds further fields of its `DataSourceConfig`, encoded, such as 113 with a `TrackEventConfig`; it may
@@ -139,8 +132,7 @@ impl PerfettoSocketBuilder {
     }
 
     /// Runs the data source `track_event` with these categories and no others; a `*` at the end of one stands for
-    /// whatever follows. It does not stand for categories with the tags `slow` and `debug`: those must be named in
-    /// full.
+    /// whatever follows, except for categories with the tags `slow` and `debug`, which must be named in full.
     ///
     /// ```
     /// use tracebuf_ipc::PerfettoSocket;
@@ -157,15 +149,14 @@ impl PerfettoSocketBuilder {
     /// ended without removing it has left there is replaced.
     ///
     /// # Errors
-    /// An impossible size of shared memory; what the system says of the path, for example that somebody is listening
-    /// there;
+    /// An impossible size of shared memory; an error of the system, such as that somebody listens there; no thread;
     /// [`SessionError::Forked`] in a child after a fork.
     pub fn bind(
         self,
         session: &Arc<Session>,
         path: impl AsRef<Path>,
     ) -> Result<PerfettoSocket, SessionError> {
-        let socket = listening::bind(session, path.as_ref(), Kind::Stream, self.shared_memory)?;
+        let socket = acceptor::bind(session, path.as_ref(), SocketKind::Stream, self.shared_memory)?;
         self.serve(session, socket)
     }
 
@@ -182,21 +173,21 @@ impl PerfettoSocketBuilder {
             self = self.categories(["*"]);
         }
         let wanted = self.data_sources.into_iter().map(|(name, config)| {
-            let buffer = buffer_of(&session.sources, &name).unwrap_or(0);
-            Wanted { name, buffer, config }
+            let buffer = session.buffer_of(&name).unwrap_or(0);
+            WantedSource { name, buffer, config }
         });
-        let wanted: Arc<[Wanted]> = wanted.collect();
-        if wanted.iter().map(Wanted::told).sum::<usize>() > MAX_IPC_FRAME {
+        let wanted: Arc<[WantedSource]> = wanted.collect();
+        if wanted.iter().map(WantedSource::told).sum::<usize>() > MAX_IPC_FRAME {
             let error = io::Error::new(io::ErrorKind::InvalidInput, "they are too long");
             return Err(SessionError::io("configurations of data sources", error));
         }
-        let host = Perfetto { shared_memory: self.shared_memory, wanted };
-        Listening::start(host, session, socket, self.producers).map(PerfettoSocket)
+        let admission = PerfettoAdmission { shared_memory: self.shared_memory, wanted };
+        ListenThread::start(admission, session, socket, self.producers).map(PerfettoSocket)
     }
 }
 
-impl Host for Perfetto {
-    type Producer = Program;
+impl Admission for PerfettoAdmission {
+    type Producer = SdkProducer;
     // A program that is sent away comes again at once, and after a hundred times in its life never again.
     const WAITS: bool = true;
     const HELD: Duration = Duration::from_secs(1);
@@ -205,8 +196,8 @@ impl Host for Perfetto {
     fn refuse(&self, _: &Link, _: &str) {}
 
     /// The SDK ends a program whose memory is not of whole pages.
-    fn take(&self, newcomer: Newcomer) -> io::Result<Program> {
+    fn admit(&self, newcomer: NewProducer) -> io::Result<SdkProducer> {
         let (words, file) = SharedWords::new(self.shared_memory.next_multiple_of(PAGE as usize))?;
-        Program::start(newcomer, words, file, self.wanted.clone())
+        SdkProducer::start(newcomer, words, file, self.wanted.clone())
     }
 }

@@ -13,9 +13,10 @@ use crate::harness::{
 };
 
 #[test]
-#[ignore = "what others run as a process"]
+#[ignore = "run by other tests, as a process"]
 fn one_that_is_killed() {
-    let connection = stalling(socket_of_parent());
+    let Some(socket) = socket_of_parent() else { return };
+    let connection = stalling(socket);
     write_until_killed(&connection.recorder());
 }
 
@@ -43,9 +44,10 @@ fn what_a_program_has_recorded_until_it_is_killed_is_there() {
 }
 
 #[test]
-#[ignore = "what others run as a process"]
+#[ignore = "run by other tests, as a process"]
 fn one_that_writes_a_long_packet_and_is_quiet() {
-    let connection = stalling(socket_of_parent());
+    let Some(socket) = socket_of_parent() else { return };
+    let connection = stalling(socket);
     let mut writer = connection.recorder().packet_writer().expect("a writer");
     writer.packet(|packet| {
         packet.varint(8, 100);
@@ -75,9 +77,10 @@ fn a_long_packet_outlives_its_program_that_is_killed_a_second_later() {
 }
 
 #[test]
-#[ignore = "what others run as a process"]
+#[ignore = "run by other tests, as a process"]
 fn one_that_records_until_the_service_is_gone() {
-    let connection = stalling(socket_of_parent());
+    let Some(socket) = socket_of_parent() else { return };
+    let connection = stalling(socket);
     println!("connected 1");
     std::thread::scope(|scope| {
         for _ in 0..4 {
@@ -109,10 +112,11 @@ fn producers_hear_of_the_end_of_the_session_also_those_that_wait() {
 }
 
 #[test]
-#[ignore = "what others run as a process"]
+#[ignore = "run by other tests, as a process"]
 fn a_service() {
+    let Some(socket) = socket_of_parent() else { return };
     let session = Arc::new(Session::builder().start().expect("a session"));
-    let _socket = ProducerSocket::builder().bind(&session, socket_of_parent()).expect("a socket");
+    let _socket = ProducerSocket::builder().bind(&session, socket).expect("a socket");
     println!("listens 1");
     std::thread::sleep(PATIENCE);
 }
@@ -141,9 +145,10 @@ fn producers_hear_that_the_service_was_killed_and_the_next_one_takes_its_place()
 }
 
 #[test]
-#[ignore = "what others run as a process"]
+#[ignore = "run by other tests, as a process"]
 fn one_that_stays() {
-    let connection = Connection::builder().open(socket_of_parent()).expect("a connection");
+    let Some(socket) = socket_of_parent() else { return };
+    let connection = Connection::builder().open(socket).expect("a connection");
     connection.recorder().instant("stays");
     println!("connected 1");
     waits_for("the service ends", || !connection.is_connected());

@@ -141,6 +141,7 @@ fn gives_up(path: &Path) -> bool {
 }
 
 #[test]
+#[ignore = "takes 5 s, for which a service is waited for"]
 fn a_service_that_says_nothing_is_given_up() {
     let path = socket_path("silent");
     let _listening = listening(&path, 64);
@@ -149,6 +150,7 @@ fn a_service_that_says_nothing_is_given_up() {
 }
 
 #[test]
+#[ignore = "takes 5 s, for which a service is waited for"]
 fn a_service_that_takes_nobody_is_given_up() {
     let path = socket_path("full");
     let _listening = listening(&path, 0);
@@ -187,6 +189,7 @@ fn with_many_chunks(path: &Path) -> OwnedFd {
 }
 
 #[test]
+#[ignore = "takes 7 s"]
 fn who_sends_what_takes_long_leaves_time_for_others() {
     let service = service("patches");
     // For a chunk far behind the newest, of which only a limited number are looked at.

@@ -1,9 +1,8 @@
-//! Programs of other processes that record into a session. Each is this program again, as an ignored test of it.
+//! Programs of other processes that record into a session. Each is this program again, as an ignored test of it, which
+//! does nothing when no other test runs it.
 #![cfg(any(target_os = "linux", target_os = "android"))]
 
-use tracebuf_testing::fork;
-use tracebuf_testing::trace;
-use tracebuf_testing::transport;
+use tracebuf_testing::{fork, trace, transport};
 
 mod containers;
 mod ends;

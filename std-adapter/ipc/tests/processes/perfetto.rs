@@ -80,10 +80,11 @@ fn what_was_recorded_when_the_follower_is_dropped_is_there() {
 }
 
 #[test]
-#[ignore = "what others run as a process"]
+#[ignore = "run by other tests, as a process"]
 fn two_threads_that_wait() {
+    let Some(socket) = socket_of_parent() else { return };
     let builder = Connection::builder().exhaustion(Exhaustion::Stall);
-    let (relay, _follower) = following(&socket_of_parent(), builder);
+    let (relay, _follower) = following(&socket, builder);
     waits_for("it is wanted", || relay.is_connected());
     write_by_two_threads(&relay.recorder());
 }
@@ -109,10 +110,11 @@ fn what_programs_record_comes_out_whole_and_in_order_and_nothing_is_lost_of_thos
 }
 
 #[test]
-#[ignore = "what others run as a process"]
+#[ignore = "run by other tests, as a process"]
 fn one_that_is_killed() {
+    let Some(socket) = socket_of_parent() else { return };
     let builder = Connection::builder().exhaustion(Exhaustion::Stall);
-    let (relay, _follower) = following(&socket_of_parent(), builder);
+    let (relay, _follower) = following(&socket, builder);
     waits_for("it is wanted", || relay.is_connected());
     write_until_killed(&relay.recorder());
 }
@@ -138,15 +140,17 @@ fn what_a_program_has_recorded_until_it_is_killed_is_there() {
 }
 
 #[test]
-#[ignore = "what others run as a process"]
+#[ignore = "run by other tests, as a process"]
 fn a_service() {
+    let Some(socket) = socket_of_parent() else { return };
     let session = Arc::new(Session::builder().start().expect("a session"));
-    let _socket = PerfettoSocket::builder().bind(&session, socket_of_parent()).expect("a socket");
+    let _socket = PerfettoSocket::builder().bind(&session, socket).expect("a socket");
     println!("listens 1");
     std::thread::sleep(PATIENCE);
 }
 
 #[test]
+#[ignore = "takes 5 s, for which a service is waited for"]
 fn a_service_that_stands_still_is_there_until_it_is_killed_and_then_the_next_one_takes_its_place() {
     let path = socket_path("pf-still");
     let (relay, follower) = following(&path, Connection::builder());

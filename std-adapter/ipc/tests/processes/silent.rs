@@ -20,6 +20,7 @@ fn with_one_that_stands_still(test: &str) -> (Service, Producer) {
 }
 
 #[test]
+#[ignore = "takes 5 s, for which a program is waited for"]
 fn who_waits_for_a_program_that_stands_still_keeps_nobody_else_waiting() {
     let (service, still) = with_one_that_stands_still("silent");
     let session = &service.session;

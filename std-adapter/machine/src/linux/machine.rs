@@ -108,7 +108,7 @@ impl Recording {
     pub(super) fn start() -> (Self, Tracks) {
         const RING: u64 = 4 << 20;
         let session = Session::builder().ring(RING).exhaustion(Exhaustion::Stall).start().expect("a session");
-        let tracks = Tracks::new(&session.recorder(), session.descriptions(), RING).expect("two writers");
+        let tracks = Tracks::new(&session.recorder(), session.side_packets(), RING).expect("two writers");
         (Self(session), tracks)
     }
 

@@ -74,7 +74,7 @@ fn record_from(
     let session = Arc::new(builder.start()?);
     let programs = doors.open(options, &session)?;
     let recorder = session.recorder_of(MACHINE).ok_or(SessionError::Stopped)?;
-    let tracks = Tracks::new(&recorder, session.descriptions(), options.ring).ok_or(SessionError::Stopped)?;
+    let tracks = Tracks::new(&recorder, session.side_packets(), options.ring).ok_or(SessionError::Stopped)?;
     let mut sampler = Sampler::new(proc, tracks.named(std::process::id(), NAME));
 
     let start = Instant::now();

@@ -9,8 +9,8 @@ use tracebuf::proto::fields::{
 };
 use tracebuf::proto::{Message, Sink};
 
-use tracebuf_session::this_process::process_track;
-use tracebuf_session::{Descriptions, PacketWriter, Recorder};
+use tracebuf_session::parts::process_track;
+use tracebuf_session::{PacketWriter, Recorder, SidePackets};
 
 /// What a counter's values are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ pub(super) struct Tracks {
     /// values, so they have a sequence of their own. Times grow within each sequence, except just after a file that
     /// could not be read, so that readers have less to sort.
     processes: PacketWriter,
-    descriptions: Descriptions,
+    descriptions: SidePackets,
     /// By pid, the start time of the process whose track is made from the pid alone. There are no more of these than
     /// pids.
     plain: HashMap<u32, u64>,
@@ -84,7 +84,7 @@ pub(super) struct Tracks {
 
 impl Tracks {
     /// Writes for a ring of this many bytes, if two writers are free.
-    pub(super) fn new(recorder: &Recorder, descriptions: Descriptions, ring: u64) -> Option<Self> {
+    pub(super) fn new(recorder: &Recorder, descriptions: SidePackets, ring: u64) -> Option<Self> {
         Some(Self {
             machine: recorder.packet_writer()?,
             processes: recorder.packet_writer()?,

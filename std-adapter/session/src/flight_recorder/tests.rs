@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tracebuf_std::system::NOT_IN_NAMES;
+
 use super::FlightRecorder;
 use crate::{LongTrace, Session};
 
@@ -15,12 +17,11 @@ fn a_session_whose_rings_a_long_trace_empties_has_no_recorder() {
     std::fs::remove_file(path).expect("the file is there");
 }
 
-#[cfg(unix)]
 #[test]
 fn a_child_does_not_wait_for_the_thread_that_had_the_recorder_s_lock() {
     use super::FlightStatus;
     use crate::SessionError;
-    use crate::children::in_child;
+    use tracebuf_testing::fork::in_child;
 
     let session = Arc::new(Session::builder().start().expect("a session"));
     let mut recorder = FlightRecorder::new(&session, std::env::temp_dir()).ok();
@@ -31,7 +32,7 @@ fn a_child_does_not_wait_for_the_thread_that_had_the_recorder_s_lock() {
         // What the panic hook does.
         recorder.inner.report("panic", None);
         matches!(recorder.snapshot("child"), Err(SessionError::Forked))
-            && recorder.on_signals(&[libc::SIGUSR2]).is_err()
+            && recorder.on_signals(&[12]).is_err()
             && recorder.status() == FlightStatus::default()
     }));
     drop(held);
@@ -59,7 +60,7 @@ fn a_reason_that_is_no_name_of_a_file_in_the_folder_is_an_error_and_leaves_nothi
         assert!(recorder.snapshot(reason).expect("a snapshot").exists());
     }
     // What separates folders on Windows, and what its names use for something else.
-    if cfg!(windows) {
+    if !NOT_IN_NAMES.is_empty() {
         for reason in ["..\\out", "there\\..", "C:out", "C:\\out", "\\out", "there\\", "a:b"] {
             let error = recorder.snapshot(reason).expect_err(reason).to_string();
             assert!(error.contains("is no reason"), "{reason}: {error}");

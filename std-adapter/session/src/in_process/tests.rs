@@ -4,18 +4,22 @@ use std::time::Duration;
 
 use tracebuf::buffer::{Config, FillPolicy, TraceBuffer};
 use tracebuf::producer::Exhaustion;
+use tracebuf::service::FlushTracker;
 
 use super::*;
 use crate::producer_cell::words;
-use crate::switch::Switch;
-use crate::waker::Waker;
+use crate::recording_gate::RecordingGate;
+use crate::waits::Waker;
 use tracebuf_std::memory::PagedMemory;
 
-/// Waits until this thread of the process waits for something.
+/// Waits until this thread of the process waits for something, or until it should where that is not seen in `/proc`.
 fn until_it_waits(thread: u32) {
-    let waits = || {
-        let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).expect("a thread");
-        stat.rsplit_once(')').is_some_and(|(_, rest)| rest.starts_with(" S"))
+    let waits = || match std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")) {
+        Ok(stat) => stat.rsplit_once(')').is_some_and(|(_, rest)| rest.starts_with(" S")),
+        Err(_) => {
+            std::thread::sleep(Duration::from_millis(50));
+            true
+        }
     };
     let mut seen = 0;
     while seen < 5 {
@@ -26,8 +30,8 @@ fn until_it_waits(thread: u32) {
 
 #[test]
 fn a_flush_has_not_succeeded_while_another_thread_is_sending_what_packets_wait_for() {
-    let (switch, waker) = (Arc::new(Switch::new()), Waker::default());
-    let producer = ProducerCell::in_memory(words(1 << 20), switch, waker, "test".to_owned()).expect("memory");
+    let (gate, waker) = (Arc::new(RecordingGate::new()), Waker::default());
+    let producer = ProducerCell::in_memory(words(1 << 20), gate, waker, "test".to_owned()).expect("memory");
     let producer = Arc::new(producer);
     let identity = ProducerIdentity { producer_id: 1, uid: 0, pid: 1 };
     let mut transport = InProcess::new(producer.clone(), identity, 1);
@@ -40,8 +44,7 @@ fn a_flush_has_not_succeeded_while_another_thread_is_sending_what_packets_wait_f
         let (go, gone) = std::sync::mpsc::channel::<()>();
         let in_thread = producer.clone();
         let thread = scope.spawn(move || {
-            let mut writer =
-                in_thread.borrow_dependent().producer.writer(0, Exhaustion::Drop).expect("a writer");
+            let mut writer = in_thread.producer().writer(0, Exhaustion::Drop).expect("a writer");
             tell.send(tracebuf_std::system::thread_id()).expect("the test waits");
             gone.recv().expect("the test goes on");
             // Over more than two chunks, so that the first waits for the message's size.
@@ -53,11 +56,13 @@ fn a_flush_has_not_succeeded_while_another_thread_is_sending_what_packets_wait_f
         let held = producer.queue().requests();
         go.send(()).expect("the thread waits");
         until_it_waits(id);
-        transport.ask_flush();
-        assert!(!transport.is_flushed(), "the patch is not in the queue");
+        let mut flushes = FlushTracker::new();
+        flushes.ask(1);
+        transport.ask_flush(1);
+        assert!(transport.is_asked, "the patch is not in the queue");
         drop(held);
-        while !transport.is_flushed() {
-            transport.drain(&mut buffers);
+        while !flushes.is_idle() {
+            transport.drain(&mut buffers, &mut flushes);
         }
         transport.scrape(&mut buffers);
         let size = buffers[0].read().next_packet().map(|packet| packet.len());

@@ -1,8 +1,7 @@
-//! The thread that writes the file.
+//! The thread that writes a long trace's file.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Write};
-use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
 use std::thread;
@@ -11,11 +10,8 @@ use std::time::Duration;
 use super::Progress;
 use crate::export::{PIECE, Piece};
 use crate::region_file::Slot;
-use crate::undo::Undo;
 use tracebuf_std::display::Count;
-use tracebuf_std::file_lock::Lock;
-use tracebuf_std::system::{FileId, cut, for_a_trace, id_of, is_removed, open_at_once, standard_output};
-use tracebuf_std::whole_file::followed;
+use tracebuf_std::system::{cut, is_removed};
 
 pub(super) enum Message {
     Piece(Piece),
@@ -40,44 +36,6 @@ pub(super) struct Output {
     gave_up: bool,
     /// Takes back the memory of each piece. If it went to the system, it would be asked for again, page by page.
     written: Sender<Vec<u8>>,
-}
-
-/// The file of a long trace, kept locked against other sessions.
-pub(crate) struct Opened {
-    pub(super) file: File,
-    pub(super) lock: Option<Lock>,
-    /// What identifies it, whatever its name.
-    pub(crate) id: FileId,
-}
-
-/// Opens the file of a long trace, or creates it. What is in it stays there until [`empty`] is called.
-pub(crate) fn open(path: &Path) -> io::Result<(Opened, Option<Undo>)> {
-    if let Some(file) = standard_output(path)? {
-        let id = id_of(&file)?;
-        return Ok((Opened { file, lock: None, id }, None));
-    }
-    // For a link that leads to nothing, the place it leads to: the file is created, and taken back, there.
-    let path = &if path.exists() { path.to_owned() } else { followed(path)? };
-    let (file, undo) = match for_a_trace().create_new(true).open(path) {
-        Ok(file) => (file, Some(Undo::new(path, Vec::new()))),
-        // It exists, or this says why it cannot.
-        Err(_) => (open_at_once(path)?, None),
-    };
-    let id = id_of(&file)?;
-    // Two sessions may write into one pipe or device.
-    if !file.metadata()?.is_file() {
-        return Ok((Opened { file, lock: None, id }, undo));
-    }
-    match Lock::where_possible(&file, path) {
-        Ok(lock) => Ok((Opened { file, lock, id }, undo)),
-        Err(error) => {
-            if error.kind() == io::ErrorKind::ResourceBusy {
-                // Another session has opened the file that was created here, and locked it first: it stays.
-                undo.into_iter().for_each(Undo::forget);
-            }
-            Err(error)
-        }
-    }
 }
 
 /// Removes what an earlier trace left.
@@ -239,6 +197,7 @@ mod tests {
     use std::thread::LocalKey;
 
     use super::*;
+    use tracebuf_std::system::{NULL_DEVICE, for_a_trace};
 
     thread_local! {
         /// Calls that are still to succeed, and then those that are to fail.
@@ -254,8 +213,7 @@ mod tests {
 
     /// Something that takes everything.
     fn nowhere() -> File {
-        let path = if cfg!(windows) { "NUL" } else { "/dev/null" };
-        std::fs::OpenOptions::new().write(true).open(path).expect("a file")
+        std::fs::OpenOptions::new().write(true).open(NULL_DEVICE).expect("a file")
     }
 
     #[test]

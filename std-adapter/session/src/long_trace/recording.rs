@@ -1,4 +1,4 @@
-//! A period's work: what the drain thread reads, and hands over to the file's thread.
+//! A period's work: pieces that the drain thread reads, and hands over to the file's thread.
 
 use std::io;
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use std::time::{Duration, Instant};
 
 use tracebuf::proto::TracePackets;
 
-use super::output::{Message, Opened, Output, empty};
+use super::output::{Message, Output, empty};
 use super::turns::Turns;
 use super::{LongTrace, Progress, SyncPolicy};
-use crate::beside::Revision;
-use crate::central::Central;
 use crate::clock::ClockReading;
-use crate::export::{BufferReport, HasRead, PIECE, Piece, whole_within};
+use crate::export::{BufferReport, HasRead, PIECE, Piece, Readable, whole_within};
+use crate::files::Opened;
+use crate::recording_gate::RecordingGate;
 use crate::region_file::Outbox;
-use crate::snapshot::Readable;
-use crate::switch::Switch;
+use crate::service::Service;
+use crate::side_packets::SideRevision;
 use crate::totals::{Totals, Written};
 use crate::waits::{FOR_EVER, PATIENCE, POLL_INTERVAL, Wait};
 
@@ -31,7 +31,7 @@ pub(crate) struct Recording {
     outboxes: Vec<Option<Outbox>>,
     thread: Option<JoinHandle<()>>,
     pub(crate) progress: Arc<Progress>,
-    switch: Arc<Switch>,
+    gate: Arc<RecordingGate>,
     period: Duration,
     max_file_size: u64,
     sync: SyncPolicy,
@@ -42,7 +42,7 @@ pub(crate) struct Recording {
     turns: Option<Turns>,
     piece: Piece,
     /// The newest item beside the buffers that the file tells of.
-    beside: Revision,
+    side: SideRevision,
     handed_over: u64,
     /// Bytes of the clocks with which the file begins.
     clocks: u64,
@@ -71,7 +71,7 @@ impl Recording {
     pub(crate) fn start(
         trace: &LongTrace,
         opened: Opened,
-        switch: Arc<Switch>,
+        gate: Arc<RecordingGate>,
         outboxes: Vec<Option<Outbox>>,
         clocks: &ClockReading,
     ) -> io::Result<Self> {
@@ -89,7 +89,7 @@ impl Recording {
             drop((output, lock));
         })?;
         let mut piece = Piece::default();
-        piece.clocks(clocks)?;
+        piece.service(clocks)?;
         let clocks = piece.bytes.len() as u64;
         empty(&file)?;
         Ok(Self {
@@ -98,7 +98,7 @@ impl Recording {
             outboxes,
             thread: Some(thread),
             progress,
-            switch,
+            gate,
             period: trace.period,
             max_file_size: trace.max_file_size,
             sync: trace.sync,
@@ -106,7 +106,7 @@ impl Recording {
             flushing: None,
             turns: None,
             piece,
-            beside: Revision::default(),
+            side: SideRevision::default(),
             handed_over: 0,
             clocks,
             invalid_packets: 0,
@@ -116,23 +116,23 @@ impl Recording {
 
     /// Does what is due, and says when to come again. Never does more than a piece at once, and never waits: shared
     /// memory must not fill up meanwhile, and others ask for things.
-    pub(crate) fn work(&mut self, central: &mut Central) -> Duration {
+    pub(crate) fn work(&mut self, service: &mut Service) -> Duration {
         if self.ended {
             return self.period;
         }
         if self.turns.is_none()
-            && let Some(wait) = self.begin(central)
+            && let Some(wait) = self.begin(service)
         {
             return wait;
         }
-        match self.read_on(central, Wait::Now) {
+        match self.read_on(service, Wait::Now) {
             Step::Done => {}
             Step::Busy => return POLL_INTERVAL,
-            Step::Piece if !self.hand_over(central, Wait::Now) => return POLL_INTERVAL,
+            Step::Piece if !self.hand_over(service, Wait::Now) => return POLL_INTERVAL,
             Step::Piece if self.ended => return self.period,
             Step::Piece => return Duration::ZERO,
         }
-        if !self.hand_over(central, Wait::Now) {
+        if !self.hand_over(service, Wait::Now) {
             return POLL_INTERVAL;
         }
         self.turns = None;
@@ -143,7 +143,7 @@ impl Recording {
     }
 
     /// Begins a period's work, with a flush; says how long to wait if it is not yet time, or not everything has come.
-    fn begin(&mut self, central: &mut Central) -> Option<Duration> {
+    fn begin(&mut self, service: &mut Service) -> Option<Duration> {
         let now = Instant::now();
         let (flush, deadline) = match self.flushing {
             Some(flushing) => flushing,
@@ -151,31 +151,31 @@ impl Recording {
             None => {
                 // Late by more than a period: that period is left out.
                 self.next = (self.next + self.period).max(now);
-                (central.begin_flush(), now + self.period.min(PATIENCE))
+                (service.begin_flush(), now + self.period.min(PATIENCE))
             }
         };
         self.flushing = Some((flush, deadline));
-        if !central.is_flushed(flush) && now < deadline {
+        if !service.is_flushed(flush) && now < deadline {
             return Some(POLL_INTERVAL);
         }
         self.flushing = None;
-        central.end_flush(flush);
-        let _ = self.piece.clocks(&ClockReading::now());
-        self.turns = Some(Turns::new(central.buffers.len(), self.period));
+        service.end_flush(flush);
+        let _ = self.piece.service(&ClockReading::now());
+        self.turns = Some(Turns::new(service.buffers.len(), self.period));
         None
     }
 
     /// Adds what is beside the buffers, before anything is read. Within a period the buffers get more between one piece
     /// and the next.
-    fn tell(&mut self, central: &Central) {
-        self.beside = self.piece.beside(&central.beside, self.beside).unwrap_or(self.beside);
+    fn tell(&mut self, service: &Service) {
+        self.side = self.piece.side_data(&service.side, self.side).unwrap_or(self.side);
     }
 
     /// Fills the piece, or a slot, as far as there is room beside what is left out.
-    fn read_on(&mut self, central: &mut Central, wait: Wait) -> Step {
+    fn read_on(&mut self, service: &mut Service, wait: Wait) -> Step {
         let mut refused = 0;
         while let Some(at) = self.turns.as_ref().and_then(Turns::next) {
-            self.tell(central);
+            self.tell(service);
             if self.piece.bytes.len() + refused >= PIECE {
                 return Step::Piece;
             }
@@ -184,19 +184,19 @@ impl Recording {
                     // A slot has no room for more: that would be a turn in which nothing is read.
                     return Step::Piece;
                 }
-                return self.read_into_slot(central, at, wait);
+                return self.read_into_slot(service, at, wait);
             }
-            let Some(buffer) = central.buffers.get_mut(at) else { break };
+            let Some(buffer) = service.buffers.get_mut(at) else { break };
             let read = self.piece.read(&mut buffer.read(), PIECE - refused);
-            refused += self.count(central, read);
+            refused += self.count(service, read);
         }
         Step::Done
     }
 
     /// Ends a buffer's turn; returns the bytes that were left out.
-    fn count(&mut self, central: &mut Central, read: io::Result<HasRead>) -> usize {
+    fn count(&mut self, service: &mut Service, read: io::Result<HasRead>) -> usize {
         let read = read.unwrap_or(HasRead { exhausted: true, ..HasRead::default() });
-        central.invalid_packets += read.refused;
+        service.invalid_packets += read.refused;
         self.invalid_packets += read.refused;
         self.end_turn(read.exhausted);
         read.refused_bytes
@@ -208,11 +208,12 @@ impl Recording {
         }
     }
 
-    /// Reads from a buffer in a file, so that at any instant a packet is in the buffer or in the slot.
-    fn read_into_slot(&mut self, central: &mut Central, at: usize, wait: Wait) -> Step {
+    /// Reads from a buffer in a file, so that at any instant a packet is in the valid half or in the slot.
+    fn read_into_slot(&mut self, service: &mut Service, at: usize, wait: Wait) -> Step {
         let outbox = self.outboxes.get_mut(at).and_then(Option::as_mut);
-        let (Some(buffer), Some(outbox)) = (central.buffers.get_mut(at), outbox) else { return Step::Done };
-        let Some(mut slot) = outbox.slot(wait) else {
+        let (Some(buffer), Some(outbox)) = (service.buffers.get_mut(at), outbox) else { return Step::Done };
+        let slot = if wait == Wait::Now { outbox.free_slot() } else { outbox.wait_for_slot() };
+        let Some(mut slot) = slot else {
             if wait == Wait::UntilDone {
                 // The file takes nothing more: what is in the buffer stays there.
                 self.end_turn(true);
@@ -220,10 +221,10 @@ impl Recording {
             }
             return Step::Busy;
         };
-        outbox.turn();
+        outbox.begin(buffer.memory());
         let read = self.piece.read(&mut buffer.read(), outbox.limit);
-        self.count(central, read);
-        let (len, room) = (self.piece.bytes.len() as u64, self.room(central));
+        self.count(service, read);
+        let (len, room) = (self.piece.bytes.len() as u64, self.room(service));
         let is_full = len > room;
         // If the file is full, the slot has the part that has no room there, and stays.
         let beyond = if is_full { self.cut(room) } else { Vec::new() };
@@ -233,7 +234,7 @@ impl Recording {
         }
         if is_full {
             slot.give_up();
-            self.end(central);
+            self.end(service);
             return Step::Piece;
         }
         let Some(sender) = &self.sender else { return Step::Done };
@@ -250,22 +251,22 @@ impl Recording {
 
     /// Bytes that the file may still take. The clocks come before the room for the statistics: without them no time is
     /// right, and recovery does not know the file.
-    fn room(&self, central: &Central) -> u64 {
+    fn room(&self, service: &Service) -> u64 {
         let all = self.max_file_size.saturating_sub(self.handed_over);
         let first = if self.handed_over == 0 { self.clocks.min(all) } else { 0 };
-        all.saturating_sub(reserve(central)).max(first)
+        all.saturating_sub(reserve(service)).max(first)
     }
 
     /// Gives the piece to the file's thread; false if that is busy.
-    fn hand_over(&mut self, central: &mut Central, wait: Wait) -> bool {
+    fn hand_over(&mut self, service: &mut Service, wait: Wait) -> bool {
         if self.piece.bytes.is_empty() {
             return true;
         }
-        let room = self.room(central);
+        let room = self.room(service);
         let len = self.piece.bytes.len() as u64;
         if len > room {
             self.cut(room);
-            self.end(central);
+            self.end(service);
             return true;
         }
         let spare = match wait {
@@ -291,18 +292,18 @@ impl Recording {
         let beyond = self.piece.bytes.split_off(whole_within(&self.piece.bytes, room));
         self.piece.packets = self.piece.packets.saturating_sub(TracePackets::new(&beyond).count() as u64);
         self.progress.full.store(true, Ordering::Relaxed);
-        self.switch.off();
+        self.gate.off();
         beyond
     }
 
     /// Adds the statistics, if they fit, and nothing more. A file that has no room for the clocks stays empty.
-    fn end(&mut self, central: &mut Central) {
+    fn end(&mut self, service: &mut Service) {
         self.ended = true;
         if self.handed_over == 0 && self.piece.bytes.is_empty() {
             return;
         }
-        let mut reports: Vec<_> = central.buffers.iter().map(Readable::report).collect();
-        let mut totals = central.totals();
+        let mut reports: Vec<_> = service.buffers.iter().map(Readable::report).collect();
+        let mut totals = service.totals();
         if self.progress.full.load(Ordering::Relaxed) {
             // The format has no other word for what is missing at the end, whatever became of the flushes.
             totals.flushes.last = Some(false);
@@ -343,18 +344,18 @@ impl Recording {
     }
 
     /// Writes everything there is, and the statistics, and waits for the file.
-    pub(crate) fn finish(&mut self, central: &mut Central) {
+    pub(crate) fn finish(&mut self, service: &mut Service) {
         self.progress.finishing.store(true, Ordering::Relaxed);
         if !self.ended {
-            self.turns = Some(Turns::new(central.buffers.len(), FOR_EVER));
-            while !self.ended && self.read_on(central, Wait::UntilDone) == Step::Piece {
-                self.hand_over(central, Wait::UntilDone);
+            self.turns = Some(Turns::new(service.buffers.len(), FOR_EVER));
+            while !self.ended && self.read_on(service, Wait::UntilDone) == Step::Piece {
+                self.hand_over(service, Wait::UntilDone);
             }
             if !self.ended {
-                self.hand_over(central, Wait::UntilDone);
+                self.hand_over(service, Wait::UntilDone);
             }
             if !self.ended {
-                self.end(central);
+                self.end(service);
             }
         }
         if self.sync != SyncPolicy::Never {
@@ -374,7 +375,7 @@ impl Drop for Recording {
 }
 
 /// Room for the statistics: some 250 bytes per buffer, up to 300 per writer.
-fn reserve(central: &Central) -> u64 {
-    let writers: usize = central.buffers.iter().map(|buffer| buffer.sequences().count()).sum();
-    1024 + 300 * (central.buffers.len() + writers) as u64
+fn reserve(service: &Service) -> u64 {
+    let writers: usize = service.buffers.iter().map(|buffer| buffer.sequences().count()).sum();
+    1024 + 300 * (service.buffers.len() + writers) as u64
 }

@@ -1,4 +1,4 @@
-//! Which buffer is read next.
+//! Turns of the buffers that are read in a period.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

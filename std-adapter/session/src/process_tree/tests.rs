@@ -3,8 +3,8 @@ use tracebuf::proto::TracePackets;
 use super::*;
 use crate::fields::{Fields, Value};
 
-fn process(pid: u32) -> Process {
-    Process {
+fn process(pid: u32) -> TreeProcess {
+    TreeProcess {
         pid,
         ppid: 7,
         uid: 1000,
@@ -14,8 +14,8 @@ fn process(pid: u32) -> Process {
     }
 }
 
-fn thread(tid: u32) -> Thread {
-    Thread { tid, nstid: vec![tid - 100], name: format!("t{tid}") }
+fn thread(tid: u32) -> TreeThread {
+    TreeThread { tid, nstid: vec![tid - 100], name: format!("t{tid}") }
 }
 
 /// Adds these, which are all the threads that the process has.
@@ -112,7 +112,7 @@ fn threads_that_have_ended_make_place_for_others_and_those_that_are_there_do_not
 #[test]
 fn of_those_that_have_gone_the_oldest_are_forgotten() {
     let tree = ProcessTree::default();
-    let long = |pid| Process { command_line: "x".repeat(4096), ..process(pid) };
+    let long = |pid| TreeProcess { command_line: "x".repeat(4096), ..process(pid) };
     let stays = tree.come(long(1), 5);
     for pid in 2..1000 {
         drop(tree.come(long(pid), 5));
@@ -135,14 +135,14 @@ fn of_those_that_have_gone_the_oldest_are_forgotten() {
 
 #[test]
 fn a_process_is_encoded_with_its_words_or_else_its_name() {
-    let bytes = |process: &Process| {
+    let bytes = |process: &TreeProcess| {
         let mut room = [0; 64];
         let mut out = tracebuf::proto::Encoder::new(&mut room);
         process.encode(&mut out).expect("room");
         out.finish().expect("room").to_vec()
     };
     assert_eq!(bytes(&process(10)), b"\x08\x0A\x10\x07\x1A\x05sleep\x1A\x019\x28\xE8\x07\x30\x01");
-    let nobody = Process { command_line: "\0".to_owned(), uid: u32::MAX, ..process(10) };
+    let nobody = TreeProcess { command_line: "\0".to_owned(), uid: u32::MAX, ..process(10) };
     let uid = b"\x28\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x01";
     assert_eq!(bytes(&nobody), [&b"\x08\x0A\x10\x07\x1A\x05sleep\x48\x01"[..], uid, b"\x30\x01"].concat());
 }

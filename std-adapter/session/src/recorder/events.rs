@@ -1,4 +1,4 @@
-//! A thread's events, through its recorder.
+//! Events on the thread's own track.
 
 use std::fmt;
 use std::mem::ManuallyDrop;
@@ -6,7 +6,7 @@ use std::mem::ManuallyDrop;
 use tracebuf::producer::track_event::{Details, LogMessage, Track};
 
 use super::{Recorder, ThreadTracer};
-use crate::switch::BufferId;
+use crate::recording_gate::BufferId;
 
 impl Recorder {
     /// A slice on this thread's track that ends when the guard is dropped. On other tracks: [`Recorder::on`].
@@ -60,10 +60,8 @@ impl Recorder {
         body()
     }
 
-    /// Begins a slice on this thread's track; [`Recorder::end`] ends it.
-    ///
-    /// If one of the two is lost, for want of shared memory, the slices around it end in its place, or stay open: guards
-    /// keep slices within each other.
+    /// Begins a slice on this thread's track; [`Recorder::end`] ends it. Prefer [`enter`](Self::enter): if shared
+    /// memory is full and a begin or an end is lost, slices around it end in its place, or stay open.
     #[inline]
     pub fn begin(&self, name: &'static str) {
         // Lost ends of other slices are made up for first, as by a slice with a guard.
@@ -112,8 +110,7 @@ impl Recorder {
         self.with(|tracer| tracer.track().instant_with(name, details));
     }
 
-    /// A log line: an instant on this thread's track, and a row in ui.perfetto.dev's list of logs, which can be
-    /// filtered by priority and text.
+    /// A log line: an instant on this thread's track, and a row in ui.perfetto.dev's list of logs.
     ///
     /// ```
     /// use tracebuf_session::{LogMessage, LogPriority, Session};
@@ -143,8 +140,8 @@ impl Recorder {
 
     /// A counter's value from now on.
     ///
-    /// Counters lie beside the processes in ui.perfetto.dev, and those with one name are one counter, whichever program
-    /// counts. For one under this program's process, use [`this_process`](crate::this_process).
+    /// Counters with one name are one counter, whichever program counts; for one under this program's process, use
+    /// [`this_process`](crate::this_process).
     ///
     /// ```
     /// use tracebuf_session::{Session, Track, Unit};
@@ -168,9 +165,8 @@ impl Recorder {
     }
 }
 
-/// Ends the slice begun last on its thread's track when dropped: its own, if those begun since have ended. So drop
-/// guards in the reverse order of their making, as nested blocks do, and do not hold them across an `.await`, where
-/// other tasks of the thread begin and end slices.
+/// Ends the slice begun last on its thread's track when dropped. So drop guards in the reverse order of their making,
+/// as nested blocks do, and do not hold them across an `.await`, where other tasks of the thread begin and end slices.
 ///
 /// ```
 /// # use tracebuf_session::Session;
@@ -189,11 +185,11 @@ impl Recorder {
 /// # Ok::<(), tracebuf_session::SessionError>(())
 /// ```
 ///
-/// It ends the slice in the session where that began, wherever a [`Relay`](super::super::Relay) leads by then; it ends
-/// none if nothing was recorded at the beginning, or that session is over.
+/// It ends the slice in the session where that began, wherever a [`Relay`](crate::Relay) leads by then, unless that
+/// session is over or the begin was not recorded.
 ///
 /// Slices stay nested even when shared memory is full: one whose begin is lost has no end, and a lost end is made up
-/// for before the thread's next slice begins or ends, or at the thread's end if there is room by then.
+/// for before the thread's next slice begins or ends, or at the thread's end if there is room.
 #[must_use = "the slice ends when this is dropped"]
 pub struct SliceGuard<'r> {
     recorder: &'r Recorder,

@@ -1,4 +1,4 @@
-//! Events on a track that is not a thread's, through a recorder.
+//! Events on a track that is not a thread's.
 
 use std::fmt;
 use std::mem::ManuallyDrop;
@@ -6,7 +6,7 @@ use std::mem::ManuallyDrop;
 use tracebuf::producer::track_event::{Details, Track};
 
 use super::Recorder;
-use crate::switch::BufferId;
+use crate::recording_gate::BufferId;
 
 /// Records on a track of your own, from any thread: [`Recorder::on`] makes it.
 ///
@@ -28,11 +28,11 @@ use crate::switch::BufferId;
 /// # Ok::<(), tracebuf_session::SessionError>(())
 /// ```
 ///
-/// What one thread begins another may end, as with a request that waits in between. An end belongs to the slice begun
-/// last on its track: slices that overlap, as requests may, need a track each, such as tracks of one name with
-/// different [numbers](Track::numbered), which ui.perfetto.dev shows together. If other programs record into the same
-/// trace, put the track within [this process](crate::this_process): otherwise programs with a track of the
-/// same name end each other's slices. A track need not live longer than it is used:
+/// Any thread may end what another one began. An end belongs to the slice begun last on its track: slices that overlap,
+/// as requests may, need a track each, such as tracks of one name with different [numbers](Track::numbered), which
+/// ui.perfetto.dev shows together. If other programs record into the same trace, put the track within [this
+/// process](crate::this_process): otherwise programs end each other's slices on tracks of the same name. A track need
+/// not live longer than it is used:
 ///
 /// ```
 /// use tracebuf_session::{Recorder, Session, Track, this_process};
@@ -103,10 +103,8 @@ impl<'r> TrackRecorder<'r> {
         body()
     }
 
-    /// Begins a slice; [`end`](Self::end) ends it.
-    ///
-    /// If one of the two is lost, for want of shared memory, the slices around it end in its place, or stay open: guards
-    /// keep slices within each other.
+    /// Begins a slice; [`end`](Self::end) ends it. Prefer [`enter`](Self::enter): if shared memory is full and a begin
+    /// or an end is lost, slices around it end in its place, or stay open.
     #[inline]
     pub fn begin(&self, name: &'static str) {
         self.recorder.with(|tracer| tracer.on(self.track).begin(name));
@@ -143,7 +141,7 @@ impl<'r> TrackRecorder<'r> {
     }
 }
 
-/// Ends the slice begun last on its track when dropped, in whichever thread: its own, if those begun since have ended.
+/// Ends the slice begun last on its track when dropped, in whichever thread.
 ///
 /// ```
 /// # use tracebuf_session::Session;
@@ -162,9 +160,9 @@ impl<'r> TrackRecorder<'r> {
 /// # Ok::<(), tracebuf_session::SessionError>(())
 /// ```
 ///
-/// It ends the slice in the session where that began, wherever a [`Relay`](super::super::Relay) leads by then; it ends
-/// none if nothing was recorded at the beginning, the begin was lost, or that session is over. If events go to another
-/// session by then, only a thread that has recorded in the first one can end it. A lost end leaves the slice open.
+/// It ends the slice in the session where that began, unless that session is over or the begin was not recorded. If
+/// events go to another session by then, only a thread that has recorded in the first one can end it. A lost end leaves
+/// the slice open.
 #[must_use = "the slice ends when this is dropped"]
 pub struct TrackSliceGuard<'r> {
     on: TrackRecorder<'r>,

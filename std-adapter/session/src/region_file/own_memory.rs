@@ -4,14 +4,14 @@ use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tracebuf::producer::{AtomicU32, ChunkHeader, Page};
+use tracebuf::producer::{AtomicU32, Page, SmbChunkHeader};
 use tracebuf_std::memory::WordsInFile;
 
 use super::writers::{ENTRIES, Entry, changes};
-use super::{BUFFER, OWN, OWN_PAGE, PAGE, PROCESS, PRODUCER, TABLE, USER, WRITERS_AT, WantedMemory};
+use super::{BUFFER, OWN, OWN_PAGE, PAGE, PROCESS, PRODUCER, SharedMemorySpec, TABLE, USER, WRITERS_AT};
 use crate::limits::{self, LAYOUT, WRITERS};
 
-impl WantedMemory {
+impl SharedMemorySpec {
     /// What the first page says of it, and where.
     pub(super) fn numbers(&self) -> [(usize, u64); 7] {
         [
@@ -83,7 +83,7 @@ impl OwnMemory {
             let [id, packets, ..] = words else { return None };
             let writer = || {
                 let packets = u32::from_le(packets.load(Ordering::Acquire));
-                ChunkHeader::from_words([0, packets]).writer_id
+                SmbChunkHeader::from_words([0, packets]).writer_id
             };
             let is_its = writer() == writer_id;
             let id = u32::from_le(id.load(Ordering::Acquire));

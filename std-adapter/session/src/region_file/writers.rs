@@ -1,8 +1,7 @@
-//! Which writer of shared memory in a file writes to which buffer.
+//! The table of writers: which of them writes to which buffer, for shared memory in a file.
 //!
-//! Each writer has a few words of eight bytes, the oldest first: the buffer that its chunks are for, and from which
-//! chunk on. There is more than one only while shared memory holds chunks that an earlier writer of the same number,
-//! now ended, wrote for another buffer.
+//! Each writer has a few words of eight bytes, the oldest first: a buffer, and the first chunk that is for it. There is
+//! more than one only while shared memory holds chunks of an earlier writer of the same number for another buffer.
 
 /// Words for each writer. If a number changes from buffer to buffer more often than this before the drain thread comes,
 /// the oldest is forgotten.

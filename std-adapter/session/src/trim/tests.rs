@@ -164,9 +164,9 @@ fn defaults_that_come_behind_the_state_are_the_sequence_s() {
         let kept = trimmed(1500, &[state, &unknown, &old, &boot_time, &old]);
         assert_eq!(kept, [state, &unknown, &old, &boot_time]);
     }
-    // Beside an event that is left out.
-    let (beside, new) = ([&old, &boot_time[2..]].concat(), [0x40, 0xD0, 0x0F, 0x68, 2, 0x50, 2]);
-    assert_eq!(trimmed(1500, &[state, &beside, &new]), [state, &[&[0x68, 2], &boot_time[..]].concat(), &new]);
+    // SideData an event that is left out.
+    let (side, new) = ([&old, &boot_time[2..]].concat(), [0x40, 0xD0, 0x0F, 0x68, 2, 0x50, 2]);
+    assert_eq!(trimmed(1500, &[state, &side, &new]), [state, &[&[0x68, 2], &boot_time[..]].concat(), &new]);
     // As they were.
     let (same, new) = (defaults(64), event(100, false));
     let owing = event(105, false);

@@ -1,4 +1,5 @@
-//! Programs that end by a panic or a signal: processes of their own, whose standard error is like a full disk.
+//! Programs that end by a panic or a signal, or leave the folder that they were started in: processes of their own,
+//! whose standard error is like a full disk.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
@@ -94,4 +95,25 @@ fn is_stuck_at_a_signal() {
     std::thread::sleep(Duration::from_secs(10));
     // Not by dropping the recorder, which waits for what it writes.
     std::process::exit(1);
+}
+
+#[test]
+fn a_recorder_s_folder_stays_the_same_when_the_process_goes_elsewhere() {
+    let parent = folder("elsewhere");
+    std::fs::create_dir_all(parent.join("folder")).expect("a folder");
+    let status = in_child("goes_elsewhere", &parent);
+    assert!(status.success(), "{status}");
+    assert!(parent.join("folder/x-0.pftrace").exists());
+}
+
+#[test]
+#[ignore = "run by the test before it"]
+fn goes_elsewhere() {
+    let Some(parent) = std::env::var_os("TRACEBUF_CHILD_FOLDER") else { return };
+    std::env::set_current_dir(&parent).expect("it is there");
+    let session = session();
+    let recorder = FlightRecorder::new(&session, "folder").expect("a recorder");
+    std::env::set_current_dir("/").expect("it is there");
+    let path = recorder.snapshot("x").expect("a trace");
+    assert!(path.is_absolute(), "{path:?}");
 }

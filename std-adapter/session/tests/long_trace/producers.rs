@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use tracebuf::buffer::{Chunk, ChunkHeader};
 use tracebuf::service::EndpointStats;
+use tracebuf::service::FlushTracker;
 use tracebuf_session::{CentralBuffer, LongTrace, Session, Transport};
 
 use crate::trace::{Trace, scratch};
@@ -24,7 +25,10 @@ struct Other {
 }
 
 impl Transport for Other {
-    fn drain(&mut self, buffers: &mut [CentralBuffer]) {
+    fn drain(&mut self, buffers: &mut [CentralBuffer], flushes: &mut FlushTracker) {
+        if !self.silent.load(Ordering::Relaxed) {
+            flushes.answer_all();
+        }
         for _ in 0..2048 {
             if !self.more.load(Ordering::Relaxed) {
                 break;
@@ -43,12 +47,8 @@ impl Transport for Other {
         }
     }
 
-    fn ask_flush(&mut self) {
+    fn ask_flush(&mut self, _: u64) {
         self.asked.store(true, Ordering::Relaxed);
-    }
-
-    fn is_flushed(&self) -> bool {
-        !self.silent.load(Ordering::Relaxed)
     }
 
     fn scrape(&mut self, _: &mut [CentralBuffer]) {}
@@ -126,6 +126,7 @@ fn a_buffer_that_is_filled_as_fast_as_it_is_read_keeps_no_other_waiting() {
 }
 
 #[test]
+#[ignore = "takes 12 s"]
 fn a_producer_that_does_not_answer_keeps_nobody_waiting() {
     let path = scratch("silent.pftrace");
     let period = Duration::from_secs(7);

@@ -1,8 +1,8 @@
 //! Packets that tell whether they are whole: a number, a content of any size at any depth, a checksum.
 
-use tracebuf::producer::{Message, TraceWriter};
+use tracebuf::producer::{MessageHandle, TraceWriter};
 
-use crate::mix::mix;
+use tracebuf_testing::mix::mix;
 
 /// What packet `number` of a writer looks like: a function of the two, so that the reader knows it as well.
 struct Shape {
@@ -33,7 +33,7 @@ pub(crate) fn write(writer: &mut TraceWriter<'_>, number: u64, scratch: &mut Vec
     write_nested(&mut packet, shape.depth, scratch, shape.seed as u32);
 }
 
-fn write_nested(message: &mut Message<'_, '_>, depth: u32, content: &[u8], seed: u32) {
+fn write_nested(message: &mut MessageHandle<'_, '_>, depth: u32, content: &[u8], seed: u32) {
     if depth == 0 {
         // In two calls: the second begins wherever the first ended.
         let (now, later) = content.split_at(content.len() / 3);

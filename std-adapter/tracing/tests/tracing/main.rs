@@ -10,8 +10,6 @@ mod origins;
 mod relays;
 mod reload;
 mod threads;
-use tracebuf_testing::trace;
-use tracebuf_testing::transport;
 mod values;
 
 use std::pin::pin;
@@ -19,16 +17,17 @@ use std::task::{Context, Waker};
 
 use trace::{Field, Trace, fields, message, number, scratch};
 use tracebuf_session::{Recorder, Session};
+use tracebuf_testing::{trace, transport};
 use tracebuf_tracing::{TraceLayer, TraceSubscriber};
 use tracing::field::Empty;
 use tracing::{Dispatch, Instrument, Level, Span};
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::prelude::*;
 
-type Kind = (&'static str, fn(Recorder, bool) -> Dispatch);
+type FrontEnd = (&'static str, fn(Recorder, bool) -> Dispatch);
 
 /// The subscriber and the layer, with flows or without.
-const KINDS: [Kind; 2] = [
+const KINDS: [FrontEnd; 2] = [
     ("subscriber", |recorder, flows| Dispatch::new(TraceSubscriber::new(recorder).flows(flows))),
     ("layer", |recorder, flows| {
         Dispatch::new(tracing_subscriber::registry().with(TraceLayer::new(recorder).flows(flows)))

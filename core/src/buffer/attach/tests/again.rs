@@ -41,7 +41,7 @@ impl AsMut<[u8]> for Shared<'_> {
 }
 
 /// The region at each fence of being taken over, and at some moments between.
-fn cut_short(memory: &Memory, config: Config, rng: &mut Rng) -> Vec<Memory> {
+pub(super) fn cut_short(memory: &Memory, config: Config, rng: &mut Rng) -> Vec<Memory> {
     let (mut moments, mut last) = (Vec::new(), memory.clone());
     for fence in 1.. {
         let mut region = memory.clone();

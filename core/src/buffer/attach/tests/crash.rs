@@ -6,7 +6,7 @@
 
 use super::dropped::{found, header, region_of};
 use super::load::{Buffer, Load, Op, Packets, Rng, numbers, read};
-use crate::buffer::region::Layout;
+use crate::buffer::region::RegionLayout;
 use crate::buffer::tests::memory::Memory;
 use crate::buffer::tests::with_options;
 use crate::buffer::*;
@@ -62,7 +62,7 @@ pub(super) fn instants(memory: &[u8], op: &Op) -> (Vec<Memory>, Packets) {
     let mut instants = std::vec![Memory::from(memory)];
     for fence in 1.. {
         let region = Memory::from(memory);
-        let layout = Layout::find(&region, crate::buffer::region::RingEnd::Required).expect("a region");
+        let layout = RegionLayout::find(&region, crate::buffer::region::RingEnd::Required).expect("a region");
         let mut buffer = TraceBuffer::from_parts(region, layout);
         let mut out = Packets::new();
         let crashed = crash_at(fence, || out = op.run(&mut buffer));
@@ -236,7 +236,7 @@ fn a_packet_that_an_observer_keeps_in_a_crash_comes_again_and_says_of_losses_wha
     let chunk = Chunk { header: header(2, 0), payload: &[1, 7, 1, 8] };
     for fence in 1.. {
         let region = before.clone();
-        let layout = Layout::find(&region, crate::buffer::region::RingEnd::Required).expect("a region");
+        let layout = RegionLayout::find(&region, crate::buffer::region::RingEnd::Required).expect("a region");
         let mut buffer = TraceBuffer::from_parts(region, layout);
         let crashed = crash_at(fence, || {
             buffer.copy_chunk_untrusted_observed(&chunk, &mut Keeper);

@@ -1,4 +1,4 @@
-//! Memory that anything may have happened to.
+//! Damaged memory.
 
 use super::load::{Buffer, Load, Rng, read};
 use crate::buffer::tests::memory::Memory;

@@ -1,4 +1,4 @@
-//! What is dropped, and that the reason is given.
+//! Dropped chunks, and the reasons given for them.
 
 use super::crash::attach;
 use crate::buffer::region::State;

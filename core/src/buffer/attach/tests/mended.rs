@@ -1,8 +1,8 @@
-//! What was being changed when a crash came, and what is made of it.
+//! Half-made changes, and their repair.
 
 use super::crash::attach;
 use super::dropped::{OUTER, ROOM, change_chunk, found, kept, region, set_flags};
-use crate::buffer::change::Kind;
+use crate::buffer::change::ChangeKind;
 use crate::buffer::tb_chunk::{Flags, Links, TBChunk};
 use crate::buffer::tests::memory::change;
 use crate::buffer::*;
@@ -42,10 +42,10 @@ fn what_was_being_changed_is_what_it_had_been_or_ends_before_it() {
 #[test]
 fn what_a_crash_left_half_changed_is_sound_once_it_was_attached() {
     for (crc, from, kind) in [
-        (false, 16, Kind::Growth),
-        (cfg!(feature = "crc"), 16, Kind::Growth),
-        (false, 11, Kind::Patch),
-        (cfg!(feature = "crc"), 11, Kind::Patch),
+        (false, 16, ChangeKind::Growth),
+        (cfg!(feature = "crc"), 16, ChangeKind::Growth),
+        (false, 11, ChangeKind::Patch),
+        (cfg!(feature = "crc"), 11, ChangeKind::Patch),
     ] {
         let mut memory = region(crc);
         let at = if crc { OUTER } else { OUTER - 4 };
@@ -58,10 +58,10 @@ fn what_a_crash_left_half_changed_is_sound_once_it_was_attached() {
         assert_eq!((salvage.chunks_kept, salvage.chunks_dropped()), (6, 0), "{salvage}");
         assert_eq!(
             (salvage.chunks_cut, salvage.chunks_reverted),
-            if kind == Kind::Patch { (1, 0) } else { (0, 1) }
+            if kind == ChangeKind::Patch { (1, 0) } else { (0, 1) }
         );
         let (salvage, packets) = found(buffer.into_memory());
-        assert_eq!((salvage, packets.len()), (kept(6), if kind == Kind::Patch { 11 } else { 12 }));
+        assert_eq!((salvage, packets.len()), (kept(6), if kind == ChangeKind::Patch { 11 } else { 12 }));
         // What is before the change must match its checksum, if there is one.
         let mut memory = changed;
         change(&mut memory, |state| state.ring.payload_mut(at, 3).expect("a chunk")[2] ^= 1);

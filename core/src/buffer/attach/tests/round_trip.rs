@@ -1,4 +1,4 @@
-//! Regions that nothing happened to.
+//! Intact regions.
 
 use super::load::Load;
 use crate::buffer::tests::memory::Memory;
@@ -18,8 +18,8 @@ fn compare(config: Config, ring: u32, seed: u64) {
         let (mut twin, salvage) = TraceBuffer::attach(memory.clone()).expect("a region");
         assert!(salvage.is_clean(), "seed {seed}: {salvage}");
         twin.check().expect("a sound buffer");
-        let layout =
-            super::super::Layout::find(&memory, crate::buffer::region::RingEnd::Required).expect("a region");
+        let layout = super::super::RegionLayout::find(&memory, crate::buffer::region::RingEnd::Required)
+            .expect("a region");
         buffer = TraceBuffer::from_parts(memory, layout);
         assert_eq!(twin.stats(), buffer.stats());
         for _ in 0..if cfg!(miri) { 12 } else { 40 } {

@@ -1,4 +1,4 @@
-//! How a tracer is set up, and what it has done.
+//! `TracerConfig` and `TracerStats`: a tracer's settings and counts.
 
 use crate::proto::fields::builtin_clock;
 
@@ -23,13 +23,12 @@ pub struct TracerConfig {
 const SECOND: u64 = 1_000_000_000;
 
 impl TracerConfig {
-    /// For a clock of `frequency` ticks a second. Times to the nanosecond, on the trace's boot time clock;
-    /// the state starts anew every 64 KiB, a quarter of a ring of 256.
+    /// For a clock of `frequency` ticks a second, with times to the nanosecond on the trace's boot time clock. The state
+    /// starts anew every 64 KiB, a quarter of a ring of 256 KiB.
     ///
-    /// **For a smaller ring, call [`TracerConfig::state_every`]**: if a ring has overwritten all its states, nothing in
-    /// it can be decoded. For a larger one, that saves the space of states.
-    ///
-    /// Make it a constant: the divisions are in it. With a frequency of 0 all times are 0.
+    /// **For a smaller ring, call [`TracerConfig::state_every`]**: a ring that has overwritten all its states cannot be
+    /// decoded. For a larger one, that saves the space of states. Make it a constant: the divisions are in it. With a
+    /// frequency of 0 all times are 0.
     pub const fn new(frequency: u64) -> Self {
         let clock_id = builtin_clock::BOOTTIME as u32;
         TracerConfig { frequency, factor: 0, unit_ns: 1, clock_id, state_bytes: 64 << 10 }.unit_ns(1)
@@ -64,20 +63,18 @@ impl TracerConfig {
         TracerConfig { clock_id, ..self }
     }
 
-    /// The state starts anew when the producer has written this many bytes of shared memory: a quarter of the ring, or
-    /// less. In the ring, each chunk has 16 bytes more. All of the producer's chunks count in full, even those that
-    /// flushes send when there is little in them.
+    /// Starts the state anew whenever the producer has written this many bytes of shared memory: a quarter of the ring,
+    /// or less. What was written before the oldest state that the ring holds cannot be decoded.
     ///
-    /// What was written before the oldest state that the ring still holds cannot be decoded. When several
-    /// producers share the ring, divide by their number, or have the service ask all of them for
+    /// All of the producer's chunks count in full, however little is in them; in the ring, each has 16 bytes more. When
+    /// several producers share the ring, divide by their number, or have the service ask all of them for
     /// [`clear_incremental_state`](crate::producer::Producer::clear_incremental_state) with each quarter that is filled.
     ///
-    /// A thread that hangs keeps its last chunk, which a scrape finds when others may have overwritten the ring, and
-    /// the state in it, many times. With 0, each chunk begins with a state, so that these last events, the ones that
-    /// tell why, can be decoded however late. That takes about 80 bytes a chunk, and the names that it uses; a chunk
-    /// must have room for that, the descriptions of its tracks, and 40 bytes more. An event whose details do not fit
-    /// the rest of a chunk still lies in two, and the second then holds nothing else: where details are long, chunks
-    /// many times as long as they are waste less.
+    /// With 0, each chunk begins with a state. Then the last chunk of a thread that hangs, which a scrape finds when
+    /// others may have overwritten the ring many times, can be decoded however late. That takes about 80 bytes a chunk
+    /// and the names that it uses; a chunk must have room for that, the descriptions of its tracks, and 40 bytes more.
+    /// An event whose details go on in a second chunk leaves that chunk otherwise empty: where details are long, make
+    /// chunks many times as long.
     #[doc(alias = "incremental_state_clear_period")]
     #[doc(alias = "incremental_state_config")]
     pub const fn state_every(self, bytes: u32) -> Self {
@@ -129,7 +126,7 @@ fn bit_by_bit(mut dividend: u32, divisor: u32) -> u32 {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct TracerStats {
     /// Packets of the writer: events, states and track descriptions.
-    pub writer: crate::producer::WriterStats,
+    pub writer: crate::producer::TraceWriterStats,
     /// Times that the incremental state was written, modulo 2³².
     pub states: u32,
     /// Events not written because the state could not be written, or because they came inside the writing of another

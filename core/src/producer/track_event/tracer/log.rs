@@ -1,14 +1,70 @@
 //! Lines of a log: instants that ui.perfetto.dev also lists.
 
 use super::{Inner, Tracer};
-use crate::producer::Message;
+use crate::producer::MessageHandle;
 use crate::producer::track_event::event::EventType;
-use crate::producer::track_event::names::Kind;
-use crate::producer::track_event::{Clock, Details, Event, LogMessage, LogPriority};
+use crate::producer::track_event::names::NameKind;
+use crate::producer::track_event::{Clock, Details, Event};
 use crate::proto::fields::{
-    interned_data, log_message, log_message_body, sequence_flags, trace_packet, track_event,
+    interned_data, log_message, log_message_body, log_priority, sequence_flags, trace_packet, track_event,
 };
 use core::fmt;
+
+/// How much a line of a log matters: the priorities of Android's log, which ui.perfetto.dev filters by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum LogPriority {
+    /// Each step of what the program does.
+    Verbose = log_priority::VERBOSE as u8,
+    /// For those who work on the program.
+    Debug = log_priority::DEBUG as u8,
+    /// For those who use the program.
+    Info = log_priority::INFO as u8,
+    /// What may become an error.
+    Warn = log_priority::WARN as u8,
+    /// What failed.
+    Error = log_priority::ERROR as u8,
+    /// What ends the program.
+    Fatal = log_priority::FATAL as u8,
+}
+
+/// A line of a log: see [`Tracer::log`](Tracer::log).
+///
+/// ```
+/// use tracebuf::producer::track_event::*;
+///
+/// # fn example<const N: usize, const T: usize>(tracer: &Tracer<'_, impl Clock, N, T>) {
+/// let block = 7;
+/// tracer.log("disk", LogMessage::new(LogPriority::Info, "is there"));
+/// tracer.log("disk", LogMessage::new(LogPriority::Warn, format_args!("block {block} is slow")));
+/// // With the line's place as a tag, and more than its text.
+/// let lost = LogMessage::new(LogPriority::Error, "lost a block").source_location(file!(), line!());
+/// tracer.log_with("disk", lost, |event| event.category("storage").arg("block", block));
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug)]
+#[must_use = "it is written by `Tracer::log`"]
+pub struct LogMessage<'a, D> {
+    priority: LogPriority,
+    text: D,
+    source: Option<(&'a str, u32)>,
+}
+
+impl<'a, D: fmt::Display> LogMessage<'a, D> {
+    /// A text, which is formatted into the trace as it is written. If formatting fails, the text up to there stays.
+    pub const fn new(priority: LogPriority, text: D) -> Self {
+        LogMessage { priority, text, source: None }
+    }
+
+    /// Where in the source the line comes from: a file's path, and a line from 1. ui.perfetto.dev shows it as the
+    /// line's tag.
+    ///
+    /// It is interned, as one of the tracer's names; on microcontrollers, and where there is no room for
+    /// more names, it is left out.
+    pub fn source_location(self, file: &'a str, line: u32) -> Self {
+        LogMessage { source: Some((file, line)), ..self }
+    }
+}
 
 impl<'a, C: Clock, const N: usize, const T: usize> Tracer<'a, C, N, T> {
     /// Writes a line of a log: an instant on the tracer's own track, which must be a thread's, and a row in
@@ -47,7 +103,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Tracer<'a, C, N, T> {
                 && let Some(open) = inner.open(delta, None, EventType::Instant, name)
             {
                 let Inner { writer, names, .. } = &mut *open.0;
-                let mut event = Event { message: &mut Message::lent(writer, 1), names, is_end: false };
+                let mut event = Event { message: &mut MessageHandle::lent(writer, 1), names, is_end: false };
                 event.log(priority, source, body);
                 details(&mut event);
             }
@@ -80,7 +136,7 @@ impl<C, const N: usize, const T: usize> Inner<'_, C, N, T> {
 impl<'a> Event<'_, '_, 'a> {
     /// A line of a log, whose text has this number.
     fn log(&mut self, priority: LogPriority, source: Option<(&'a str, u32)>, body: u64) {
-        let source = source.and_then(|(file, line)| self.names.intern(Kind::source(line)?, file));
+        let source = source.and_then(|(file, line)| self.names.intern(NameKind::source(line)?, file));
         let mut message = self.message.message(track_event::LOG_MESSAGE);
         if let Some(iid) = source {
             message.varint(log_message::SOURCE_LOCATION_IID, iid.into());

@@ -4,7 +4,7 @@ use super::Tracer;
 use crate::producer::track_event::event::EventType;
 use crate::producer::track_event::names::Names;
 use crate::producer::track_event::{Clock, Details, Event, Track};
-use crate::producer::{Message, TraceWriter};
+use crate::producer::{MessageHandle, TraceWriter};
 use crate::proto::fields::track_event;
 
 /// A tracer's events on one track.
@@ -36,10 +36,8 @@ impl<C, const N: usize, const T: usize> Clone for OnTrack<'_, '_, C, N, T> {
 
 impl<C, const N: usize, const T: usize> Copy for OnTrack<'_, '_, C, N, T> {}
 
-/// Ends a slice when dropped: the one begun last on its track, as [`OnTrack::end`] does.
-///
-/// So drop guards in the reverse order of their making, and hold none where another task may go on with the same track,
-/// as across an `.await`.
+/// Ends a slice when dropped: the one begun last on its track, as [`OnTrack::end`] does. So drop guards in the reverse
+/// order of their making, and hold none across an `.await`, where another task may go on with the track.
 ///
 /// ```
 /// # use tracebuf::producer::track_event::*;
@@ -50,17 +48,16 @@ impl<C, const N: usize, const T: usize> Copy for OnTrack<'_, '_, C, N, T> {}
 /// }
 /// ```
 ///
-/// Slices stay within each other even when some events are lost, for want of shared memory or inside another event's
-/// details: a slice whose begin is lost has no end either, and on the tracer's own track a lost end is made up for
-/// before the next guard begins or ends a slice, with that time. (After an [`end`](OnTrack::end) that is lost, or one
-/// whose begin is lost, slices end with those around them.)
+/// Slices stay nested even when events are lost: a slice whose begin is lost has no end, and on the tracer's own track
+/// a lost end is written before the next guard begins or ends a slice, with that time. After a lost
+/// [`end`](OnTrack::end) or begin without a guard, slices end with those around them.
 #[must_use = "the slice ends when this is dropped"]
-pub struct SliceGuard<'t, 'a, C: Clock, const NAMES: usize = 64, const TRACKS: usize = 8> {
+pub struct TracerSliceGuard<'t, 'a, C: Clock, const NAMES: usize = 64, const TRACKS: usize = 8> {
     on: OnTrack<'t, 'a, C, NAMES, TRACKS>,
     has_begun: bool,
 }
 
-impl<'a, C: Clock, const N: usize, const T: usize> SliceGuard<'_, 'a, C, N, T> {
+impl<'a, C: Clock, const N: usize, const T: usize> TracerSliceGuard<'_, 'a, C, N, T> {
     /// Ends the slice with details that were not known when it began.
     ///
     /// ```
@@ -97,8 +94,8 @@ impl<'a, C: Clock, const N: usize, const T: usize> SliceGuard<'_, 'a, C, N, T> {
         }
     }
 
-    /// Lets the slice go on without the guard, and returns whether there is a slice: there is none if its begin is
-    /// lost. Where this guard cannot be kept, another one that is [attached](OnTrack::attach) ends the slice.
+    /// Lets the slice go on without the guard, until one that is [attached](OnTrack::attach) ends it. Returns false if
+    /// there is no slice, because its begin is lost.
     #[inline(always)]
     pub fn detach(self) -> bool {
         // There is nothing in it except references.
@@ -106,7 +103,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> SliceGuard<'_, 'a, C, N, T> {
     }
 }
 
-impl<C: Clock, const N: usize, const T: usize> Drop for SliceGuard<'_, '_, C, N, T> {
+impl<C: Clock, const N: usize, const T: usize> Drop for TracerSliceGuard<'_, '_, C, N, T> {
     #[inline]
     fn drop(&mut self) {
         if self.has_begun {
@@ -151,18 +148,18 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
 
     /// A slice that ends with the guard.
     #[inline]
-    pub fn enter(&self, name: &'a str) -> SliceGuard<'t, 'a, C, N, T> {
+    pub fn enter(&self, name: &'a str) -> TracerSliceGuard<'t, 'a, C, N, T> {
         self.begin_by(|on| on.write_begin(name))
     }
 
     /// A slice of a category, that ends with the guard.
     #[inline]
-    pub fn enter_in(&self, name: &'a str, category: &'a str) -> SliceGuard<'t, 'a, C, N, T> {
+    pub fn enter_in(&self, name: &'a str, category: &'a str) -> TracerSliceGuard<'t, 'a, C, N, T> {
         self.begin_by(|on| on.plain_in(EventType::SliceBegin, name, category))
     }
 
     /// A slice with details, that ends with the guard.
-    pub fn enter_with(&self, name: &'a str, details: impl Details<'a>) -> SliceGuard<'t, 'a, C, N, T> {
+    pub fn enter_with(&self, name: &'a str, details: impl Details<'a>) -> TracerSliceGuard<'t, 'a, C, N, T> {
         self.begin_by(|on| {
             // When the details panic, the slice has begun and must end, unless the begin is lost.
             let at_panic = AtPanic(on, |on, is_written| {
@@ -176,7 +173,7 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
         })
     }
 
-    /// A guard for the slice begun last on this track, from which another one was [detached](SliceGuard::detach).
+    /// A guard for the slice begun last on this track, from which another one was [detached](TracerSliceGuard::detach).
     ///
     /// ```
     /// # use tracebuf::producer::track_event::*;
@@ -189,8 +186,8 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
     /// # }
     /// ```
     #[inline]
-    pub fn attach(&self) -> SliceGuard<'t, 'a, C, N, T> {
-        SliceGuard { on: *self, has_begun: true }
+    pub fn attach(&self) -> TracerSliceGuard<'t, 'a, C, N, T> {
+        TracerSliceGuard { on: *self, has_begun: true }
     }
 
     /// Begins a slice that [`OnTrack::end`] or [`OnTrack::end_with`] ends.
@@ -258,13 +255,13 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
     /// A counter's value from now on, as a fraction; the track is a counter.
     pub fn measure(&self, value: f64) {
         self.full(EventType::Counter, None, |writer, _| {
-            Message::lent(writer, 1).double(track_event::DOUBLE_COUNTER_VALUE, value);
+            MessageHandle::lent(writer, 1).double(track_event::DOUBLE_COUNTER_VALUE, value);
         });
     }
 
     #[inline(always)]
-    fn begin_by(&self, begin: impl FnOnce(&Self) -> bool) -> SliceGuard<'t, 'a, C, N, T> {
-        SliceGuard { on: *self, has_begun: self.is_made_up_for() && begin(self) }
+    fn begin_by(&self, begin: impl FnOnce(&Self) -> bool) -> TracerSliceGuard<'t, 'a, C, N, T> {
+        TracerSliceGuard { on: *self, has_begun: self.is_made_up_for() && begin(self) }
     }
 
     #[inline(always)]
@@ -311,7 +308,7 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
         let name = Some(name).filter(|name| !name.is_empty());
         let is_end = kind == EventType::SliceEnd;
         self.full(kind, name, |writer, names| {
-            details(&mut Event { message: &mut Message::lent(writer, 1), names, is_end });
+            details(&mut Event { message: &mut MessageHandle::lent(writer, 1), names, is_end });
         })
     }
 
@@ -328,5 +325,49 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
                 details(&mut open.0.writer, &mut open.0.names);
             }
         })
+    }
+}
+
+// Ends of slices that are lost, and are made up for so that the slices around them do not end in their place.
+impl<C: Clock, const N: usize, const T: usize> Tracer<'_, C, N, T> {
+    /// How many ends of guards' slices on the tracer's own track are lost and not yet written.
+    ///
+    /// If several tracers write to one track, move what one owes to the one that is next to begin or end a slice: ends
+    /// have no names.
+    #[inline]
+    pub fn owed_ends(&self) -> usize {
+        self.owed_ends.get()
+    }
+
+    /// Sets how many ends the tracer owes, and returns how many it owed before.
+    pub fn replace_owed_ends(&self, ends: usize) -> usize {
+        self.owed_ends.replace(ends)
+    }
+
+    /// Notes that the end of a slice on the tracer's own track is lost.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn owe_end(&self) {
+        self.owed_ends.set(self.owed_ends.get().saturating_add(1));
+    }
+
+    /// Writes the lost ends, as guards do themselves before they begin or end a slice on the tracer's own track. Returns
+    /// false if there is no room for them yet: what comes next is lost too, and the end that was tried counts for it.
+    #[inline]
+    pub fn make_up_for_ends(&self) -> bool {
+        self.owed_ends.get() == 0 || self.write_owed_ends()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn write_owed_ends(&self) -> bool {
+        while self.owed_ends.get() != 0 {
+            if !self.track().write_end() {
+                return false;
+            }
+            // Not the number from before: while it was written, the clock or the sink may have come to another's end.
+            self.owed_ends.set(self.owed_ends.get().wrapping_sub(1));
+        }
+        true
     }
 }

@@ -37,7 +37,7 @@ const HEAD: u32 = tag(trace_packet::SEQUENCE_FLAGS, WireType::Varint) << 8
 
 impl SmallEvent {
     /// `None` when the time is too long.
-    #[cfg_attr(target_pointer_width = "64", inline)]
+    #[cfg_attr(not(tracebuf_small), inline)]
     pub(super) fn new(kind: EventType, delta: u32) -> Option<Self> {
         if delta >= 1 << 21 {
             return None;
@@ -66,7 +66,7 @@ impl SmallEvent {
     }
 
     /// Writes it on another track, with a name, or none if `iid` is 0.
-    #[cfg(target_pointer_width = "64")]
+    #[cfg(not(tracebuf_small))]
     #[inline]
     pub(super) fn write_on(&self, track: &Track<'_>, iid: u32, writer: &mut TraceWriter<'_>) -> bool {
         // type; track_uuid; name_iid
@@ -100,7 +100,7 @@ impl SmallEvent {
     /// ```text
     /// size  40 delta  68 02  5A size  48 kind  50 iid
     /// ```
-    #[cfg(target_pointer_width = "64")]
+    #[cfg(not(tracebuf_small))]
     #[inline]
     pub(super) fn open(&self, iid: u32, writer: &mut TraceWriter<'_>) -> bool {
         let (name, name_len) = if iid == 0 { (0, 0) } else { (NAME | iid << 8, 2) };
@@ -114,7 +114,7 @@ impl SmallEvent {
     }
 
     /// Like [`open`](Self::open), on another track, whose id comes before the name.
-    #[cfg(target_pointer_width = "64")]
+    #[cfg(not(tracebuf_small))]
     #[inline]
     pub(super) fn open_on(&self, track: &Track<'_>, iid: u32, writer: &mut TraceWriter<'_>) -> bool {
         let (name, name_len) = if iid == 0 { (0, 0) } else { (NAME | iid << 8, 2) };

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use tracebuf::buffer::{Config, FillPolicy, TraceBuffer};
 use tracebuf::producer::{
-    ChunkHeader, CommitRequest, CommitSink, Consumer, Exhaustion, HeaderFlags, Layout, Producer,
-    ProducerStorage, Request, SharedMemory, TraceWriter, atomic_words,
+    CommitRequest, CommitSink, Consumer, Exhaustion, HeaderFlags, Layout, Producer, ProducerStorage, Request,
+    SharedMemory, SmbChunkHeader, TraceWriter, atomic_words,
 };
 use tracebuf::service::{ProducerEndpoint, ProducerIdentity, StartMark};
 use tracebuf_analysis::recover::{Dump, Found, Place};
@@ -388,7 +388,7 @@ fn the_largest_shared_memory_full_of_chunks_out_of_order_is_brought_in_soon() {
         for words in page[2..].as_chunks_mut::<3>().0 {
             id -= 1;
             let header =
-                ChunkHeader { chunk_id: id, writer_id: 1, fragments: 1, flags: HeaderFlags::empty() };
+                SmbChunkHeader { chunk_id: id, writer_id: 1, fragments: 1, flags: HeaderFlags::empty() };
             words[..2].copy_from_slice(&header.to_words().map(u32::to_le));
             words[2] = u32::from_ne_bytes([3, 0x40, 0x80, 0x01]);
         }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tracebuf_interop::{DEFAULT_CATEGORIES, SOURCE};
-use tracebuf_session::{BufferConfig, LongTrace, Session};
 use tracebuf_ipc::PerfettoSocket;
+use tracebuf_session::{BufferConfig, LongTrace, Session};
 
 use crate::harness::{PATIENCE, Program, Service, waits_for, write};
 use crate::reading::{Sequence, sequences_of, threads_of};

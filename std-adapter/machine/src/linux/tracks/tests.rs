@@ -12,7 +12,7 @@ const RING: u64 = 64 << 10;
 
 fn start() -> (Session, Tracks) {
     let session = Session::builder().ring(RING).exhaustion(Exhaustion::Stall).start().expect("a session");
-    let tracks = Tracks::new(&session.recorder(), session.descriptions(), RING).expect("two writers");
+    let tracks = Tracks::new(&session.recorder(), session.side_packets(), RING).expect("two writers");
     (session, tracks)
 }
 
@@ -28,7 +28,7 @@ fn nothing_but_values_takes_room_in_the_ring() {
     }
     assert_eq!((tracks.machine.stats().packets, tracks.events()), (8000, 8000));
     // It has gone round, and holds fewer than there are.
-    assert_eq!(session.descriptions().len(), 408);
+    assert_eq!(session.side_packets().len(), 408);
     drop((tracks, session));
 }
 
@@ -37,7 +37,7 @@ fn values_that_were_dropped_are_not_counted() {
     const RING: u64 = 16 << 20;
     // Two chunks, which are full before anybody takes them.
     let session = Session::builder().ring(RING).shared_memory(4096).start().expect("a session");
-    let mut tracks = Tracks::new(&session.recorder(), session.descriptions(), RING).expect("two writers");
+    let mut tracks = Tracks::new(&session.recorder(), session.side_packets(), RING).expect("two writers");
     let group = tracks.group("group");
     let counter = tracks.counter(group, "counter", Kind::Count);
     let mut time = 0;
@@ -132,7 +132,7 @@ fn tracks_that_end_are_described_as_long_as_values_of_theirs_are_left_and_then_f
     }
     // Of about 1,700.
     assert!(tracks.entries.len() < 1000, "{} tracks", tracks.entries.len());
-    assert_eq!(tracks.entries.len(), session.descriptions().len());
+    assert_eq!(tracks.entries.len(), session.side_packets().len());
     drop(tracks);
     session.flush(Duration::from_secs(5)).expect("a flush");
     let mut trace = Vec::new();

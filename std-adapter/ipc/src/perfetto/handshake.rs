@@ -1,0 +1,221 @@
+//! A connection to Perfetto's service before a tracing session: the program offers what it has, and waits.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::time::Instant;
+
+use rustix::fs::fstat;
+
+use tracebuf::proto::fields::ipc::{PRODUCER_PORT, initialize_connection_response, protocol_abi_version};
+use tracebuf::proto::reader::numbers;
+
+use super::calls::{self, Method, Port};
+use super::categories::WantedCategories;
+use super::commands::ServiceCommand;
+use super::frames::{FrameReader, ServiceFrame, bind, push_frame};
+use super::tracing_session::{COMMANDS, RecordedSource, sender_and_receiver};
+use crate::connection::Agreement;
+use crate::link::{Link, SocketKind};
+use crate::proto_builder::ProtoBuilder;
+use crate::shared_memory::SharedWords;
+use tracebuf_session::limits::{PAGE, SHARED_MEMORY};
+use tracebuf_session::parts::PATIENCE;
+use tracebuf_std::display::Count;
+
+// The numbers of other calls than [`COMMANDS`].
+const BIND: u64 = 1 << 2;
+const HELLO: u64 = 2 << 2;
+/// The call that is answered once a session that is already there has said everything it has to say.
+const ALL_SAID: u64 = 4 << 2;
+
+/// Bytes of shared memory that a program would like to have.
+const MEMORY: u32 = 1 << 20;
+/// Bytes after which a writer repeats its state. Nothing says how large the service's buffer is.
+const STATE_EVERY: u32 = 1 << 20;
+
+/// What a program offers.
+pub(crate) struct OfferedSource<'o> {
+    pub(crate) producer: &'o str,
+    /// As it is [registered](calls::data_source).
+    pub(crate) data_source: &'o ProtoBuilder,
+}
+
+/// A connection on which nothing is recorded yet.
+pub(crate) struct IdleConnection {
+    stream: Stream,
+    port: Port,
+    words: Option<SharedWords>,
+    /// What is to be recorded, and which categories of it.
+    starts: Option<(RecordedSource, WantedCategories)>,
+}
+
+/// The stream to the service and back.
+struct Stream {
+    link: Link,
+    frames: FrameReader,
+    /// A file that has come, and was not used yet.
+    file: Option<OwnedFd>,
+}
+
+/// A frame of the service, as far as it means something here.
+enum Heard {
+    Bound(Option<Port>),
+    Welcome {
+        versions: u64,
+        in_messages: bool,
+    },
+    /// The reply to a call, with a command if it is that of [`COMMANDS`].
+    Reply(u64, ServiceCommand),
+    Failure,
+    Other,
+}
+
+impl Heard {
+    /// `None` for a malformed frame.
+    fn of(frame: &[u8]) -> Option<Self> {
+        use initialize_connection_response::{PROTOCOL_ABI_VERSIONS, USE_SHMEM_EMULATION};
+        Some(match ServiceFrame::of(frame)? {
+            ServiceFrame::Bound(bound) => Self::Bound(Port::of(bound)),
+            ServiceFrame::Reply(_, None) => Self::Failure,
+            ServiceFrame::Reply(HELLO, Some(welcome)) => {
+                let [in_messages, versions] = numbers(welcome, [USE_SHMEM_EMULATION, PROTOCOL_ABI_VERSIONS])?;
+                Self::Welcome { versions, in_messages: in_messages != 0 }
+            }
+            ServiceFrame::Reply(COMMANDS, Some(command)) => {
+                Self::Reply(COMMANDS, ServiceCommand::of(command)?)
+            }
+            ServiceFrame::Reply(request, Some(_)) => Self::Reply(request, ServiceCommand::Other),
+            ServiceFrame::Other => Self::Other,
+        })
+    }
+}
+
+fn refused(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionRefused, why)
+}
+
+impl IdleConnection {
+    /// Connects, and offers what there is.
+    pub(crate) fn begin(path: &Path, offer: &OfferedSource<'_>) -> io::Result<Self> {
+        let deadline = Instant::now() + PATIENCE;
+        let link = Link::connected(path, SocketKind::Stream, deadline)?;
+        let mut stream = Stream { link, frames: FrameReader::new(), file: None };
+        stream.send(&[bind(BIND, PRODUCER_PORT)])?;
+        let Heard::Bound(Some(port)) = stream.next(deadline)? else {
+            return Err(refused("it has no port for producers, or one that lacks a method"));
+        };
+        let (hello, nothing) = (calls::hello(offer.producer, MEMORY, PAGE), ProtoBuilder::new());
+        stream.send(&[
+            port.call(Method::InitializeConnection, &hello, Some(HELLO)),
+            port.call(Method::GetAsyncCommand, &nothing, Some(COMMANDS)),
+            port.call(Method::RegisterDataSource, offer.data_source, None),
+            port.call(Method::Sync, &nothing, Some(ALL_SAID)),
+        ])?;
+        let mut waiting = Self { stream, port, words: None, starts: None };
+        while waiting.starts.is_none() && waiting.hear(deadline)? != ALL_SAID {}
+        Ok(waiting)
+    }
+
+    /// Waits until then for a session to begin; false once one has.
+    pub(crate) fn goes_on(&mut self, until: Instant) -> io::Result<bool> {
+        while self.starts.is_none() {
+            match self.hear(until) {
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => return Ok(true),
+                other => other?,
+            };
+        }
+        Ok(false)
+    }
+
+    /// What was agreed, once a session has begun.
+    pub(crate) fn agreed(self) -> io::Result<Agreement> {
+        let (Some(words), Some((instance, categories))) = (self.words, self.starts) else {
+            return Err(refused("it wants something recorded without shared memory"));
+        };
+        let (sender, receiver) = sender_and_receiver(self.port, instance, self.stream.frames);
+        Ok(Agreement {
+            link: self.stream.link,
+            words,
+            sender: Box::new(sender),
+            receiver: Box::new(receiver),
+            state_every: vec![STATE_EVERY],
+            sources: Vec::new(),
+            wants: Box::new(move |category| categories.wants(category)),
+        })
+    }
+
+    /// Waits until then for a reply, does what it says, and returns the number of its call.
+    fn hear(&mut self, until: Instant) -> io::Result<u64> {
+        match self.stream.next(until)? {
+            Heard::Failure => Err(refused("it does not take this program")),
+            Heard::Welcome { in_messages: true, .. } => Err(refused("it wants memory sent in messages")),
+            Heard::Welcome { versions, .. } if versions != 0 && versions & protocol_abi_version::V1 == 0 => {
+                Err(refused("it wants shared memory without pages"))
+            }
+            Heard::Reply(request, command) => self.command(command).map(|()| request),
+            Heard::Welcome { .. } | Heard::Bound(_) | Heard::Other => Ok(0),
+        }
+    }
+
+    fn command(&mut self, command: ServiceCommand) -> io::Result<()> {
+        match command {
+            ServiceCommand::UseMemory { page_kib } => self.words = Some(self.stream.memory(page_kib)?),
+            ServiceCommand::Start { instance, buffer, categories } => {
+                self.starts = Some((RecordedSource { id: instance, buffer: buffer as u32 }, categories));
+            }
+            // What has not started has nothing to flush.
+            ServiceCommand::Flush { request } => {
+                let nothing = calls::push_flush(ProtoBuilder::new(), request);
+                self.stream.send(&[self.port.call(Method::CommitData, &nothing, None)])?;
+            }
+            ServiceCommand::Stop { instance } => {
+                let instance = calls::instance(instance);
+                self.stream.send(&[self.port.call(Method::NotifyDataSourceStopped, &instance, None)])?;
+            }
+            ServiceCommand::ClearState | ServiceCommand::Other => {}
+        }
+        Ok(())
+    }
+}
+
+impl Stream {
+    /// Does not wait: what is said here is mostly little, and less than two of the longest frames, for which Linux has
+    /// room, 208 KiB by default; there is none if the service asks and takes nothing.
+    fn send(&self, frames: &[ProtoBuilder]) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        frames.iter().for_each(|frame| push_frame(&mut bytes, frame));
+        if self.link.try_send_some(&bytes, None)? == bytes.len() {
+            Ok(())
+        } else {
+            Err(refused("it does not take what is said to it"))
+        }
+    }
+
+    fn next(&mut self, until: Instant) -> io::Result<Heard> {
+        let Self { link, frames, file } = self;
+        let receive = |bytes: &mut [u8]| {
+            // From a service that says something all the time there is always more.
+            if Instant::now() >= until {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            let (len, came) = link.receive_with(bytes, until)?;
+            *file = came.or(file.take());
+            Ok(len)
+        };
+        frames.next(receive, Heard::of)
+    }
+
+    /// The memory that has come, with pages of this many KiB.
+    fn memory(&mut self, page_kib: u64) -> io::Result<SharedWords> {
+        let file = self.file.take().ok_or_else(|| refused("it has sent no shared memory"))?;
+        if page_kib != u64::from(PAGE >> 10) {
+            return Err(refused(&format!("its shared memory has pages of {page_kib} KiB, not of 4")));
+        }
+        let bytes = usize::try_from(fstat(&file)?.st_size).unwrap_or(0);
+        if !SHARED_MEMORY.contains(&bytes) {
+            return Err(refused(&format!("it has sent {} of shared memory", Count(bytes as u64, "byte"))));
+        }
+        SharedWords::of(&file, bytes)
+    }
+}

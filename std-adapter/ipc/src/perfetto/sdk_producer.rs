@@ -1,0 +1,215 @@
+//! The transport of a program with Perfetto's SDK: it carries out its calls, and commands it.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use tracebuf::producer::Request;
+use tracebuf::service::{EndpointStats, FlushTracker, ProducerIdentity};
+
+use super::calls::{Hello, METHODS, ProducerCall};
+use super::commands;
+use super::data_sources::{SourceInstances, WantedSource};
+use super::frames::{self, FrameReader};
+use super::outbox::FrameOutbox;
+use crate::acceptor::NewProducer;
+use crate::link::Link;
+use crate::proto_builder::ProtoBuilder;
+use crate::remote_producer::DrainTurn;
+use crate::remote_producer::RemoteProducer;
+use crate::shared_memory::SharedWords;
+use tracebuf_session::limits::PAGE;
+use tracebuf_session::{CentralBuffer, Transport};
+
+/// Most things said that are carried out at a time: no more than one of tracebuf's own messages says.
+const AT_A_TIME: usize = 256;
+
+/// The drain thread's end.
+pub(crate) struct SdkProducer {
+    remote: RemoteProducer<ProducerCall>,
+    outbox: FrameOutbox,
+    wanted: Arc<[WantedSource]>,
+    /// The file of its shared memory, until that goes to the program.
+    file: Option<OwnedFd>,
+    hello: Option<Hello>,
+    /// The call to which commands are replies.
+    commands: Option<u64>,
+    instances: SourceInstances,
+    /// A flush that the program has nothing for.
+    flushed: u64,
+    /// To be said once everything before was heard, however often it is wanted until then.
+    to_ask: Option<u64>,
+    to_clear_state: bool,
+}
+
+impl SdkProducer {
+    /// Starts a thread that takes what comes.
+    pub(crate) fn start(
+        newcomer: NewProducer,
+        words: SharedWords,
+        file: OwnedFd,
+        wanted: Arc<[WantedSource]>,
+    ) -> io::Result<Self> {
+        Ok(Self {
+            remote: RemoteProducer::start(newcomer, words, receive(), is_of_new_writer)?,
+            outbox: FrameOutbox::default(),
+            wanted,
+            file: Some(file),
+            hello: None,
+            commands: None,
+            instances: SourceInstances::default(),
+            flushed: 0,
+            to_ask: None,
+            to_clear_state: false,
+        })
+    }
+
+    fn carry_out(
+        &mut self,
+        message: ProducerCall,
+        buffers: &mut [CentralBuffer],
+        flushes: &mut FlushTracker,
+    ) {
+        match message {
+            ProducerCall::Bind { request, is_known: true } => {
+                self.outbox.push(&frames::bound(request, METHODS.map(|(_, name)| name)));
+            }
+            ProducerCall::Bind { request, is_known: false } => self.outbox.push(&frames::not_bound(request)),
+            ProducerCall::Initialize { request, hello } => self.initialize(request, hello),
+            ProducerCall::Listen { request } => {
+                self.commands = Some(request);
+                self.start_instances();
+            }
+            ProducerCall::Register(descriptor) => {
+                self.instances.offer(descriptor, &self.wanted);
+                self.start_instances();
+            }
+            ProducerCall::Unregister(name) => self.instances.withdraw(&name),
+            ProducerCall::Request(request) => {
+                // A flush comes another way.
+                let _ = self.remote.endpoint.with(|endpoint| endpoint.carry_out_one(&request, buffers));
+            }
+            // What belongs to it has come before.
+            ProducerCall::Flushed(question) => flushes.answer(question, None),
+            ProducerCall::Answer { request, is_known: true } => {
+                self.outbox.push(&frames::reply(request, &ProtoBuilder::new(), false));
+            }
+            ProducerCall::Answer { request, is_known: false } => self.outbox.push(&frames::failure(request)),
+        }
+    }
+
+    fn initialize(&mut self, request: u64, hello: Hello) {
+        let answer = commands::initialized(hello.memory).filter(|_| self.hello.is_none());
+        let Some(answer) = answer else { return self.outbox.push(&frames::failure(request)) };
+        self.hello = Some(hello);
+        self.outbox.push(&frames::reply(request, &answer, false));
+        self.start_instances();
+    }
+
+    /// Makes the program run the data sources that are wanted of it, as soon as it has said enough.
+    fn start_instances(&mut self) {
+        let Self { outbox, instances, file, hello: Some(_), commands: Some(call), .. } = self else {
+            return;
+        };
+        for (id, config) in instances.start() {
+            if let Some(file) = file.take() {
+                outbox.push_with(&frames::reply(*call, &commands::setup_tracing(PAGE >> 10), true), file);
+            }
+            outbox.push(&frames::reply(*call, &commands::setup(id, config), true));
+            outbox.push(&frames::reply(*call, &commands::start(id, config), true));
+        }
+    }
+
+    /// Says what there is to say, as far as the program takes it now; the rest when this is called again.
+    fn say(&mut self) {
+        let mut is_sent = self.outbox.try_send(&self.remote.link);
+        if is_sent.is_ok() && self.outbox.is_empty() {
+            self.ask();
+            is_sent = self.outbox.try_send(&self.remote.link);
+        }
+        // The thread that waits for what comes then hears of the end.
+        if is_sent.is_err() {
+            self.remote.link.shut();
+        }
+    }
+
+    fn ask(&mut self) {
+        let Self { outbox, instances, .. } = self;
+        // A program that has not said where it hears commands runs nothing.
+        let mut command = |message: &ProtoBuilder| {
+            self.commands.iter().for_each(|call| outbox.push(&frames::reply(*call, message, true)));
+        };
+        if let Some(question) = self.to_ask.take() {
+            if instances.to_flush().next().is_some() {
+                command(&commands::flush(question, instances.to_flush()));
+            } else {
+                self.flushed = question;
+            }
+        }
+        if std::mem::take(&mut self.to_clear_state) && instances.to_clear().next().is_some() {
+            command(&commands::clear_state(instances.to_clear()));
+        }
+    }
+}
+
+fn is_of_new_writer(message: &ProducerCall) -> bool {
+    matches!(message, ProducerCall::Request(Request::Register { .. }))
+}
+
+/// Takes the frames of a connection apart, until something comes that is none.
+fn receive() -> impl FnMut(&Link) -> Option<Vec<ProducerCall>> {
+    let (mut frames, mut rest) = (FrameReader::new(), Vec::new().into_iter());
+    move |link| {
+        if rest.len() == 0 {
+            rest = frames.next(|bytes| link.receive_some(bytes), ProducerCall::all_of).ok()?.into_iter();
+        }
+        Some(rest.by_ref().take(AT_A_TIME).collect())
+    }
+}
+
+impl Transport for SdkProducer {
+    fn drain(&mut self, buffers: &mut [CentralBuffer], flushes: &mut FlushTracker) {
+        let mut turn = DrainTurn::begin();
+        while let Some(message) = self.remote.incoming.take(&mut turn) {
+            message.into_iter().for_each(|message| self.carry_out(message, buffers, flushes));
+        }
+        self.say();
+        flushes.answer(self.flushed, None);
+    }
+
+    fn ask_flush(&mut self, question: u64) {
+        self.to_ask = Some(question);
+        self.say();
+    }
+
+    fn clear_incremental_state(&mut self) {
+        self.to_clear_state = true;
+        self.say();
+    }
+
+    fn scrape(&mut self, buffers: &mut [CentralBuffer]) {
+        if self.hello.is_some_and(|hello| hello.may_scrape) {
+            self.remote.endpoint.with(|endpoint| endpoint.scrape(buffers));
+        }
+    }
+
+    fn stats(&self) -> EndpointStats {
+        self.remote.endpoint.get().stats()
+    }
+
+    fn identity(&self) -> Option<ProducerIdentity> {
+        Some(self.remote.endpoint.get().identity())
+    }
+
+    fn disconnect(&mut self, buffers: &mut [CentralBuffer]) {
+        self.remote.endpoint.with(|endpoint| endpoint.disconnect(buffers));
+    }
+
+    fn is_connected(&self) -> bool {
+        self.remote.incoming.is_open()
+    }
+
+    fn end(&mut self) {
+        self.remote.end();
+    }
+}

@@ -1,0 +1,210 @@
+//! Packets that a session keeps beside its buffers, because a ring would lose them, and writes before what those hold.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{fmt, io};
+
+use tracebuf::proto::Message;
+
+use crate::export::Piece;
+use crate::process_tree::ProcessTree;
+
+/// All that a session keeps beside its buffers. Clones are the same.
+#[derive(Clone, Default)]
+pub(crate) struct SideData {
+    /// The processes that have come from containers.
+    pub(crate) process_tree: ProcessTree,
+    pub(crate) packets: SidePackets,
+}
+
+/// How much of it was written: the numbers of the newest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SideRevision {
+    process_tree: u64,
+    packets: u64,
+}
+
+/// Packets that come before all that the buffers hold, in every snapshot and file of a session. A long trace has each
+/// before the first packet that was recorded after it was added. Clones are the same packets.
+///
+/// This is for what readers must know first and a ring would lose, such as descriptions of counters: readers drop values
+/// of counters that were not described before. A writer describes its tracks again and again, but the last description
+/// before some values may already be overwritten when the values are not.
+///
+/// ```
+/// use tracebuf::proto::fields::{counter_descriptor, trace_packet, track_descriptor, track_event};
+/// use tracebuf::proto::{Message, Sink};
+/// use tracebuf_session::Session;
+///
+/// /// A counter with this number and name.
+/// struct Counter(u64, &'static str);
+///
+/// impl Message for Counter {
+///     fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
+///         out.varint(track_descriptor::UUID, self.0)?;
+///         out.string(track_descriptor::NAME, self.1)?;
+///         out.bytes(track_descriptor::COUNTER, &[])
+///     }
+/// }
+///
+/// struct Description(Counter);
+///
+/// impl Message for Description {
+///     fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
+///         out.message(trace_packet::TRACK_DESCRIPTOR, &self.0)
+///     }
+/// }
+///
+/// let session = Session::builder().start()?;
+/// session.side_packets().add(&Description(Counter(7, "temperature"))); // before its first value
+/// let mut writer = session.recorder().packet_writer().expect("a free writer");
+/// writer.packet(|packet| {
+///     packet.varint(trace_packet::TIMESTAMP, 1_000_000);
+///     let mut event = packet.message(trace_packet::TRACK_EVENT);
+///     event.varint(track_event::TYPE, 4); // a counter's value
+///     event.varint(track_event::TRACK_UUID, 7);
+///     event.varint(track_event::COUNTER_VALUE, 21);
+/// });
+/// # let mut trace = Vec::new();
+/// # session.snapshot()?.write(&mut trace)?;
+/// # let place = |text: &[u8]| trace.windows(text.len()).position(|bytes| bytes == text);
+/// # assert!(place(b"temperature").expect("it is told") < place(&[0x48, 4, 0x58, 7]).expect("the value"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct SidePackets(Arc<Mutex<Packets>>);
+
+#[derive(Default)]
+struct Packets {
+    /// Packets of a trace, in the order in which they came.
+    by_number: BTreeMap<u64, Box<[u8]>>,
+    /// The newest one's number.
+    number: u64,
+}
+
+impl SidePackets {
+    fn lock(&self) -> MutexGuard<'_, Packets> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a packet after those that are there, and returns the number by which it can be changed. A packet too long
+    /// for a trace, 256 MiB, is left out.
+    pub fn add<M: Message>(&self, packet: &M) -> u64 {
+        let bytes = packet_of(packet);
+        let mut packets = self.lock();
+        packets.number += 1;
+        let number = packets.number;
+        packets.by_number.insert(number, bytes);
+        number
+    }
+
+    /// Replaces a packet by another, in its place. A long trace that already has the first keeps it.
+    pub fn replace<M: Message>(&self, number: u64, packet: &M) {
+        if let Some(bytes) = self.lock().by_number.get_mut(&number) {
+            *bytes = packet_of(packet);
+        }
+    }
+
+    /// Removes a packet, when the buffers hold nothing more that needs it.
+    pub fn remove(&self, number: u64) {
+        self.lock().by_number.remove(&number);
+    }
+
+    /// Returns how many there are.
+    pub fn len(&self) -> usize {
+        self.lock().by_number.len()
+    }
+
+    /// Returns true if there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl fmt::Debug for SidePackets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SidePackets").finish_non_exhaustive()
+    }
+}
+
+/// The packet as the service writes it; nothing if it is too long for a trace.
+fn packet_of<M: Message>(packet: &M) -> Box<[u8]> {
+    let mut piece = Piece::default();
+    match piece.service(packet) {
+        Ok(()) => piece.bytes.into(),
+        Err(_) => Box::default(),
+    }
+}
+
+impl Piece {
+    /// Adds what is newer than what was written before; returns what is now the newest.
+    ///
+    /// Called just before buffers are read or copied, or when nothing comes into them any more, it covers all tracks
+    /// that they have anything on: these were described before that was recorded.
+    pub(crate) fn side_data(&mut self, side: &SideData, since: SideRevision) -> io::Result<SideRevision> {
+        let process_tree = self.processes(&side.process_tree, since.process_tree)?;
+        Ok(SideRevision { process_tree, packets: self.newer(&side.packets, since.packets) })
+    }
+
+    fn newer(&mut self, tracks: &SidePackets, since: u64) -> u64 {
+        let packets = tracks.lock();
+        for packet in packets.by_number.range(since.saturating_add(1)..).map(|(_, packet)| packet) {
+            self.bytes.extend_from_slice(packet);
+            self.packets += u64::from(!packet.is_empty());
+        }
+        packets.number
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tracebuf::proto::fields::{trace_packet, track_descriptor};
+    use tracebuf::proto::{Sink, TracePackets};
+
+    use super::*;
+
+    struct Track(&'static str);
+
+    impl Message for Track {
+        fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
+            out.string(track_descriptor::NAME, self.0)
+        }
+    }
+
+    struct Packet(Track);
+
+    impl Message for Packet {
+        fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
+            out.message(trace_packet::TRACK_DESCRIPTOR, &self.0)
+        }
+    }
+
+    /// What comes after `since`, as one text.
+    fn told(side: &SideData, since: SideRevision) -> (String, SideRevision) {
+        let mut piece = Piece::default();
+        let newest = piece.side_data(side, since).expect("memory");
+        let packets: Vec<_> = TracePackets::new(&piece.bytes).map(|packet| packet.expect("one")).collect();
+        assert_eq!(packets.len() as u64, piece.packets);
+        (packets.iter().map(|packet| String::from_utf8_lossy(packet)).collect(), newest)
+    }
+
+    #[test]
+    fn tracks_are_told_in_their_order_and_once_each() {
+        let side = SideData::default();
+        let numbers = ["first", "second", "third"].map(|name| side.packets.add(&Packet(Track(name))));
+        let (text, newest) = told(&side, SideRevision::default());
+        let places = ["first", "second", "third"].map(|name| text.find(name).expect("it is told"));
+        assert!(places.is_sorted(), "{text}");
+        side.packets.remove(numbers[1]);
+        side.packets.replace(numbers[1], &Packet(Track("nobody")));
+        side.packets.replace(numbers[2], &Packet(Track("other")));
+        side.packets.add(&Packet(Track("fourth")));
+        let (text, last) = told(&side, newest);
+        assert!(text.contains("fourth") && !text.contains("first") && !text.contains("other"), "{text}");
+        assert_eq!(told(&side, last), (String::new(), last));
+        let (text, all) = told(&side, SideRevision::default());
+        assert_eq!(all, last);
+        let has = ["first", "other", "fourth", "second", "third", "nobody"].map(|name| text.contains(name));
+        assert_eq!(has, [true, true, true, false, false, false], "{text}");
+    }
+}

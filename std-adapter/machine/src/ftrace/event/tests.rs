@@ -116,7 +116,7 @@ fn an_event_that_perfetto_does_not_know_is_described() {
     ];
     let message = EventMessage::new("mine", &format("of_ours", &fields), || 65540).unwrap();
     let descriptor = message.descriptor.as_deref().unwrap();
-    let expected = b"\x08\x84\x80\x04\x12\x2d\x0a\x07of_ours\
+    let expected = b"\x08\x84\x80\x04\x12\x2a\x0a\x07of_ours\
         \x12\x09\x0a\x03pid\x18\x01\x28\x03\x12\x0a\x0a\x04name\x18\x02\x28\x09\x12\x08\x0a\x02ok\x18\x03\x28\x04\x1a\x04mine";
     assert_eq!(descriptor, expected);
     // Without the struct, which no trace can hold, the event may be as short as its last field.

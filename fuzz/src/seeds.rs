@@ -18,6 +18,7 @@ pub fn all() -> Vec<Seed> {
         .chain(named("differential", differential()))
         .chain(named("receive", receive()))
         .chain(named("sockets", sockets()))
+        .chain(named("ftrace", ftrace()))
         .collect()
 }
 
@@ -333,5 +334,41 @@ fn sockets() -> Vec<(&'static str, Vec<u8>)> {
             scene(&[&come(0), &come(1), GO, &come(1), READY, &come(0), &come(0), &chunk(0, 1, 1), GO, GO]),
         ),
         ("memory_that_changes", scene(&[&come(1), READY, &chunk(0, 1, 1), &[9, 0], &tape(9, 18), FLUSH])),
+    ]
+}
+
+fn ftrace() -> Vec<(&'static str, Vec<u8>)> {
+    let format = "\0name: a\nID: 5\n\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\
+                  \tfield:char b[8];\toffset:8;\tsize:8;\tsigned:0;\n";
+    let header = "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n\
+                  \tfield: local_t commit;\toffset:8;\tsize:4;\tsigned:1;\n\
+                  \tfield: char data;\toffset:12;\tsize:52;\tsigned:0;\n";
+    // The hows of pages, and records: padding, times, one that nobody asked for, events short and long.
+    let sound = |how: u8, records: &[&[u8]]| {
+        let count = records.len() as u8;
+        [&[how, 1, 0, count][..], &records.concat(), &[3]].concat()
+    };
+    let short: [&[u8]; 4] = [&[0, 1, 0], &[1, 2, 0, 9, 9, 0, 0], &[2, 5, 0, 1, 0, 0, 0], &[3, 1, 0]];
+    let mut switch = vec![5, 1, 0, 0];
+    switch.extend([7; 38]);
+    let mut own = vec![0x34, 1, 0, 2];
+    own.extend([0; 34]);
+    own.extend([4, 8]);
+    let mut print = vec![0x25, 1, 0, 11];
+    print.extend(*b"12345612345678it says something to whoever reads it, and goes on");
+    let any_page = |how: u8| {
+        let mut page = vec![how, 1, 0, 0, 0, 0, 0, 0, 0, 80, 0, 0, 0, 0, 0, 0, 0];
+        page.extend([10, 1, 0, 0, 1, 0]);
+        page.extend([b'a'; 70]);
+        page
+    };
+    vec![
+        ("a_format", format.as_bytes().to_vec()),
+        ("a_header", [&[0x84], header.as_bytes()].concat()),
+        ("pages_of_any_bytes", any_page(1)),
+        ("pages_after_a_loss", any_page(0x85)),
+        ("no_events", sound(2, &short)),
+        ("events", sound(2, &[&switch, &own, &print])),
+        ("events_without_lists", sound(14, &[&switch, &print, &switch])),
     ]
 }

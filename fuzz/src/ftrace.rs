@@ -200,7 +200,7 @@ impl Page {
                     let word = (len as u32 + 4).to_le_bytes();
                     (delta << 5, [&word[..], &record].concat())
                 } else {
-                    (len as u32 / 4 | delta << 5, record)
+                    ((len as u32 / 4) | (delta << 5), record)
                 }
             }
         };

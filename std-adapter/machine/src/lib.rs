@@ -28,6 +28,7 @@
 //! | `sampler`, `processes` | one look after another at the machine and its processes | `proc`, `tracks` |
 //! | `tracks` | counters as tracks of the trace | `report` |
 //! | `proc` | `/proc`, parsed | nothing |
+//! | [`ftrace`] | pages of the kernel's ring buffers into packets | nothing |
 //! | `report`, `options` | what a recording is asked for, and what it says | nothing |
 #![deny(missing_docs)]
 #![deny(missing_debug_implementations)]

@@ -42,7 +42,11 @@ fn what_is_no_recording_is_an_error() {
     for arguments in [&["ftrace", &file, &out][..], &["ftrace", "none", &out], &["ftrace-pages", &file]] {
         let output = command(arguments).output().expect("the command");
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");
-        assert!(text(&output.stderr).starts_with(&format!("error: {}: ", arguments[1])), "{}", text(&output.stderr));
+        assert!(
+            text(&output.stderr).starts_with(&format!("error: {}: ", arguments[1])),
+            "{}",
+            text(&output.stderr)
+        );
     }
     assert!(!Path::new(&out).exists());
 }

@@ -20,7 +20,7 @@ struct Line<'t> {
 }
 
 /// The lines of a rendering that begin an event, with those that belong to it.
-fn lines<'t>(text: &'t str, begins: impl Fn(&str) -> bool) -> Vec<&'t str> {
+fn lines(text: &str, begins: impl Fn(&str) -> bool) -> Vec<&str> {
     let starts = text.match_indices('\n').map(|(at, _)| at + 1);
     let starts = [0].into_iter().chain(starts).filter(|at| begins(text[*at..].lines().next().unwrap_or("")));
     let starts: Vec<_> = starts.collect();

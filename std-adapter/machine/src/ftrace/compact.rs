@@ -51,7 +51,7 @@ fn cut_at_nul(name: u128) -> u128 {
     const HIGHS: u128 = ONES << 7;
     // The lowest bit that is set is at the first NUL.
     let zeros = name.wrapping_sub(ONES) & !name & HIGHS;
-    if zeros == 0 { name } else { name & (1 << (zeros.trailing_zeros() - 7)) - 1 }
+    if zeros == 0 { name } else { name & ((1 << (zeros.trailing_zeros() - 7)) - 1) }
 }
 
 impl CompactFormat {

@@ -7,7 +7,7 @@ const LAYOUT: PageLayout = PageLayout { commit: 8, commit_len: 8, data: 16, page
 /// A page of these words of data, with flags of the commit word.
 fn page(timestamp: u64, flags: u64, words: &[u32]) -> Vec<u8> {
     let mut page = timestamp.to_le_bytes().to_vec();
-    page.extend((flags | words.len() as u64 * 4).to_le_bytes());
+    page.extend((flags | (words.len() as u64 * 4)).to_le_bytes());
     words.iter().for_each(|word| page.extend(word.to_le_bytes()));
     page.resize(4096, 0);
     page

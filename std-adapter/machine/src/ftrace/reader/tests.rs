@@ -82,7 +82,9 @@ fn kernel() -> Kernel {
 fn page(timestamp: u64, flags: u64, records: &[Vec<u8>]) -> Vec<u8> {
     let data: Vec<u8> = records
         .iter()
-        .flat_map(|record| [&(record.len() as u32 / 4 | 1 << 5).to_le_bytes(), record.as_slice()].concat())
+        .flat_map(|record| {
+            [&((record.len() as u32 / 4) | (1 << 5)).to_le_bytes(), record.as_slice()].concat()
+        })
         .collect();
     let mut page = [timestamp.to_le_bytes(), (flags | data.len() as u64).to_le_bytes()].concat();
     page.extend(data);

@@ -106,10 +106,10 @@ impl Indices {
         self.told = 0;
     }
 
-    /// Those numbered since the last call, and whether they are the pass's first.
+    /// Those numbered since the last call, and whether the pass's first is among them.
     pub(super) fn take_new(&mut self) -> (bool, impl Iterator<Item = (u32, u64)>) {
         let told = std::mem::replace(&mut self.told, self.addresses.len());
-        (told == 0, (1..).zip(self.addresses.iter().copied()).skip(told))
+        (told == 0 && self.told > 0, (1..).zip(self.addresses.iter().copied()).skip(told))
     }
 }
 
@@ -146,6 +146,8 @@ mod tests {
         let (first, new) = indices.take_new();
         assert!(!first && new.eq([(3, 8)]));
         indices.clear();
+        assert!(!indices.take_new().0);
         assert_eq!(indices.of(8), 1);
+        assert!(indices.take_new().0);
     }
 }

@@ -67,17 +67,22 @@ impl Bundle {
     /// Notes the time of an event that was added. Returns true if the bundle is full.
     pub(super) fn added(&mut self, timestamp: u64) -> bool {
         self.end = self.end.max(Some(timestamp));
+        self.is_full()
+    }
+
+    fn is_full(&self) -> bool {
         self.bytes.len() + self.compact.len() + self.descriptors.len() >= FULL
     }
 
-    /// Adds the fault of a page.
-    pub(super) fn error(&mut self, page_timestamp: Option<u64>, status: ParseStatus) {
+    /// Adds the fault of a page. Returns true if the bundle is full.
+    pub(super) fn error(&mut self, page_timestamp: Option<u64>, status: ParseStatus) -> bool {
         let mut error = Vec::new();
         if let Some(timestamp) = page_timestamp {
             let Ok(()) = error.varint(ftrace_error::TIMESTAMP, timestamp);
         }
         let Ok(()) = error.varint(ftrace_error::STATUS, status as u64);
         let Ok(()) = self.bytes.bytes(field::ERROR, &error);
+        self.is_full()
     }
 
     /// Ends the bundle, if one is open: appends its fields to `out` and returns its processor and its last event's time.

@@ -215,8 +215,12 @@ impl FtraceReader {
         pages
     }
 
-    /// Decodes a page. Its last events may stay in a bundle until [`finish`](Self::finish).
+    /// Decodes a page; of processors from 1024 on nothing, because trace processor would refuse the trace. Its last events
+    /// may stay in a bundle until [`finish`](Self::finish).
     pub fn decode(&mut self, cpu: u32, page: &[u8], out: &mut PacketSink<'_>) -> PageOutcome {
+        if cpu >= MAX_CPUS {
+            return PageOutcome { events: 0, status: None };
+        }
         if self.bundle.is_of_another(cpu) {
             self.finish(out);
         }
@@ -242,7 +246,9 @@ impl FtraceReader {
         if let Err(status) = result {
             self.errors.insert(status);
             self.begin(cpu, false);
-            self.bundle.error(timestamp, status);
+            if self.bundle.error(timestamp, status) {
+                self.finish(out);
+            }
         }
         PageOutcome { events, status: result.err() }
     }
@@ -319,10 +325,10 @@ impl FtraceReader {
                 let Ok(()) = self.event.bytes(interned_data::KERNEL_SYMBOLS, &self.message);
             }
         }
-        if self.event.is_empty() {
-            return;
+        if !self.event.is_empty() {
+            let Ok(()) = self.packet.bytes(trace_packet::INTERNED_DATA, &self.event);
         }
-        let Ok(()) = self.packet.bytes(trace_packet::INTERNED_DATA, &self.event);
+        // Or a number without a name would have that of the pass before.
         if is_first {
             let flags = sequence_flags::INCREMENTAL_STATE_CLEARED;
             let Ok(()) = self.packet.varint(trace_packet::SEQUENCE_FLAGS, flags);

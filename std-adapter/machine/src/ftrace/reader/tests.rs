@@ -233,8 +233,9 @@ fn functions_are_named_in_the_first_packet_of_a_pass_that_points_to_them() {
     let expected =
         [(Some(1), "second".to_owned(), Some(1)), none(), (Some(2), "first".to_owned(), None), none()];
     assert_eq!(told(&packets), expected);
-    let packets = pass(&mut reader, kernel(), vec![lossy(5, 0x1000)]);
-    assert_eq!(told(&packets), [(Some(1), "first".to_owned(), Some(1))]);
+    // A number that means another function now must not keep the name that it had.
+    let packets = pass(&mut reader, kernel(), vec![lossy(5, 0xFFF), lossy(6, 0x1000)]);
+    assert_eq!(told(&packets), [(None, String::new(), Some(1)), (Some(2), "first".to_owned(), None)]);
 }
 
 #[test]

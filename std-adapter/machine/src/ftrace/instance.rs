@@ -315,6 +315,36 @@ mod tests {
 
     #[test]
     #[ignore = "needs root and a tracefs"]
+    fn pages_are_as_large_as_the_instance_has_them() {
+        let top = Instance::find().expect("a tracefs");
+        let mut instance = Instance::create(&top).expect("an instance");
+        // Kernels before 6.8 have no such file.
+        if instance.write("buffer_subbuf_size_kb", "64").is_err() {
+            return;
+        }
+        let options = InstanceOptions { events: vec!["raw_syscalls/*".into()], ..InstanceOptions::default() };
+        let events = instance.start(&options).expect("a start");
+        let mut reader =
+            FtraceReader::new(&mut instance, events.iter().map(String::as_str), true).expect("formats");
+        assert_eq!(reader.layout().page_len(), 65536);
+        for _ in 0..20_000 {
+            let _ = fs::metadata("/");
+        }
+        instance.stop().expect("a stop");
+        let (mut bytes, mut longest) = (0, 0);
+        let mut count = |packet: &[u8]| {
+            bytes += packet.len();
+            longest = longest.max(packet.len());
+        };
+        let pages = reader.read_pass(&mut instance, usize::MAX, &mut count).expect("processors");
+        let stats = reader.stats(&mut instance, StatsPhase::End).expect("processors");
+        println!("{pages} pages, {bytes} bytes, packets up to {longest}, {stats:?}");
+        assert!(pages >= 2 && bytes > 100_000 && longest < 16 << 10);
+        assert!(stats.parse_errors.is_empty(), "{stats:?}");
+    }
+
+    #[test]
+    #[ignore = "needs root and a tracefs"]
     fn instances_of_dead_processes_are_removed_unless_somebody_reads_them() {
         let top = Instance::find().expect("a tracefs");
         let of = |name: &str| top.join("instances").join(name);

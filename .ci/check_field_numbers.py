@@ -16,6 +16,7 @@ import re
 import subprocess
 import sys
 
+from google.protobuf import descriptor_pb2
 from google.protobuf.descriptor import FieldDescriptor as F
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as pb
 
@@ -25,6 +26,15 @@ MESSAGES = {
     "clock_snapshot": [pb.ClockSnapshot],
     "clock": [pb.ClockSnapshot.Clock],
     "ftrace_event_bundle": [pb.FtraceEventBundle],
+    "ftrace_event": [pb.FtraceEvent],
+    "compact_sched": [pb.FtraceEventBundle.CompactSched],
+    "ftrace_error": [pb.FtraceEventBundle.FtraceError],
+    "generic_event_descriptor": [pb.FtraceEventBundle.GenericEventDescriptor],
+    "descriptor_proto": [descriptor_pb2.DescriptorProto],
+    "field_descriptor_proto": [descriptor_pb2.FieldDescriptorProto],
+    "ftrace_stats": [pb.FtraceStats],
+    "ftrace_cpu_stats": [pb.FtraceCpuStats],
+    "interned_bytes": [pb.InternedString],
     "process_tree": [pb.ProcessTree],
     "process_tree_process": [pb.ProcessTree.Process],
     "process_tree_thread": [pb.ProcessTree.Thread],
@@ -93,6 +103,9 @@ CPP_KINDS = {
 ENUMS = {
     "sequence_flags": (pb.TracePacket.SequenceFlags, "SEQ_"),
     "data_loss_reason": (pb.TracePacket.DataLossReason, "DATA_LOSS_"),
+    "ftrace_clock": (pb.FtraceClock, "FTRACE_CLOCK_"),
+    "ftrace_phase": (pb.FtraceStats.Phase, ""),
+    "field_type": (descriptor_pb2.FieldDescriptorProto.Type, "TYPE_"),
     "builtin_clock": (pb.BuiltinClock, "BUILTIN_CLOCK_"),
     "log_priority": (pb.LogMessage.Priority, "PRIO_"),
     "track_event_type": (pb.TrackEvent.Type, "TYPE_"),

@@ -18,7 +18,8 @@ FLOORS = [
     {"tracebuf-std", "tracebuf-embedded", "tracebuf-footprint"},
     {"tracebuf-session", "tracebuf-c", "tracebuf-firmware"},
     {"tracebuf-analysis", "tracebuf-ipc", "tracebuf-tracing", "tracebuf-testing"},
-    {"tracebuf-conformance", "tracebuf-machine"},
+    {"tracebuf-machine"},
+    {"tracebuf-conformance"},
     {"tracebuf-cli"},
 ]
 

@@ -7,6 +7,7 @@ pub mod attach;
 pub mod commit;
 pub mod cost;
 pub mod differential;
+pub mod ftrace;
 pub mod input;
 pub mod memory;
 pub mod ops;
@@ -23,7 +24,7 @@ pub use libfuzzer_sys;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 9] = [
+pub const TARGETS: [Target; 10] = [
     ("ops", ops::run),
     ("commit", commit::run),
     ("smb", smb::run),
@@ -33,6 +34,7 @@ pub const TARGETS: [Target; 9] = [
     ("differential", differential::run),
     ("receive", receive::run),
     ("sockets", sockets::run),
+    ("ftrace", ftrace::run),
 ];
 
 /// The main function of a target.

@@ -15,12 +15,15 @@
 //! | [`script`] | operations as lines of text | `tracebuf` |
 //! | [`model_script`] | scripts, run on the model | `model`, `script` |
 //! | [`random`] | operations from a seed, and judges of what comes out | `tracebuf`, `model` |
+//! | [`ftrace`] | recordings of the kernel's ring buffers, and their traces | `tracebuf-machine` |
 //! | [`replay`] | scripts, run on a real buffer | `tracebuf`, `tracebuf-std`, `script` |
 //! | [`smb`] | images of shared memory as text, and samples | `tracebuf`, `tracebuf-std` |
 //!
-//! Without the features `replay` and `command` it needs no operating system's adapter, and asks for no feature of the
+//! Without the features `replay`, `ftrace` and `command` it needs no operating system's adapter, and asks for no feature of the
 //! core: its random tests then run on the core as firmware has it.
 
+#[cfg(feature = "ftrace")]
+pub mod ftrace;
 pub mod model;
 pub mod model_script;
 pub mod random;

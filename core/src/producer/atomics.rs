@@ -5,11 +5,11 @@
 //! every access must be atomic and of one size; the functions give up the plain view for good.
 #![allow(unsafe_code)]
 
-#[cfg(not(any(loom, feature = "portable-atomic")))]
+#[cfg(all(not(loom), target_has_atomic = "32"))]
 pub use core::sync::atomic::AtomicU32;
 #[cfg(loom)]
 pub use loom::sync::atomic::AtomicU32;
-#[cfg(all(feature = "portable-atomic", not(loom)))]
+#[cfg(all(not(loom), not(target_has_atomic = "32")))]
 pub use portable_atomic::AtomicU32;
 
 /// A `const fn`; under loom, whose atomics cannot be constants, a plain one.

@@ -13,9 +13,15 @@
 //! # Ok::<(), tracebuf::proto::Overflow>(())
 //! ```
 
+mod ftrace;
 pub mod ipc;
 mod stats;
 
+pub use ftrace::{
+    compact_sched, descriptor_proto, field_descriptor_proto, field_type, ftrace_clock, ftrace_cpu_stats,
+    ftrace_error, ftrace_event, ftrace_event_bundle, ftrace_phase, ftrace_stats, generic_event_descriptor,
+    interned_bytes,
+};
 pub use stats::{buffer_stats, final_flush_outcome, trace_stats, writer_stats};
 
 /// `Trace`, a whole trace file.
@@ -46,6 +52,8 @@ pub mod trace_packet {
     pub const SEQUENCE_FLAGS: u32 = 13;
     /// Message: `TraceConfig`. The service's.
     pub const TRACE_CONFIG: u32 = 33;
+    /// Message: `FtraceStats`.
+    pub const FTRACE_STATS: u32 = 34;
     /// Message: `TraceStats`. The service's.
     pub const TRACE_STATS: u32 = 35;
     /// Bytes: a fixed pattern between parts of a long trace. The service's.
@@ -142,12 +150,6 @@ pub mod builtin_clock {
     pub const BOOTTIME: u64 = 6;
     /// The highest id that is not a sequence's own.
     pub const MAX_ID: u64 = 63;
-}
-
-/// `FtraceEventBundle`.
-pub mod ftrace_event_bundle {
-    /// Bool: the kernel lost events of this processor before these.
-    pub const LOST_EVENTS: u32 = 3;
 }
 
 /// `ProcessTree`.
@@ -314,6 +316,8 @@ pub mod interned_data {
     pub const DEBUG_ANNOTATION_NAMES: u32 = 3;
     /// Message: `SourceLocation`, repeated.
     pub const SOURCE_LOCATIONS: u32 = 4;
+    /// Message: `InternedString`, repeated; fields as in [`interned_bytes`](super::interned_bytes).
+    pub const KERNEL_SYMBOLS: u32 = 26;
     /// Message: `LogMessageBody`, repeated.
     pub const LOG_MESSAGE_BODY: u32 = 20;
 }

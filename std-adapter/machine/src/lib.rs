@@ -28,6 +28,7 @@
 //! | `linux::processes` | the busiest processes | `tracks`, `proc` |
 //! | `linux::tracks` | counters as tracks of the trace | nothing |
 //! | `linux::proc` | `/proc`, parsed | nothing |
+//! | [`ftrace`] | pages of the kernel's ring buffers into packets | nothing |
 //! | `report` | progress, and the report at the end | `options` |
 //! | `options` | options of a recording | nothing |
 #![cfg_attr(
@@ -50,6 +51,7 @@ macro_rules! with {
     (@ $field:ident $value:expr) => { $value };
 }
 
+pub mod ftrace;
 mod options;
 mod report;
 

@@ -1,6 +1,7 @@
 //! The command `tracebuf-conformance`, for people who work on the buffer: a file for each of its commands.
 
 mod files;
+mod ftrace;
 mod model;
 mod replay;
 mod smb;
@@ -9,7 +10,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Recorded operations and shared memory images, for people who work on the buffer.
+/// Recorded operations, shared memory images and kernel events, for people who work on the buffer.
 #[derive(Parser)]
 #[command(version, arg_required_else_help = true)]
 struct Arguments {
@@ -22,6 +23,8 @@ enum Command {
     Replay(replay::Args),
     Model(model::Args),
     Smb(smb::Args),
+    Ftrace(ftrace::Args),
+    FtracePages(ftrace::PagesArgs),
 }
 
 fn main() -> ExitCode {
@@ -29,6 +32,8 @@ fn main() -> ExitCode {
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Model(arguments) => model::run(&arguments),
         Command::Smb(arguments) => smb::run(&arguments),
+        Command::Ftrace(arguments) => ftrace::run(&arguments),
+        Command::FtracePages(arguments) => ftrace::run_pages(&arguments),
     };
     result.map_or_else(|failure| failure.tell(), |()| ExitCode::SUCCESS)
 }

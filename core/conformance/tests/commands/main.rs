@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
+mod ftrace;
 mod replay;
 mod smb;
 

@@ -1,0 +1,174 @@
+//! Scheduling as lists: `CompactSched`.
+
+use tracebuf::proto::fields::compact_sched as field;
+use tracebuf::proto::{Sink, varint};
+
+use super::format::{EventFormat, FormatField, int};
+use super::kind::Kind;
+
+/// Names in the table at which a bundle ends with the next page.
+const MANY_NAMES: usize = 64;
+
+/// Where the fields of `sched_switch` and `sched_waking` are, if they are as the lists need them.
+#[derive(Debug)]
+pub(super) struct CompactFormat {
+    switch: Places<3>,
+    waking: Option<Places<4>>,
+}
+
+/// Where the fields of an event are.
+#[derive(Debug)]
+struct Places<const N: usize> {
+    min_len: usize,
+    name: FormatField,
+    numbers: [FormatField; N],
+}
+
+impl<const N: usize> Places<N> {
+    fn new(format: &EventFormat, name: &str, numbers: [(&str, &[Kind]); N]) -> Option<Self> {
+        let name = format.field(name).filter(|name| name.kind == Some(Kind::Text) && name.size == 16)?;
+        let found = numbers.map(|(name, kinds)| {
+            let field = format.field(name).or_else(|| format.common(name))?;
+            kinds.contains(&field.kind?).then(|| field.clone())
+        });
+        let numbers: Vec<_> = found.into_iter().collect::<Option<_>>()?;
+        let min_len = format.common.iter().chain(&format.fields).map(FormatField::end).max()?;
+        Some(Self { min_len, name: name.clone(), numbers: numbers.try_into().ok()? })
+    }
+
+    /// The name, zeros after its end, and the numbers; `None` if the record is too short.
+    fn read(&self, record: &[u8]) -> Option<(u128, [i64; N])> {
+        record.get(..self.min_len)?;
+        let name = u128::from_le_bytes(*self.name.bytes(record)?.first_chunk()?);
+        let numbers = self.numbers.each_ref().map(|field| field.bytes(record).map_or(0, int));
+        Some((cut_at_nul(name), numbers))
+    }
+}
+
+/// The bytes of a name before its first NUL.
+fn cut_at_nul(name: u128) -> u128 {
+    const ONES: u128 = u128::from_le_bytes([1; 16]);
+    const HIGHS: u128 = ONES << 7;
+    // The lowest bit that is set is at the first NUL.
+    let zeros = name.wrapping_sub(ONES) & !name & HIGHS;
+    if zeros == 0 { name } else { name & ((1 << (zeros.trailing_zeros() - 7)) - 1) }
+}
+
+impl CompactFormat {
+    /// `None` unless the fields of the two events are as the lists need them. `waking` is absent if its format is unknown.
+    pub(super) fn new(switch: &EventFormat, waking: Option<&EventFormat>) -> Option<Self> {
+        let (state, pid) = (&[Kind::Int(4), Kind::Int(8)][..], &[Kind::Pid][..]);
+        let (int32, flags) = (&[Kind::Int(4)][..], &[Kind::Uint(1)][..]);
+        let of_switch = [("prev_state", state), ("next_pid", pid), ("next_prio", int32)];
+        let of_waking = [("pid", pid), ("target_cpu", int32), ("prio", int32), ("common_flags", flags)];
+        let switch = Places::new(switch, "next_comm", of_switch)?;
+        let waking = match waking {
+            Some(waking) => Some(Places::new(waking, "comm", of_waking)?),
+            None => None,
+        };
+        Some(Self { switch, waking })
+    }
+}
+
+/// One kind of event: times and values, packed, and the names' indices.
+#[derive(Debug)]
+struct Lists<const N: usize> {
+    last: u64,
+    times: Vec<u8>,
+    values: [Vec<u8>; N],
+    names: Vec<u8>,
+}
+
+impl<const N: usize> Default for Lists<N> {
+    fn default() -> Self {
+        Self { last: 0, times: Vec::new(), values: std::array::from_fn(|_| Vec::new()), names: Vec::new() }
+    }
+}
+
+impl<const N: usize> Lists<N> {
+    fn push(&mut self, time: u64, name: usize, values: [i64; N]) {
+        push(&mut self.times, time.wrapping_sub(self.last));
+        self.last = time;
+        self.values.iter_mut().zip(values).for_each(|(list, value)| push(list, value as u64));
+        push(&mut self.names, name as u64);
+    }
+
+    fn len(&self) -> usize {
+        self.times.len() + self.names.len() + self.values.iter().map(Vec::len).sum::<usize>()
+    }
+
+    /// Writes the lists that there are, and empties them.
+    fn take(&mut self, time: u32, values: [u32; N], names: u32, out: &mut Vec<u8>) {
+        let lists = self.values.iter_mut().zip(values);
+        let lists = lists.chain([(&mut self.times, time), (&mut self.names, names)]);
+        for (list, number) in lists.filter(|(list, _)| !list.is_empty()) {
+            let Ok(()) = out.bytes(number, list);
+            list.clear();
+        }
+        self.last = 0;
+    }
+}
+
+fn push(list: &mut Vec<u8>, value: u64) {
+    let mut bytes = [0; varint::MAX_LEN];
+    let len = varint::encode(value, &mut bytes).unwrap_or(0);
+    list.extend_from_slice(bytes.get(..len).unwrap_or_default());
+}
+
+/// The scheduling events of a bundle.
+#[derive(Debug, Default)]
+pub(super) struct CompactSched {
+    names: Vec<u128>,
+    switches: Lists<3>,
+    wakings: Lists<4>,
+}
+
+impl CompactSched {
+    /// Adds a switch; false if the record is shorter than its format.
+    pub(super) fn switch(&mut self, format: &CompactFormat, time: u64, record: &[u8]) -> bool {
+        let Some((name, [state, pid, prio])) = format.switch.read(record) else { return false };
+        let name = self.name(name);
+        self.switches.push(time, name, [state, pid, prio]);
+        true
+    }
+
+    /// Adds a waking; false if the record is shorter than its format.
+    pub(super) fn waking(&mut self, format: &CompactFormat, time: u64, record: &[u8]) -> bool {
+        let Some(places) = &format.waking else { return false };
+        let Some((name, [pid, cpu, prio, flags])) = places.read(record) else { return false };
+        let name = self.name(name);
+        self.wakings.push(time, name, [pid, cpu, prio, flags & 0xFF]);
+        true
+    }
+
+    /// The index of a name. There are few, and the newest are met most often.
+    fn name(&mut self, name: u128) -> usize {
+        self.names.iter().rposition(|known| *known == name).unwrap_or_else(|| {
+            self.names.push(name);
+            self.names.len() - 1
+        })
+    }
+
+    /// Whether looking for names has become dear.
+    pub(super) const fn has_many_names(&self) -> bool {
+        self.names.len() > MANY_NAMES
+    }
+
+    /// Bytes that it takes, nearly.
+    pub(super) fn len(&self) -> usize {
+        self.names.len() * 18 + self.switches.len() + self.wakings.len()
+    }
+
+    /// Writes the message's fields, none if there was no event, and empties it.
+    pub(super) fn take(&mut self, out: &mut Vec<u8>) {
+        for name in self.names.drain(..) {
+            let (bytes, len) = (name.to_le_bytes(), 16 - name.leading_zeros() as usize / 8);
+            let Ok(()) = out.bytes(field::INTERN_TABLE, bytes.get(..len).unwrap_or_default());
+        }
+        let of_switches = [field::SWITCH_PREV_STATE, field::SWITCH_NEXT_PID, field::SWITCH_NEXT_PRIO];
+        self.switches.take(field::SWITCH_TIMESTAMP, of_switches, field::SWITCH_NEXT_COMM_INDEX, out);
+        let of_wakings =
+            [field::WAKING_PID, field::WAKING_TARGET_CPU, field::WAKING_PRIO, field::WAKING_COMMON_FLAGS];
+        self.wakings.take(field::WAKING_TIMESTAMP, of_wakings, field::WAKING_COMM_INDEX, out);
+    }
+}

@@ -1,0 +1,368 @@
+//! A set of buffers in the kernel that is this recording's own: [`Instance`].
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Error, ErrorKind, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+use tracebuf_std::process::pid_namespace;
+use tracebuf_std::system::boot_time;
+
+use super::source::{ClockPair, TraceFs};
+use super::stats::CpuStats;
+
+/// Where a tracefs is mounted.
+const MOUNTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+/// What instances are named, before the process's id.
+const PREFIX: &str = "tracebuf-";
+/// Clocks in the order of preference; the first is the trace's own.
+const CLOCKS: [&str; 3] = ["boot", "global", "local"];
+
+/// What an instance is to record.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct InstanceOptions {
+    /// Events, as `group/name`, or `group/*` for all of a group.
+    pub events: Vec<String>,
+    /// Filters: an event, and the condition under which it is recorded, such as `common_pid != 7`.
+    pub filters: Vec<(String, String)>,
+    /// KiB of each processor's buffer; the kernel's own few pages if 0.
+    pub buffer_kib: u64,
+}
+
+/// An instance of the kernel's tracefs. Nothing of other instances, nor of the top-level one, changes. It disappears with this
+/// value; that of a process which was killed [stays and goes on recording](Self::remove_dead).
+#[derive(Debug)]
+pub struct Instance {
+    top: PathBuf,
+    folder: PathBuf,
+    /// Of each processor; closed while the processor is off.
+    pipes: Vec<(u32, Option<File>)>,
+    failed: Vec<String>,
+}
+
+impl Instance {
+    /// The tracefs of this system that may be read.
+    ///
+    /// # Errors
+    /// [`PermissionDenied`](ErrorKind::PermissionDenied) if there is one that may not be, or
+    /// [`NotFound`](ErrorKind::NotFound).
+    pub fn find() -> io::Result<PathBuf> {
+        let mut why = Error::from(ErrorKind::NotFound);
+        for top in MOUNTS.map(Path::new) {
+            match File::open(top.join("trace")) {
+                Ok(_) => return Ok(top.to_owned()),
+                Err(error) if error.kind() != ErrorKind::NotFound => why = error,
+                Err(_) => {}
+            }
+        }
+        Err(why)
+    }
+
+    /// Removes instances of processes that are gone. One whose pages somebody reads stays, whoever it is. Outside of the
+    /// initial namespace of processes nothing is removed: others may live where they cannot be seen.
+    pub fn remove_dead(top: &Path) {
+        if pid_namespace() != 0 {
+            return;
+        }
+        for entry in fs::read_dir(top.join("instances")).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let pid = name
+                .to_str()
+                .and_then(|name| name.strip_prefix(PREFIX)?.split('-').next()?.parse::<u32>().ok());
+            if pid.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
+                // Refused while its pages are being read.
+                let _ = fs::remove_dir(entry.path());
+            }
+        }
+    }
+
+    /// Makes an instance in the tracefs at `top`, which records nothing yet.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn create(top: &Path) -> io::Result<Self> {
+        let name = format!("{PREFIX}{}", std::process::id());
+        let mut folder = top.join("instances").join(&name);
+        let mut number = 1;
+        while let Err(error) = fs::create_dir(&folder) {
+            if error.kind() != ErrorKind::AlreadyExists || number == 100 {
+                return Err(error);
+            }
+            number += 1;
+            folder.set_file_name(format!("{name}-{number}"));
+        }
+        let instance = Self { top: top.to_owned(), folder, pipes: Vec::new(), failed: Vec::new() };
+        // A new one has it on.
+        instance.write("tracing_on", "0")?;
+        Ok(instance)
+    }
+
+    /// Sets the instance up and lets the kernel record. Returns the events that were enabled, for
+    /// [`FtraceReader::new`](super::FtraceReader::new), which may be called before or after; those that the kernel does not
+    /// have are among them.
+    ///
+    /// # Errors
+    /// The system's, if the clock, the size or a filter cannot be set. That an event cannot be enabled
+    /// [is told](Self::failed_events).
+    pub fn start(&mut self, options: &InstanceOptions) -> io::Result<Vec<String>> {
+        self.choose_clock()?;
+        if options.buffer_kib > 0 {
+            self.write("buffer_size_kb", &options.buffer_kib.to_string())?;
+        }
+        for (event, condition) in &options.filters {
+            self.write(&format!("events/{event}/filter"), condition)?;
+        }
+        let events = options.events.iter().flat_map(|event| self.expanded(event)).collect::<Vec<_>>();
+        for event in &events {
+            if !self.enable(event) {
+                self.failed.push(event.clone());
+            }
+        }
+        let cpus = self.cpus()?;
+        self.pipes = cpus.into_iter().map(|cpu| (cpu, self.open_pipe(cpu).ok())).collect();
+        self.write("tracing_on", "1")?;
+        Ok(events)
+    }
+
+    /// Events that the kernel has but did not enable.
+    pub fn failed_events(&self) -> &[String] {
+        &self.failed
+    }
+
+    /// Stops the kernel's recording. What is in the buffers can still be read.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn stop(&self) -> io::Result<()> {
+        self.write("tracing_on", "0")
+    }
+
+    fn write(&self, path: &str, text: &str) -> io::Result<()> {
+        let mut file = OpenOptions::new().write(true).open(self.folder.join(path))?;
+        file.write_all(text.as_bytes())
+    }
+
+    /// Writing a clock empties the buffer and takes milliseconds, so only if another is chosen.
+    fn choose_clock(&self) -> io::Result<()> {
+        let known = fs::read_to_string(self.folder.join("trace_clock"))?;
+        let is_known =
+            |clock: &str| known.split_ascii_whitespace().any(|word| word.trim_matches(['[', ']']) == clock);
+        match CLOCKS.into_iter().find(|clock| is_known(clock)) {
+            Some(clock) if !known.contains(&format!("[{clock}]")) => self.write("trace_clock", clock),
+            _ => Ok(()),
+        }
+    }
+
+    /// The events of a group, if that is what is asked for.
+    fn expanded(&self, event: &str) -> Vec<String> {
+        let Some(group) = event.strip_suffix("/*") else { return vec![event.to_owned()] };
+        let entries = fs::read_dir(self.folder.join("events").join(group)).into_iter().flatten().flatten();
+        let events = entries.filter(|entry| entry.path().join("format").exists());
+        let names = events.filter_map(|entry| Some(format!("{group}/{}", entry.file_name().to_str()?)));
+        let mut names: Vec<_> = names.collect();
+        names.sort();
+        if names.is_empty() { vec![event.to_owned()] } else { names }
+    }
+
+    /// Enables an event. True too if there is no such event, which the reader tells, and if it is always on.
+    fn enable(&self, event: &str) -> bool {
+        match self.write(&format!("events/{event}/enable"), "1") {
+            Ok(()) => true,
+            Err(error) if error.kind() == ErrorKind::NotFound => true,
+            Err(_) => {
+                let set_event = OpenOptions::new().append(true).open(self.folder.join("set_event"));
+                set_event.and_then(|mut file| file.write_all(event.replacen('/', ":", 1).as_bytes())).is_ok()
+            }
+        }
+    }
+
+    fn open_pipe(&self, cpu: u32) -> io::Result<File> {
+        let path = self.folder.join(format!("per_cpu/cpu{cpu}/trace_pipe_raw"));
+        OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)
+    }
+}
+
+impl TraceFs for Instance {
+    fn read(&mut self, path: &str) -> io::Result<String> {
+        let bytes = match read_file(&self.folder.join(path)) {
+            Err(error) if error.kind() == ErrorKind::NotFound => read_file(&self.top.join(path)),
+            result => result,
+        };
+        bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    fn cpus(&mut self) -> io::Result<Vec<u32>> {
+        let entries = fs::read_dir(self.folder.join("per_cpu"))?.flatten();
+        let numbers =
+            entries.filter_map(|entry| entry.file_name().to_str()?.strip_prefix("cpu")?.parse().ok());
+        let mut cpus: Vec<u32> = numbers.collect();
+        cpus.sort_unstable();
+        Ok(cpus)
+    }
+
+    fn read_page(&mut self, cpu: u32, page: &mut [u8]) -> io::Result<usize> {
+        let index = self.pipes.iter().position(|(other, _)| *other == cpu);
+        let index = index.ok_or_else(|| Error::from(ErrorKind::WouldBlock))?;
+        if self.pipes.get(index).is_some_and(|(_, pipe)| pipe.is_none()) {
+            let pipe = self.open_pipe(cpu)?;
+            self.pipes[index].1 = Some(pipe);
+        }
+        loop {
+            match self.pipes[index].1.as_mut().map_or(Ok(0), |pipe| pipe.read(page)) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                result => return result,
+            }
+        }
+    }
+
+    fn clocks(&mut self) -> io::Result<ClockPair> {
+        let boot = boot_time();
+        let now = CpuStats::parse(0, &self.read("per_cpu/cpu0/stats")?).now;
+        Ok(ClockPair { ftrace: (now * 1e9) as u64, boot })
+    }
+}
+
+/// Some of these files, such as `events/header_page`, give to each reader but one read: a small one would cut them short.
+fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    const CHUNK: usize = 1 << 16;
+    let (mut file, mut bytes, mut len) = (File::open(path)?, vec![0; CHUNK], 0);
+    loop {
+        match file.read(bytes.get_mut(len..).unwrap_or_default()) {
+            Ok(0) => break,
+            Ok(read) => len += read,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+        bytes.resize(len + CHUNK, 0);
+    }
+    bytes.truncate(len);
+    Ok(bytes)
+}
+
+impl Drop for Instance {
+    /// Stops, and removes the instance: refused as long as anything of it is open.
+    fn drop(&mut self) {
+        let _ = self.stop();
+        self.pipes.clear();
+        let _ = fs::remove_dir(&self.folder);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{FtraceReader, StatsPhase};
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::thread::sleep;
+    use std::time::Duration;
+
+    fn instances(top: &Path) -> BTreeSet<PathBuf> {
+        let entries = fs::read_dir(top.join("instances")).expect("instances").flatten();
+        entries.map(|entry| entry.path()).collect()
+    }
+
+    /// As root: `mount -t tracefs nodev /sys/kernel/tracing`, then
+    /// `cargo test -p tracebuf-machine --lib instance -- --ignored --test-threads 1`.
+    #[test]
+    #[ignore = "needs root and a tracefs"]
+    fn the_kernels_events_are_read_and_nothing_stays() {
+        let top = Instance::find().expect("a tracefs");
+        let (before, was_on) = (instances(&top), fs::read(top.join("tracing_on")).expect("a file"));
+        let mut instance = Instance::create(&top).expect("an instance");
+        let mut second = Instance::create(&top).expect("another");
+        let options = InstanceOptions {
+            events: vec![
+                "sched/sched_switch".into(),
+                "sched/sched_waking".into(),
+                "irq/*".into(),
+                "no/such".into(),
+            ],
+            filters: vec![("sched/sched_waking".into(), "common_pid != 0".into())],
+            buffer_kib: 1024,
+        };
+        let events = instance.start(&options).expect("a start");
+        assert!(events.iter().filter(|event| event.starts_with("irq/")).count() >= 5, "{events:?}");
+        let mut reader =
+            FtraceReader::new(&mut instance, events.iter().map(String::as_str), true).expect("formats");
+        assert_eq!(
+            (reader.unknown_events(), instance.failed_events()),
+            (&["no/such".to_owned()][..], &[][..])
+        );
+        let start = boot_time();
+        let (mut packets, mut pages) = (0, 0);
+        for _ in 0..20 {
+            sleep(Duration::from_millis(10));
+            pages += reader.read_pass(&mut instance, 256, &mut |_| packets += 1).expect("processors");
+        }
+        instance.stop().expect("a stop");
+        pages += reader.read_pass(&mut instance, usize::MAX, &mut |_| packets += 1).expect("processors");
+        let stats = reader.stats(&mut instance, StatsPhase::End).expect("processors");
+        println!("{packets} packets, {pages} pages, {stats:?}");
+        assert!(packets >= 20 && pages >= 20);
+        assert!(stats.parse_errors.is_empty() && stats.buffer_pages >= 256);
+        assert!(stats.cpus.iter().map(|cpu| cpu.read_events).sum::<u64>() > 20);
+        let clocks = instance.clocks().expect("clocks");
+        assert!(clocks.boot > start && clocks.ftrace.abs_diff(clocks.boot) < 1_000_000_000, "{clocks:?}");
+        assert_eq!(
+            second.read_page(0, &mut [0; 4096]).err().map(|error| error.kind()),
+            Some(ErrorKind::WouldBlock)
+        );
+        drop((instance, second));
+        assert_eq!((instances(&top), fs::read(top.join("tracing_on")).expect("a file")), (before, was_on));
+    }
+
+    #[test]
+    #[ignore = "needs root and a tracefs"]
+    fn pages_are_as_large_as_the_instance_has_them() {
+        let top = Instance::find().expect("a tracefs");
+        let mut instance = Instance::create(&top).expect("an instance");
+        // Kernels before 6.8 have no such file.
+        if instance.write("buffer_subbuf_size_kb", "64").is_err() {
+            return;
+        }
+        let options = InstanceOptions { events: vec!["raw_syscalls/*".into()], ..InstanceOptions::default() };
+        let events = instance.start(&options).expect("a start");
+        let mut reader =
+            FtraceReader::new(&mut instance, events.iter().map(String::as_str), true).expect("formats");
+        assert_eq!(reader.layout().page_len(), 65536);
+        for _ in 0..20_000 {
+            let _ = fs::metadata("/");
+        }
+        instance.stop().expect("a stop");
+        let (mut bytes, mut longest) = (0, 0);
+        let mut count = |packet: &[u8]| {
+            bytes += packet.len();
+            longest = longest.max(packet.len());
+        };
+        let pages = reader.read_pass(&mut instance, usize::MAX, &mut count).expect("processors");
+        let stats = reader.stats(&mut instance, StatsPhase::End).expect("processors");
+        println!("{pages} pages, {bytes} bytes, packets up to {longest}, {stats:?}");
+        assert!(pages >= 2 && bytes > 100_000 && longest < 16 << 10);
+        assert!(stats.parse_errors.is_empty(), "{stats:?}");
+    }
+
+    #[test]
+    #[ignore = "needs root and a tracefs"]
+    fn instances_of_dead_processes_are_removed_unless_somebody_reads_them() {
+        let top = Instance::find().expect("a tracefs");
+        let of = |name: &str| top.join("instances").join(name);
+        // No process has so high an id.
+        let names = [
+            "tracebuf-4194305",
+            "tracebuf-4194306-2",
+            "tracebuf-4194307",
+            "tracebuf-1",
+            "tracebuf-x",
+            "other-4194305",
+        ];
+        names.iter().for_each(|name| fs::create_dir(of(name)).expect("an instance"));
+        let read = File::open(of("tracebuf-4194307").join("per_cpu/cpu0/trace_pipe_raw")).expect("a pipe");
+        Instance::remove_dead(&top);
+        let left: Vec<_> = names.iter().filter(|name| of(name).exists()).collect();
+        assert_eq!(left, [&names[2], &names[3], &names[4], &names[5]]);
+        drop(read);
+        names.iter().for_each(|name| drop(fs::remove_dir(of(name))));
+    }
+}

@@ -1,0 +1,399 @@
+//! Pages of the kernel's ring buffers into packets of a trace.
+
+use std::collections::BTreeSet;
+use std::io;
+
+use tracebuf::proto::Sink;
+use tracebuf::proto::fields::{ftrace_clock, interned_bytes, interned_data, sequence_flags, trace_packet};
+
+use super::addresses::{ConstantTexts, KernelSymbols};
+use super::bundle::{Bundle, OtherClock};
+use super::compact::CompactFormat;
+use super::event::{Addresses, EventMessage};
+use super::format::EventFormat;
+use super::page::{PageLayout, ParseStatus, Record};
+use super::source::TraceFs;
+use super::stats::{CpuStats, FtraceStats, StatsPhase};
+
+/// The first number of an event that a trace describes itself.
+const FIRST_GENERIC: u32 = 65536;
+/// Trace processor refuses processors from here on.
+const MAX_CPUS: u32 = 1024;
+
+/// Takes the bytes of a `TracePacket`.
+pub type PacketSink<'a> = dyn FnMut(&[u8]) + 'a;
+
+/// The outcome of a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PageOutcome {
+    /// Events that went into the trace.
+    pub events: u64,
+    /// Why the rest was left out, if it was.
+    pub status: Option<ParseStatus>,
+}
+
+/// What becomes of an event with a certain id.
+#[derive(Debug)]
+enum Target {
+    Message(EventMessage),
+    Switch,
+    Waking,
+}
+
+/// Reads pages and makes packets of them: bundles of events, as Perfetto's recorder writes them.
+///
+/// A read pass goes over all processors once. Within it packets come in the order of each processor's events; trace processor
+/// needs no other order. All packets belong on one sequence.
+#[derive(Debug)]
+pub struct FtraceReader {
+    layout: PageLayout,
+    targets: Vec<Option<Target>>,
+    compact: Option<CompactFormat>,
+    clock: OtherClock,
+    addresses: Addresses,
+    symbols: Option<KernelSymbols>,
+    unknown: Vec<String>,
+    errors: BTreeSet<ParseStatus>,
+    /// Of each processor, the time of the last event in a bundle.
+    ends: Vec<u64>,
+    bundle: Bundle,
+    page: Vec<u8>,
+    event: Vec<u8>,
+    message: Vec<u8>,
+    packet: Vec<u8>,
+}
+
+impl FtraceReader {
+    /// Reads the formats of events, named `group/name`; their clock and the layout of pages. Events that the kernel does not
+    /// have are [told](Self::unknown_events) and left out. With `compact`, `sched_switch` and `sched_waking` are written as
+    /// lists, which take a sixth of the space, if `sched_switch` is among the events and the kernel's formats allow it.
+    ///
+    /// # Errors
+    /// The system's, if the layout of pages or the clock cannot be read; [`InvalidData`](io::ErrorKind::InvalidData) if the
+    /// layout is not known.
+    pub fn new<'e>(
+        fs: &mut impl TraceFs,
+        events: impl IntoIterator<Item = &'e str>,
+        compact: bool,
+    ) -> io::Result<Self> {
+        let layout = PageLayout::parse(&fs.read("events/header_page")?).ok_or_else(|| {
+            io::Error::new(io::ErrorKind::InvalidData, "events/header_page: an unknown layout")
+        })?;
+        let clock = clock_of(&fs.read("trace_clock")?).map(|clock| (clock, None));
+        let texts = ConstantTexts::parse(&fs.read("printk_formats").unwrap_or_default());
+        let mut reader = Self {
+            layout,
+            targets: Vec::new(),
+            compact: None,
+            clock,
+            addresses: Addresses { texts, ..Addresses::default() },
+            symbols: None,
+            unknown: Vec::new(),
+            errors: BTreeSet::new(),
+            ends: Vec::new(),
+            bundle: Bundle::default(),
+            page: vec![0; layout.page_len()],
+            event: Vec::new(),
+            message: Vec::new(),
+            packet: Vec::new(),
+        };
+        let (mut next_generic, mut scheduling) = (FIRST_GENERIC, [None, None]);
+        for name in events {
+            if !reader.add(fs, name, &mut next_generic, &mut scheduling) {
+                reader.unknown.push(name.to_owned());
+            }
+        }
+        if let [Some(switch), waking] = scheduling.map(|format| format.filter(|_| compact)) {
+            let asked = waking.is_some();
+            let waking = waking.or_else(|| format_of(fs, SCHED_WAKING));
+            reader.compact = CompactFormat::new(&switch, waking.as_ref());
+            if reader.compact.is_some() {
+                reader.set(switch.id, Target::Switch);
+                waking.filter(|_| asked).into_iter().for_each(|waking| reader.set(waking.id, Target::Waking));
+            }
+        }
+        Ok(reader)
+    }
+
+    fn add(
+        &mut self,
+        fs: &mut impl TraceFs,
+        name: &str,
+        next_generic: &mut u32,
+        scheduling: &mut [Option<EventFormat>; 2],
+    ) -> bool {
+        let Some((group, _)) = name.split_once('/') else { return false };
+        let Some(format) = format_of(fs, name) else { return false };
+        let generic = || std::mem::replace(next_generic, *next_generic + 1);
+        let Some(message) = EventMessage::new(group, &format, generic) else { return false };
+        self.set(format.id, Target::Message(message));
+        match name {
+            SCHED_SWITCH => scheduling[0] = Some(format),
+            SCHED_WAKING => scheduling[1] = Some(format),
+            _ => {}
+        }
+        true
+    }
+
+    fn set(&mut self, id: u16, target: Target) {
+        let len = self.targets.len().max(usize::from(id) + 1);
+        self.targets.resize_with(len, || None);
+        if let Some(place) = self.targets.get_mut(usize::from(id)) {
+            *place = Some(target);
+        }
+    }
+
+    /// Writes the names of the kernel's functions too, where events point to them.
+    pub fn symbolize(&mut self, symbols: KernelSymbols) {
+        self.symbols = Some(symbols);
+    }
+
+    /// Events that the kernel does not have, or whose format is not known, as they were asked for.
+    pub fn unknown_events(&self) -> &[String] {
+        &self.unknown
+    }
+
+    /// The layout of pages.
+    pub const fn layout(&self) -> PageLayout {
+        self.layout
+    }
+
+    /// Reads all processors, at most `max_pages` of each. Returns the pages read.
+    ///
+    /// # Errors
+    /// The system's, if the processors cannot be listed. That a page cannot be read is noted in the statistics.
+    pub fn read_pass(
+        &mut self,
+        fs: &mut impl TraceFs,
+        max_pages: usize,
+        out: &mut PacketSink<'_>,
+    ) -> io::Result<usize> {
+        self.begin_pass(fs);
+        let cpus = fs.cpus()?;
+        Ok(cpus.into_iter().map(|cpu| self.read_cpu(fs, cpu, max_pages, out)).sum())
+    }
+
+    /// Begins a read pass: kernel symbols are numbered anew, and clocks are read.
+    pub fn begin_pass(&mut self, fs: &mut impl TraceFs) {
+        self.addresses.indices.clear();
+        if let Some((_, moment)) = &mut self.clock {
+            *moment = fs.clocks().ok().or(*moment);
+        }
+    }
+
+    /// Reads a processor's pages until there are no more, or `max_pages` have been read. Returns the pages read.
+    pub fn read_cpu(
+        &mut self,
+        fs: &mut impl TraceFs,
+        cpu: u32,
+        max_pages: usize,
+        out: &mut PacketSink<'_>,
+    ) -> usize {
+        let mut page = std::mem::take(&mut self.page);
+        let mut pages = 0;
+        while pages < max_pages && cpu < MAX_CPUS {
+            match fs.read_page(cpu, &mut page) {
+                Ok(0) => break,
+                Ok(len) if len == page.len() => {
+                    self.decode(cpu, &page, out);
+                    pages += 1;
+                }
+                Ok(_) => {
+                    self.errors.insert(ParseStatus::ShortRead);
+                    break;
+                }
+                Err(error) => {
+                    if !is_expected(&error) {
+                        self.errors.insert(ParseStatus::ReadError);
+                    }
+                    break;
+                }
+            }
+        }
+        self.page = page;
+        self.finish(out);
+        pages
+    }
+
+    /// Decodes a page; of processors from 1024 on nothing, because trace processor would refuse the trace. Its last events
+    /// may stay in a bundle until [`finish`](Self::finish).
+    pub fn decode(&mut self, cpu: u32, page: &[u8], out: &mut PacketSink<'_>) -> PageOutcome {
+        if cpu >= MAX_CPUS {
+            return PageOutcome { events: 0, status: None };
+        }
+        if self.bundle.is_of_another(cpu) {
+            self.finish(out);
+        }
+        let mut events = 0;
+        let (timestamp, result) = match self.layout.open(page) {
+            Err(status) => (None, Err(status)),
+            Ok(page) => {
+                // What was lost was lost before the bundle's first event.
+                if page.lost.is_some() || self.bundle.compact.has_many_names() {
+                    self.finish(out);
+                }
+                if page.lost.is_some() {
+                    self.begin(cpu, true);
+                }
+                let mut records = page.records();
+                let result = records.try_for_each(|record| {
+                    events += u64::from(self.record(cpu, &record?, out)?);
+                    Ok(())
+                });
+                (Some(page.timestamp), result)
+            }
+        };
+        if let Err(status) = result {
+            self.errors.insert(status);
+            self.begin(cpu, false);
+            if self.bundle.error(timestamp, status) {
+                self.finish(out);
+            }
+        }
+        PageOutcome { events, status: result.err() }
+    }
+
+    /// Adds a record; false if nobody asked for its event.
+    fn record(
+        &mut self,
+        cpu: u32,
+        record: &Record<'_>,
+        out: &mut PacketSink<'_>,
+    ) -> Result<bool, ParseStatus> {
+        let Some(Some(target)) = self.targets.get(usize::from(record.id)) else { return Ok(false) };
+        let bundle = &mut self.bundle;
+        let previous_end = self.ends.get(cpu as usize).copied().unwrap_or(0);
+        match (target, &self.compact) {
+            (Target::Message(message), _) => {
+                self.event.clear();
+                let (event, scratch) = (&mut self.event, &mut self.message);
+                if !message.encode(record.timestamp, record.data, &mut self.addresses, scratch, event) {
+                    return Err(ParseStatus::Event);
+                }
+                bundle.begin(cpu, false, previous_end, self.clock);
+                bundle.event(event, record.id, message.descriptor.as_deref());
+            }
+            (kind, Some(format)) => {
+                let (time, data) = (record.timestamp, record.data);
+                let is_whole = match kind {
+                    Target::Switch => bundle.compact.switch(format, time, data),
+                    _ => bundle.compact.waking(format, time, data),
+                };
+                if !is_whole {
+                    return Err(ParseStatus::CompactEvent);
+                }
+                bundle.begin(cpu, false, previous_end, self.clock);
+            }
+            (_, None) => return Ok(false),
+        }
+        if bundle.added(record.timestamp) {
+            self.finish(out);
+        }
+        Ok(true)
+    }
+
+    fn begin(&mut self, cpu: u32, has_lost: bool) {
+        let previous_end = self.ends.get(cpu as usize).copied().unwrap_or(0);
+        self.bundle.begin(cpu, has_lost, previous_end, self.clock);
+    }
+
+    /// Ends the bundle that is being filled, if there is one, and writes it.
+    pub fn finish(&mut self, out: &mut PacketSink<'_>) {
+        self.event.clear();
+        let Some((cpu, end)) = self.bundle.end(&mut self.event) else { return };
+        let index = cpu as usize;
+        if let Some(end) = end {
+            self.ends.resize(self.ends.len().max(index + 1), 0);
+            self.ends.get_mut(index).into_iter().for_each(|last| *last = end.max(*last));
+        }
+        self.packet.clear();
+        let Ok(()) = self.packet.bytes(trace_packet::FTRACE_EVENTS, &self.event);
+        self.intern_symbols();
+        out(&self.packet);
+    }
+
+    /// Appends the names of functions that this packet is the first to point to.
+    fn intern_symbols(&mut self) {
+        let Some(symbols) = &self.symbols else { return };
+        let (is_first, new) = self.addresses.indices.take_new();
+        self.event.clear();
+        for (number, address) in new {
+            if let Some(name) = symbols.at(address) {
+                self.message.clear();
+                let Ok(()) = self.message.varint(interned_bytes::IID, number.into());
+                let Ok(()) = self.message.bytes(interned_bytes::STR, name.as_bytes());
+                let Ok(()) = self.event.bytes(interned_data::KERNEL_SYMBOLS, &self.message);
+            }
+        }
+        if !self.event.is_empty() {
+            let Ok(()) = self.packet.bytes(trace_packet::INTERNED_DATA, &self.event);
+        }
+        // Or a number without a name would have that of the pass before.
+        if is_first {
+            let flags = sequence_flags::INCREMENTAL_STATE_CLEARED;
+            let Ok(()) = self.packet.varint(trace_packet::SEQUENCE_FLAGS, flags);
+        }
+    }
+
+    /// Reads the statistics of all buffers. Unknown events are told at the start only.
+    ///
+    /// # Errors
+    /// The system's, if the processors cannot be listed. A processor whose statistics cannot be read is left out.
+    pub fn stats(&self, fs: &mut impl TraceFs, phase: StatsPhase) -> io::Result<FtraceStats> {
+        let cpus = fs.cpus()?.into_iter().filter_map(|cpu| {
+            let text = fs.read(&format!("per_cpu/cpu{cpu}/stats")).ok()?;
+            Some(CpuStats::parse(cpu, &text))
+        });
+        let mut stats = FtraceStats::new(phase, cpus.collect());
+        // A buffer that is not yet its full size says so after the number.
+        let size = fs.read("buffer_size_kb").unwrap_or_default();
+        let kib: u64 =
+            size.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default().parse().unwrap_or(0);
+        stats.buffer_pages = kib.saturating_mul(1024).div_ceil(self.layout.page_len() as u64);
+        stats.parse_errors = self.errors.iter().copied().collect();
+        stats.kernel_symbols = self
+            .symbols
+            .as_ref()
+            .map(|symbols| (symbols.len() as u64, symbols.bytes().div_ceil(1024) as u64));
+        if phase == StatsPhase::Start {
+            stats.unknown_events.clone_from(&self.unknown);
+        }
+        Ok(stats)
+    }
+
+    /// Writes statistics as a packet.
+    pub fn write_stats(stats: &FtraceStats, out: &mut PacketSink<'_>) {
+        let mut packet = Vec::new();
+        let Ok(()) = packet.message(trace_packet::FTRACE_STATS, stats);
+        out(&packet);
+    }
+}
+
+const SCHED_SWITCH: &str = "sched/sched_switch";
+const SCHED_WAKING: &str = "sched/sched_waking";
+
+fn format_of(fs: &mut impl TraceFs, name: &str) -> Option<EventFormat> {
+    EventFormat::parse(&fs.read(&format!("events/{name}/format")).ok()?)
+}
+
+/// The clock that `trace_clock` has in brackets, as a value of `FtraceClock`; `None` if it is the trace's.
+fn clock_of(trace_clock: &str) -> Option<u64> {
+    let current = trace_clock.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+    match current?.0 {
+        "boot" => None,
+        "global" => Some(ftrace_clock::GLOBAL),
+        "local" => Some(ftrace_clock::LOCAL),
+        "mono_raw" => Some(ftrace_clock::MONO_RAW),
+        _ => Some(ftrace_clock::UNKNOWN),
+    }
+}
+
+/// Whether a read fails this way now and then: no page, no memory, another reader, a processor that is off.
+fn is_expected(error: &io::Error) -> bool {
+    const ENODEV: i32 = 19;
+    use io::ErrorKind::{OutOfMemory, ResourceBusy, WouldBlock};
+    matches!(error.kind(), WouldBlock | OutOfMemory | ResourceBusy) || error.raw_os_error() == Some(ENODEV)
+}
+
+#[cfg(test)]
+mod tests;

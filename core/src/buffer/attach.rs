@@ -69,7 +69,7 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     pub fn attach(mut memory: M) -> Result<(Self, Salvage), AttachError> {
         let layout = RegionLayout::find(memory.as_ref(), RingEnd::Required)?;
         let salvage = salvage(&layout, memory.as_mut(), Program::GoesOn)?;
-        Ok((Self::from_parts(memory, layout), salvage))
+        Ok((Self { memory, layout }, salvage))
     }
 
     /// Attaches to a region that `config` could have made, or lays out a new one: for firmware at its start. The
@@ -96,7 +96,7 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
             if let Some(state) = layout.state(memory.as_mut()) {
                 state.header.set_policy(config.policy);
             }
-            return Ok((Self::from_parts(memory, layout), Some(salvage)));
+            return Ok((Self { memory, layout }, Some(salvage)));
         }
         Ok((Self::new(memory, config)?, None))
     }
@@ -124,13 +124,13 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> ReadOnlyTraceBuffer<M> {
     fn attach_to(mut memory: M, program: Program) -> Result<(Self, Salvage), AttachError> {
         let layout = RegionLayout::find(memory.as_ref(), RingEnd::MayBeMissing)?;
         let salvage = salvage(&layout, memory.as_mut(), program)?;
-        Ok((Self::from_parts(memory, layout), salvage))
+        Ok((Self { memory, layout }, salvage))
     }
 }
 
 fn salvage(layout: &RegionLayout, memory: &mut [u8], program: Program) -> Result<Salvage, AttachError> {
     let mut state = layout.state(memory).ok_or(AttachError::NoRegion)?;
-    Ok(state.salvage(layout.ring_size(), program))
+    Ok(state.salvage(layout.ring_size, program))
 }
 
 impl State<'_> {
@@ -139,7 +139,12 @@ impl State<'_> {
         // Memory that ends between two chunks of the ring looks whole.
         let missing = self.header.used.get().min(self.header.ring_size()).saturating_sub(ring_size);
         let mut salvage = Salvage { bytes_unreadable: missing.into(), ..Salvage::default() };
-        self.upgrade();
+        if self.header.is_old() {
+            self.table.iter_mut().for_each(SequenceState::upgrade);
+            fence();
+            self.header.set_upgraded();
+            fence();
+        }
         self.forget_marks();
         let used = self.find_used(ring_size);
         self.header.used.set(used);
@@ -152,15 +157,5 @@ impl State<'_> {
         }
         self.balance_counters();
         salvage
-    }
-
-    /// Makes a region of an older version one of this version.
-    fn upgrade(&mut self) {
-        if self.header.is_old() {
-            self.table.iter_mut().for_each(SequenceState::upgrade);
-            fence();
-            self.header.set_upgraded();
-            fence();
-        }
     }
 }

@@ -53,7 +53,7 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> ReadOnlyTraceBuffer<M> {
     /// ```
     pub fn grow<N: AsRef<[u8]> + AsMut<[u8]>>(&self, mut memory: N) -> Result<TraceBuffer<N>, RegionError> {
         let layout = self.layout.grow(self.memory.as_ref(), memory.as_mut())?;
-        Ok(TraceBuffer::from_parts(memory, layout))
+        Ok(TraceBuffer { memory, layout })
     }
 }
 

@@ -75,21 +75,6 @@ impl Identity {
 }
 
 /// The packet was overwritten before it was exported.
-///
-/// ```
-/// use tracebuf::buffer::{DataLoss, Lease, LeaseExpired, TraceBuffer};
-///
-/// /// Copies a packet to where a UART takes it from. If it is gone, the next of its sequence says so.
-/// fn fetch(buffer: &mut TraceBuffer<Vec<u8>>, lease: Lease, uart: &mut [u8]) -> Option<usize> {
-///     match buffer.leased(&lease) {
-///         Ok(packet) => packet.copy_to(uart),
-///         Err(LeaseExpired) => {
-///             buffer.give_up(lease, DataLoss::OVERWRITE, []);
-///             None
-///         }
-///     }
-/// }
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct LeaseExpired;
@@ -148,7 +133,7 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     /// [`LeaseExpired`] once one of its chunks has been overwritten, or its sequence forgotten, or gone on with by
     /// another process.
     pub fn leased(&self, lease: &Lease) -> Result<Packet<'_>, LeaseExpired> {
-        find(self.layout(), self.memory(), lease).ok_or(LeaseExpired)
+        find(&self.layout, self.memory(), lease).ok_or(LeaseExpired)
     }
 
     /// Ends a lease whose packet was not exported: it was overwritten, or was of no use for another `cause`. The next

@@ -140,18 +140,6 @@ impl fmt::Debug for Packet<'_> {
 }
 
 /// The fragments of a [`Packet`].
-///
-/// ```
-/// use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
-///
-/// let mut buffer = TraceBuffer::new(vec![0u8; 8192], Config::new(FillPolicy::RingBuffer))?;
-/// let header = ChunkHeader { producer_id: 1, fragments: 1, ..Default::default() };
-/// buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x05hello" });
-/// let mut reader = buffer.read();
-/// let packet: Vec<u8> = reader.next_packet().unwrap().slices().flatten().copied().collect();
-/// assert_eq!(packet, b"hello");
-/// # Ok::<(), tracebuf::buffer::RegionError>(())
-/// ```
 #[derive(Clone, Debug)]
 pub struct Slices<'b> {
     ring: &'b [Le32],

@@ -7,13 +7,6 @@ use super::sequence_table::lookup;
 use super::tb_chunk::Flags;
 
 /// Four bytes to put into a chunk's payload.
-///
-/// ```
-/// use tracebuf::buffer::Patch;
-///
-/// let size = Patch { offset: 12, data: [0x85, 0x80, 0x80, 0x00] };
-/// # let _ = size;
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Patch {

@@ -90,23 +90,6 @@ impl<'b> Reader<'b> {
     /// of its sequence carries `cause` and the causes that this one carried. Causes that are not a buffer's
     /// ([`DataLoss::SHARED_MEMORY_FULL`], [`DataLoss::ANY`]) are not kept; without any other it is
     /// [`DataLoss::READ_GAP`]. What the packet itself says of its writer's earlier losses goes with it.
-    ///
-    /// ```
-    /// use tracebuf::buffer::DataLoss;
-    /// use tracebuf::proto::PacketValidator;
-    /// # use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
-    /// # let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer).sequences(4))?;
-    /// # let header = ChunkHeader { producer_id: 1, fragments: 2, ..Default::default() };
-    /// # buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x05hello\x02\x40\x07" });
-    ///
-    /// let mut reader = buffer.read();
-    /// let packet = reader.next_packet().unwrap();
-    /// if PacketValidator::check(packet.slices()).is_err() {
-    ///     reader.reject_packet(DataLoss::CHUNK_CORRUPTED);
-    /// }
-    /// assert_eq!(reader.next_packet().unwrap().loss(), DataLoss::CHUNK_CORRUPTED | DataLoss::ANY);
-    /// # Ok::<(), tracebuf::buffer::RegionError>(())
-    /// ```
     pub fn reject_packet(&mut self, cause: DataLoss) {
         if let (Some(state), Some((slot, loss))) = (&mut self.state, self.walk.last.take())
             && let Some(entry) = state.sequence_mut(slot)

@@ -17,8 +17,6 @@ use super::stats::{BufferStats, SequenceInfo};
 /// All state lies in it; the buffer itself is a handful of sizes. If the memory later gives other bytes, operations are
 /// refused; nothing panics.
 ///
-/// In firmware, over a static array:
-///
 /// ```
 /// use tracebuf::buffer::{Chunk, ChunkHeader, Commit, Config, FillPolicy, TraceBuffer};
 ///
@@ -37,21 +35,9 @@ use super::stats::{BufferStats, SequenceInfo};
 /// }
 /// # Ok::<(), tracebuf::buffer::RegionError>(())
 /// ```
-///
-/// In a program, over a megabyte of heap:
-///
-/// ```
-/// use tracebuf::buffer::{Config, FillPolicy, TraceBuffer};
-///
-/// let config = Config::new(FillPolicy::Discard).sequences(1000).histograms(true);
-/// let memory = vec![0u8; config.region_size(1 << 20) as usize].into_boxed_slice();
-/// let buffer = TraceBuffer::new(memory, config)?;
-/// assert_eq!(buffer.stats().buffer_size, 1 << 20);
-/// # Ok::<(), tracebuf::buffer::RegionError>(())
-/// ```
 pub struct TraceBuffer<M> {
-    memory: M,
-    layout: RegionLayout,
+    pub(super) memory: M,
+    pub(super) layout: RegionLayout,
 }
 
 static_assertions::const_assert!(size_of::<TraceBuffer<&mut [u8]>>() <= 64);
@@ -59,27 +45,21 @@ static_assertions::const_assert!(size_of::<TraceBuffer<&mut [u8]>>() <= 64);
 impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     /// Lays out a region, whatever was in it before, and starts an empty buffer.
     ///
-    /// The region is used from its first 8-byte boundary on; its ring is what the header and the table leave, up to 4
-    /// GiB less 4 bytes. Only the header and the table are touched: pages of the ring are first touched when chunks
-    /// come.
+    /// The region begins at the first 8-byte boundary; its ring is what the header and the table leave, up to 4 GiB
+    /// less 4 bytes. Pages of the ring are first touched when chunks come.
     ///
     /// # Errors
-    /// [`RegionError`] if there is no room for the header, the table and 64 bytes, or if the table is to hold fewer
-    /// than 4 sequences.
+    /// [`RegionError::TooSmall`] or [`RegionError::TooFewSequences`].
     pub fn new(mut memory: M, config: Config) -> Result<Self, RegionError> {
         let layout = RegionLayout::format(memory.as_mut(), &config)?;
         Ok(Self { memory, layout })
     }
 
-    pub(super) fn from_parts(memory: M, layout: RegionLayout) -> Self {
-        Self { memory, layout }
-    }
-
-    /// Stores a chunk: the reference's `CopyChunkUntrusted`.
+    /// Stores a chunk, in which nothing is trusted: the reference's `CopyChunkUntrusted`.
     ///
-    /// Returns and counts what becomes of the chunk, in which nothing is trusted. A [written](Commit::Written) chunk may
-    /// still hold malformed packets: they count as [`abi_violations`](super::BufferStats::abi_violations), and once read
-    /// or overwritten as [`chunks_malformed`](super::SequenceInfo::chunks_malformed).
+    /// A [written](Commit::Written) chunk may still hold malformed packets: they count as
+    /// [`abi_violations`](super::BufferStats::abi_violations), and once read or overwritten as
+    /// [`chunks_malformed`](super::SequenceInfo::chunks_malformed).
     ///
     /// Cost: one copy of the payload, a look at each fragment's size, and O(1) for each chunk overwritten, or a look at
     /// its fragments' sizes if it was partly read or patched. A chunk out of order walks back by at most
@@ -154,10 +134,6 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
         self.commit(header, Shared { size, fill }, observer)
     }
 
-    pub(super) fn layout(&self) -> &RegionLayout {
-        &self.layout
-    }
-
     /// The memory that the buffer works on.
     pub fn memory(&self) -> &[u8] {
         self.memory.as_ref()
@@ -174,10 +150,8 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
         source: S,
         observer: &mut O,
     ) -> Commit {
-        match self.layout.state(self.memory.as_mut()) {
-            Some(mut state) => state.commit(header, source, observer),
-            None => Commit::Refused(Refusal::RegionDamaged),
-        }
+        let refused = Commit::Refused(Refusal::RegionDamaged);
+        self.state().map_or(refused, |mut state| state.commit(header, source, observer))
     }
 
     /// Applies patches to a stored chunk, which then waits for more only if `more_pending`: the reference's
@@ -218,9 +192,8 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
         patches: &[Patch],
         more_pending: bool,
     ) -> bool {
-        self.layout.state(self.memory.as_mut()).is_some_and(|mut state| {
-            state.try_patch_chunk_contents(producer_id, writer_id, chunk_id, patches, more_pending)
-        })
+        let Some(mut state) = self.state() else { return false };
+        state.try_patch_chunk_contents(producer_id, writer_id, chunk_id, patches, more_pending)
     }
 
     /// Ends a producer whose process is gone, so that its packets wait for nothing more.
@@ -258,22 +231,6 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     ///
     /// Unread data counts as overwritten, and leases of it end. Cost: a look at the table, and one at each of the
     /// producer's chunks.
-    ///
-    /// ```
-    /// use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
-    ///
-    /// let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer).sequences(4))?;
-    /// for producer_id in 1..=2 {
-    ///     let header = ChunkHeader { producer_id, fragments: 1, ..Default::default() };
-    ///     buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x05hello" });
-    /// }
-    /// buffer.forget_producer(1);
-    /// assert_eq!(buffer.sequences().count(), 1);
-    /// let mut reader = buffer.read();
-    /// assert_eq!(reader.next_packet().unwrap().producer_id(), 2);
-    /// assert!(reader.next_packet().is_none());
-    /// # Ok::<(), tracebuf::buffer::RegionError>(())
-    /// ```
     pub fn forget_producer(&mut self, producer_id: u16) {
         if let Some(mut state) = self.state() {
             state.forget_producer(producer_id);
@@ -289,20 +246,6 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     /// it has.
     ///
     /// Cost: two loads, unless the table is full; then a look at each of its places, and one at each chunk that goes.
-    ///
-    /// ```
-    /// use tracebuf::buffer::{Chunk, ChunkHeader, Commit, Config, FillPolicy, TraceBuffer};
-    ///
-    /// let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer).sequences(4))?;
-    /// for producer_id in 1..=5 {
-    ///     let header = ChunkHeader { producer_id, fragments: 1, ..Default::default() };
-    ///     buffer.make_place(&header);
-    ///     let commit = buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x05hello" });
-    ///     assert_eq!(commit, Commit::Written);
-    /// }
-    /// assert_eq!(buffer.read().next_packet().unwrap().producer_id(), 2);
-    /// # Ok::<(), tracebuf::buffer::RegionError>(())
-    /// ```
     pub fn make_place(&mut self, header: &ChunkHeader) {
         if let Some(mut state) = self.state() {
             let _ = state.make_place(header);
@@ -313,7 +256,7 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     #[doc(alias = "BeginRead")]
     #[inline]
     pub fn read(&mut self) -> Reader<'_> {
-        Reader::begin(self.layout.state(self.memory.as_mut()))
+        Reader::begin(self.state())
     }
 
     /// All counters.
@@ -357,7 +300,7 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
 
     /// The same buffer, read-only. No cost.
     pub fn into_read_only(self) -> ReadOnlyTraceBuffer<M> {
-        ReadOnlyTraceBuffer::from_parts(self.memory, self.layout)
+        ReadOnlyTraceBuffer { memory: self.memory, layout: self.layout }
     }
 
     /// Gives the memory back, contents and all.
@@ -368,7 +311,6 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     /// Verifies that lists, table, ring and counters agree. For tests: walks everything.
     #[doc(hidden)]
     pub fn check(&mut self) -> Result<super::RingSummary, &'static str> {
-        let state = self.layout.state(self.memory.as_mut()).ok_or("no state")?;
-        super::check::check(&state)
+        super::check::check(&self.state().ok_or("no state")?)
     }
 }

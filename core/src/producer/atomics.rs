@@ -1,8 +1,7 @@
 //! Atomics, and plain memory seen as 32-bit atomic words: the only `unsafe` lines of the producer.
 //!
-//! The atomics are the core's own, `portable-atomic`'s for targets without compare-and-swap, or loom's models: one name
-//! for all, so that the code under loom is the code that runs. Both sides of a shared memory buffer touch it at once, so
-//! every access must be atomic and of one size; the functions give up the plain view for good.
+//! Both sides of a shared memory buffer touch it at once, so every access must be atomic and of one size; the functions
+//! give up the plain view for good.
 #![allow(unsafe_code)]
 
 #[cfg(not(any(loom, feature = "portable-atomic")))]

@@ -4,10 +4,8 @@ use super::atomics::{AtomicU32, Ordering};
 use super::chunk_header::SmbChunkHeader;
 use crate::SMALL;
 
-/// Where a writer stands in its chunk. Nothing is written past the chunk's end.
-///
-/// A word that is not full yet is loaded again when more comes: cores forward it from their store buffer, and no code
-/// is needed to keep a copy and to store it in time.
+/// Where a writer stands in its chunk. Nothing is written past the chunk's end. A word that is not full yet is loaded
+/// again when more comes: cores forward it from their store buffer.
 pub(crate) struct Cursor<'a> {
     /// The chunk, its header included.
     words: &'a [AtomicU32],

@@ -65,9 +65,8 @@ impl WriterSlot {
         before as u16 == target || before >> 16 == 0 && self.next_chunk.load(Ordering::Relaxed) == 0
     }
 
-    /// Ends its writer, all of whose chunks are completed, and leaves to the next what no packet of its own has said:
-    /// that the last ones were given up, and whether that was for want of shared memory. The id becomes free when the
-    /// chunks are sent.
+    /// Ends its writer, all of whose chunks are completed, and leaves to the next what no packet of its own has said.
+    /// The id becomes free when the chunks are sent.
     pub(crate) fn end(&self, next_chunk: u32, news: u8) {
         self.target.store(u32::from(news) << 16 | u32::from(self.target()), Ordering::Relaxed);
         self.next_chunk.store(next_chunk, Ordering::Relaxed);

@@ -123,7 +123,7 @@ impl TraceWriter<'_> {
             self.has_ready_patches = true;
         }
         if self.chunk == NONE {
-            return self.producer.sink().packet_dropped(self.id, self.slot.target());
+            return self.producer.sink.packet_dropped(self.id, self.slot.target());
         }
         self.cursor.fill_size(self.fragment, ABORTED_SIZE);
         self.complete_current();
@@ -184,7 +184,7 @@ impl TraceWriter<'_> {
             }
             // Waiting is in vain for a second chunk where there is only the one that the packet fills, and for a place
             // in a list that has none.
-            let vain = self.producer.chunks() < 2 && !flags.is_empty() || !PATCHES && self.held != NONE;
+            let vain = self.producer.chunks < 2 && !flags.is_empty() || !PATCHES && self.held != NONE;
             if step > 0 && (vain || !self.waits(step - 1)) {
                 return false;
             }
@@ -213,7 +213,7 @@ impl TraceWriter<'_> {
     fn waits(&mut self, step: u32) -> bool {
         // Not at all, then from 1 µs up to the reference's 100 ms.
         let micros = 100_000 >> 17_u32.saturating_sub(step);
-        if step < self.patience && !self.gave_up_waiting && self.producer.sink().stall(step, micros) {
+        if step < self.patience && !self.gave_up_waiting && self.producer.sink.stall(step, micros) {
             return true;
         }
         // A writer that waits for ever tries again.

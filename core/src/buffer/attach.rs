@@ -33,19 +33,19 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     /// Takes over a region with everything in it, however the program that filled it ended. The result is a buffer like
     /// any other: to be read, or to go on recording.
     ///
-    /// Packets come out as they would have, with the losses before them as far as the region's table makes sense. What
-    /// had to be dropped is in the [`Salvage`], and the first packet after it, or else the next of its sequence, reports
-    /// the loss. Nothing in the memory is trusted: the header's sizes and policy count if their checksum is right, what
-    /// was being changed is taken back to what was published, and all else is rebuilt from the chunks.
+    /// Packets come out as they would have, with the losses before them. What had to be dropped is in the [`Salvage`],
+    /// and the next packet of its sequence reports the loss. Nothing in the memory is trusted: the header's sizes and
+    /// policy count if their checksum is right, what was being changed is taken back to what was published, and all else
+    /// is rebuilt from the chunks.
     ///
     /// Without [`Config::crc`], bits of a payload that flipped in memory are only noticed where they change a
     /// fragment's size.
     ///
-    /// Cost: a look at each fragment's size in the ring, and a pass over the payload if chunks have checksums; five to
-    /// seven passes over the headers of chunks, up to nine if the ring is damaged, and a few over the table. A chunk
-    /// out of order walks back by at most [`WALK_LIMIT`](super::WALK_LIMIT) chunks. Where the chain of chunks is
-    /// broken, one more walk for each break, 256 at most, over the table and the headers before it; finding where the
-    /// chain goes on looks at no more than 32 times the ring's bytes in all.
+    /// Cost: a look at each fragment's size in the ring, and a pass over the payload if chunks have checksums; up to
+    /// nine passes over the headers of chunks, and a few over the table. A chunk out of order walks back by at most
+    /// [`WALK_LIMIT`](super::WALK_LIMIT) chunks. Where the chain of chunks is broken, 256 times at most, one more walk
+    /// over the table and the headers before; to find where it goes on, no more than 32 times the ring's bytes are
+    /// looked at in all.
     ///
     /// # Errors
     /// [`AttachError`]; the memory is then as it was.
@@ -54,9 +54,7 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     /// use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
     ///
     /// // On a microcontroller: a static that the start-up code does not clear.
-    /// let mut memory = vec![0u64; 512];
-    /// # fn bytes(memory: &mut [u64]) -> Vec<u8> { memory.iter().flat_map(|word| word.to_le_bytes()).collect() }
-    /// # let mut memory = bytes(&mut memory);
+    /// let mut memory = vec![0u8; 4096];
     /// let mut buffer = TraceBuffer::new(&mut memory[..], Config::new(FillPolicy::RingBuffer))?;
     /// let header = ChunkHeader { producer_id: 1, fragments: 1, ..Default::default() };
     /// buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x05hello" });
@@ -75,10 +73,9 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     /// Attaches to a region that `config` could have made, or lays out a new one: for firmware at its start. The
     /// [`Salvage`] is `None` if the region is new.
     ///
-    /// The region that is found must agree with `config` in all except the policy, which is that of `config` from here
-    /// on: a stopped buffer goes on as a ring, and a ring that has lapped takes nothing more if it is now to stop. What
-    /// waits for a patch or for the rest of a chunk is given up, as by [`ReadOnlyTraceBuffer::attach_ended`]. A reset
-    /// between the two stores that change the policy costs the region.
+    /// The region must agree with `config` in all except the policy, which is that of `config` from here on: a stopped
+    /// buffer goes on as a ring, and a ring that has lapped takes nothing more if it is now to stop. What waits for a
+    /// patch or for the rest of a chunk is given up, as by [`ReadOnlyTraceBuffer::attach_ended`].
     ///
     /// The sequences that are found keep their producers' numbers. Give new producers greater numbers than those in
     /// [`sequences`](TraceBuffer::sequences), or call [`forget_producer`](TraceBuffer::forget_producer) first.

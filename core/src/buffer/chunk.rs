@@ -1,6 +1,6 @@
 //! Chunks as producers commit them, and the outcomes of a commit.
 
-use crate::debug::debug_fields;
+use crate::debug::debug_of;
 use core::fmt;
 
 bitflags::bitflags! {
@@ -42,23 +42,7 @@ pub struct ChunkHeader {
     pub pid: i32,
 }
 
-impl fmt::Debug for ChunkHeader {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        debug_fields!(
-            self,
-            f,
-            "ChunkHeader",
-            producer_id,
-            writer_id,
-            chunk_id,
-            fragments,
-            flags,
-            complete,
-            uid,
-            pid,
-        )
-    }
-}
+debug_of! { ChunkHeader { producer_id, writer_id, chunk_id, fragments, flags, complete, uid, pid } }
 
 impl Default for ChunkHeader {
     /// Chunk 0 of no sequence, complete, without fragments, user and process unknown.

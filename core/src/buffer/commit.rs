@@ -14,15 +14,15 @@ use crate::SMALL;
 use crate::prefetch::{prefetch, prefetch_ahead, prefetch_copy, prefetch_value};
 use zerocopy::IntoBytes;
 
-/// What a chunk that is not new comes back from.
+/// What a chunk that is not new comes back from, a copy of which `read` bytes had been read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Origin {
     New,
-    /// The copy erased last, of which `read` bytes had been read.
+    /// The copy erased last.
     Erased {
         read: u16,
     },
-    /// A copy just taken out of the ring, of which all `read` bytes had been read.
+    /// A copy just taken out of the ring.
     Relocated {
         read: u16,
     },
@@ -54,7 +54,7 @@ impl<'h> Offer<'h> {
     #[cfg_attr(not(tracebuf_small), inline(always))]
     #[cfg_attr(tracebuf_small, inline(never))]
     fn new<S: Source>(header: &'h ChunkHeader, source: &S) -> Self {
-        let mut flags = Flags::from_bits_retain(u16::from(header.flags.bits())) & Flags::COMMITTED;
+        let mut flags = Flags::of(header) & Flags::COMMITTED;
         if !header.complete {
             flags |= Flags::INCOMPLETE;
             if header.fragments > 0 {
@@ -270,7 +270,7 @@ impl State<'_> {
         }
         let mut marks = tokens.flags;
         if origin != Origin::New {
-            // How the erased copy ended has been counted already.
+            // How the erased copy ended has been counted.
             marks -= self.sequence_mut(slot)?.readmit();
         }
         if SMALL || marks.intersects(Flags::END_MARKS) {

@@ -56,10 +56,8 @@ impl Config {
     }
 
     /// Gives each chunk a CRC-32 of itself and of its sequence's identity, in 4 bytes at its end: for memory whose bits
-    /// may flip. [`attach`](super::TraceBuffer::attach) drops chunks that do not match theirs.
-    ///
-    /// The largest payload is then 65,531 bytes. A commit costs one more pass over its bytes; a patch, or a commit of a
-    /// chunk that is there already, up to two over that chunk's.
+    /// may flip. [`attach`](super::TraceBuffer::attach) drops chunks that do not match theirs. The largest payload is
+    /// then 65,531 bytes.
     #[cfg(feature = "crc")]
     pub const fn crc(mut self, on: bool) -> Self {
         self.crc = on;

@@ -7,8 +7,7 @@ use super::sequence_state::SequenceState;
 use super::tb_chunk::{Flags, Item, PAYLOAD, TBChunk};
 use super::trace_buffer::TraceBuffer;
 use super::words::Le32;
-use crate::debug::debug_fields;
-use core::fmt;
+use crate::debug::debug_of;
 use core::ops::Range;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -64,7 +63,7 @@ pub enum RingContent {
     Padding,
     /// What is left of chunks that were read or erased.
     Free,
-    /// Bytes that make no sense, up to the end of the used part: somebody else wrote there. Always the last item.
+    /// Bytes that make no sense, up to the end of the used part. Always the last item.
     Unreadable,
 }
 
@@ -97,25 +96,8 @@ pub struct RingChunk {
     pub packets: u16,
 }
 
-impl fmt::Debug for RingChunk {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        debug_fields!(
-            self,
-            f,
-            "RingChunk",
-            producer_id,
-            writer_id,
-            chunk_id,
-            flags,
-            complete,
-            truncated,
-            aborted,
-            valid,
-            read,
-            room,
-            packets,
-        )
-    }
+debug_of! {
+    RingChunk { producer_id, writer_id, chunk_id, flags, complete, truncated, aborted, valid, read, room, packets }
 }
 
 impl RingContent {
@@ -147,17 +129,6 @@ impl<'b> RingView<'b> {
     ///
     /// # Errors
     /// [`AttachError`] if no region begins like this, or one that this version cannot read.
-    ///
-    /// ```
-    /// use tracebuf::buffer::{Config, FillPolicy, RingView, TraceBuffer};
-    ///
-    /// let config = Config::new(FillPolicy::RingBuffer).sequences(4);
-    /// let memory = TraceBuffer::new(vec![0u8; 600], config)?.into_memory();
-    /// let start = memory.windows(4).position(|bytes| bytes == RingView::MAGIC).expect("a region");
-    /// let ring = RingView::place(&memory[start..])?;
-    /// assert_eq!((ring.start as u64, ring.end), (config.region_size(0), memory[start..].len()));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn place(memory: &[u8]) -> Result<Range<usize>, AttachError> {
         RegionLayout::ring_range(memory)
     }

@@ -37,9 +37,8 @@
 //!
 //! # Losses
 //!
-//! A packet carries, as [`DataLoss`], the causes of all losses on its sequence since the packet before it. What may yet
-//! turn out not to be lost (a scraped chunk that was overwritten and whose commit is still to come) is reported once a
-//! later chunk of the sequence has its turn.
+//! A packet carries, as [`DataLoss`], the causes of all losses on its sequence since the packet before it. A scraped
+//! chunk that was overwritten and whose commit may still come is reported once a later chunk has its turn.
 //!
 //! # What a crash leaves
 //!

@@ -34,8 +34,7 @@ impl Located {
 
 /// One whole packet, as its writer serialised it.
 ///
-/// It borrows the buffer, so nothing can be committed while it is held. Its fragments are found by walking the chunks:
-/// there is no limit to their number and no copy except the one that the caller makes.
+/// It borrows the buffer, so nothing can be committed while it is held.
 ///
 /// ```
 /// use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};

@@ -17,25 +17,7 @@ pub struct Patch {
 }
 
 impl State<'_> {
-    pub(super) fn try_patch_chunk_contents(
-        &mut self,
-        producer_id: u16,
-        writer_id: u16,
-        chunk_id: u32,
-        patches: &[Patch],
-        more_pending: bool,
-    ) -> bool {
-        let done = self.patch(producer_id, writer_id, chunk_id, patches, more_pending).is_some();
-        let counters = &mut self.header.counters;
-        if done {
-            counters.patches_succeeded.add(patches.len() as u32);
-        } else {
-            counters.patches_failed.add(1);
-        }
-        done
-    }
-
-    fn patch(
+    pub(super) fn patch(
         &mut self,
         producer_id: u16,
         writer_id: u16,

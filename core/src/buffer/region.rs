@@ -27,7 +27,7 @@ use zerocopy::FromBytes;
 
 pub(super) use header::{Header, MAGIC_BYTES, Mode};
 
-/// The smallest ring worth having: one chunk of 40 bytes.
+/// The smallest ring: one chunk of 40 bytes.
 const SMALLEST_RING: usize = 64;
 
 impl Config {

@@ -54,10 +54,8 @@ pub(super) fn lookup(table: &[SequenceState], producer_id: u16, writer_id: u16) 
     lookup_in_index(table, producer_id, writer_id)
 }
 
-/// The slot of a sequence that is in the index.
-///
-/// Cost: one access and one more for each sequence with the same hash; ids chosen to collide make that [`CROWD`] at
-/// most, in tables of about 256 sequences (65,536 writer ids over the places).
+/// The slot of a sequence that is in the index. Cost: a look at each sequence with the same hash; ids chosen to collide
+/// make that [`CROWD`] at most, in tables of about 256 sequences (65,536 writer ids over the places).
 #[inline]
 pub(super) fn lookup_in_index(table: &[SequenceState], producer_id: u16, writer_id: u16) -> Option<u16> {
     // No chain is longer than the table: a chain that bites its tail in a damaged region must end as well.
@@ -106,18 +104,17 @@ impl State<'_> {
     #[cfg_attr(tracebuf_small, inline(never))]
     pub(super) fn open_sequence(&mut self, header: &ChunkHeader) -> Option<u16> {
         let home = home(header.producer_id, header.writer_id, self.table.len());
-        let used = self.header.slots.get();
-        let slot = if usize::from(used) < self.table.len() {
-            self.header.slots.set(used.wrapping_add(1));
-            used
-        } else if self.header.longest_empty.get() != NO_SLOT {
-            let slot = self.header.longest_empty.get();
-            self.forget(slot);
-            slot
+        let mut slot = self.header.slots.get();
+        if usize::from(slot) < self.table.len() {
+            self.header.slots.set(slot.wrapping_add(1));
         } else {
-            self.note_unknown(header.producer_id, header.writer_id);
-            return None;
-        };
+            slot = self.header.longest_empty.get();
+            if slot == NO_SLOT {
+                self.note_unknown(header.producer_id, header.writer_id);
+                return None;
+            }
+            self.forget(slot);
+        }
         let forgotten = self.table.get(home)?.has(Status::FORGETFUL);
         self.sequence_mut(slot)?.start(header, forgotten);
         if !SMALL {
@@ -151,13 +148,10 @@ impl State<'_> {
         // How far ahead of the place where the next chunk goes, which is less than the used part: no sum of two offsets
         // is made, because that of two in a ring of more than 2 GiB does not fit.
         let ahead = |at: u32| at.wrapping_sub(write).wrapping_add(if at < write { used } else { 0 });
-        let latest = |slot: u16| {
-            self.sequence(slot).filter(|entry| !entry.is_empty()).map(|entry| ahead(entry.last()))
-        };
-        (0..self.header.slots.get())
-            .filter_map(|slot| Some((latest(slot)?, slot)))
-            .min()
-            .map(|(_, slot)| slot)
+        let slots = (0..self.header.slots.get()).filter_map(|slot| Some((self.sequence(slot)?, slot)));
+        let latest =
+            slots.filter(|(entry, _)| !entry.is_empty()).map(|(entry, slot)| (ahead(entry.last()), slot));
+        latest.min().map(|(_, slot)| slot)
     }
 
     fn forget(&mut self, slot: u16) -> Option<()> {
@@ -179,8 +173,7 @@ impl State<'_> {
     }
 
     /// Frees the place of an empty sequence to which nothing more will come; it is given out before those of others.
-    /// Unlike with one that is [forgotten](Self::forget), a later sequence of the same numbers has nothing to report
-    /// about it.
+    /// Unlike with [`forget`](Self::forget), a later sequence of the same numbers has nothing to report about it.
     #[inline]
     pub(super) fn release(&mut self, slot: u16) -> Option<()> {
         let entry = self.table.get(usize::from(slot))?;

@@ -80,8 +80,7 @@ pub(super) fn probe<S: Source>(source: &mut S, declared: u32, offset: u16) -> Lo
     let mut look = Look { valid: 0, filled: 0, flags: Flags::empty(), fits: offset == 0 };
     for _ in 0..declared {
         step();
-        let mut field = [0; varint::MAX_LEN];
-        let at = usize::from(look.valid);
+        let (mut field, at) = ([0; varint::MAX_LEN], usize::from(look.valid));
         let Some(field) = field.get_mut(..varint::MAX_LEN.min(size.saturating_sub(at))) else { break };
         source.copy(at, field);
         let (frag, header) = size_field(field);

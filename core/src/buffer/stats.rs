@@ -3,10 +3,9 @@
 use super::config::FillPolicy;
 use super::data_loss::DataLoss;
 use super::words::Le64;
-use crate::debug::debug_fields;
+use crate::debug::debug_of;
 use crate::proto::buffer_counters;
 use crate::proto::trace_stats::{CHUNK_HISTOGRAM_BOUNDS, CHUNK_HISTOGRAM_BUCKETS, ChunkHistogram};
-use core::fmt;
 use static_assertions::const_assert_eq;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -77,11 +76,9 @@ impl BufferStats {
 /// The packet counters count each packet once, where it begins. They stick at `u32::MAX`, `chunks_malformed` at
 /// 65,535, and restart from 0 when a full table has forgotten the sequence.
 ///
-/// In a ring that was given all packets of a [`TraceWriter`](crate::producer::TraceWriter), finished and sent, and was
-/// read to its end, the [packets](crate::producer::TraceWriterStats::packets) of that writer are those that were read, those
-/// that it [dropped](crate::producer::TraceWriterStats::dropped), `packets_evicted`, and `packets_broken`.
-/// [`trace_writer_packet_loss`](super::BufferStats::trace_writer_packet_loss) counts some of the dropped ones again,
-/// and is not to be added.
+/// In a ring that was given all of a [`TraceWriter`](crate::producer::TraceWriter)'s packets and was read to its end,
+/// these [packets](crate::producer::TraceWriterStats::packets) are those that were read, those that the writer
+/// [dropped](crate::producer::TraceWriterStats::dropped), `packets_evicted`, and `packets_broken`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SequenceInfo {
@@ -96,11 +93,9 @@ pub struct SequenceInfo {
     /// Whole packets that were overwritten unread.
     pub packets_evicted: u64,
     /// Packets that began but could not be put together, including those that were overwritten while they waited for a
-    /// patch. One whose patch had not come when its producer ended counts as given up:
-    /// [`BufferStats::trace_writer_packet_loss`](super::BufferStats::trace_writer_packet_loss).
+    /// patch.
     pub packets_broken: u64,
-    /// Chunks whose rest was dropped because it was malformed or because they held fewer fragments than they declared.
-    /// They count once they have been read or are overwritten.
+    /// Chunks that were malformed or held fewer fragments than they declared, once read or overwritten.
     pub chunks_malformed: u64,
     /// What the next packet will carry, as far as it is certain.
     pub pending: DataLoss,
@@ -108,22 +103,9 @@ pub struct SequenceInfo {
     pub histogram: Option<ChunkHistogram>,
 }
 
-impl fmt::Debug for SequenceInfo {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        debug_fields!(
-            self,
-            f,
-            "SequenceInfo",
-            producer_id,
-            writer_id,
-            uid,
-            pid,
-            packets_evicted,
-            packets_broken,
-            chunks_malformed,
-            pending,
-            histogram,
-        )
+debug_of! {
+    SequenceInfo {
+        producer_id, writer_id, uid, pid, packets_evicted, packets_broken, chunks_malformed, pending, histogram,
     }
 }
 

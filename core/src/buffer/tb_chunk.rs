@@ -8,9 +8,10 @@
 //! | 0: a chunk | 0 | flags | room for the payload in bytes |
 //! | 1: a gap | 0: free, 1: padding | length in words … | … of 4 bytes |
 //!
-//! A gap needs no more than that one word, so any multiple of 4 bytes can be one, and one aligned store of 4 bytes
-//! turns a chunk into a gap or a gap into a chunk: after a crash, the ring holds one or the other.
+//! One aligned store of 4 bytes turns a chunk into a gap or a gap into a chunk: after a crash, the ring holds one or the
+//! other.
 
+use super::chunk::ChunkHeader;
 use super::words::{Le16, Le32};
 use core::ops::Deref;
 use static_assertions::const_assert_eq;
@@ -58,6 +59,9 @@ bitflags::bitflags! {
 }
 
 impl Flags {
+    pub(super) fn of(header: &ChunkHeader) -> Self {
+        Self::from_bits_retain(u16::from(header.flags.bits()))
+    }
     /// What a commit says of a chunk, as opposed to what was found out about it.
     pub(super) const COMMITTED: Self =
         Self::CONTINUES_FROM_PREVIOUS.union(Self::CONTINUES_ON_NEXT).union(Self::NEEDS_PATCHING);

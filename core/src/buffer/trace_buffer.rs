@@ -86,12 +86,9 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     ///
     /// `fill(offset, target)` copies the chunk's bytes from `offset` on into all of `target`, mostly straight into the
     /// ring; only that copy is judged. Bytes that it leaves alone keep what lay there before, perhaps another
-    /// producer's data. It may be asked for parts, and for the same bytes again, and need not give the same ones then:
-    /// of a chunk that comes again, size fields are read one by one, up to 10 bytes at a time, to decide what becomes
-    /// of it.
+    /// producer's data. It may be asked for parts, and for the same bytes again, and need not give the same ones then.
     ///
-    /// Cost: as for [`copy_chunk_untrusted`](Self::copy_chunk_untrusted), with a copy of the whole chunk, including what
-    /// follows its last declared fragment.
+    /// Cost: as for [`copy_chunk_untrusted`](Self::copy_chunk_untrusted), with a copy of the whole chunk.
     ///
     /// ```
     /// use std::sync::atomic::{AtomicU8, Ordering};
@@ -155,10 +152,11 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     }
 
     /// Applies patches to a stored chunk, which then waits for more only if `more_pending`: the reference's
-    /// `TryPatchChunkContents`. The list may be empty.
+    /// `TryPatchChunkContents`. The list may be empty. A patch of what has been read already is counted and changes
+    /// nothing.
     ///
-    /// Returns true if all were applied, and false, with nothing changed, if the chunk is gone or too far from the
-    /// newest, or if a patch leaves its payload. A patch of what has been read already is counted and changes nothing.
+    /// Returns false, with nothing changed, if the chunk is gone or too far from the newest, or if a patch leaves its
+    /// payload.
     ///
     /// Cost: O(1) for the newest chunk and for one that is gone; else a walk back from the newest chunk of the sequence
     /// by at most [`WALK_LIMIT`](super::WALK_LIMIT) chunks. With [checksums](Config::crc), up to two passes over the
@@ -193,44 +191,32 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
         more_pending: bool,
     ) -> bool {
         let Some(mut state) = self.state() else { return false };
-        state.try_patch_chunk_contents(producer_id, writer_id, chunk_id, patches, more_pending)
+        let done = state.patch(producer_id, writer_id, chunk_id, patches, more_pending).is_some();
+        let counters = &mut state.header.counters;
+        if done {
+            counters.patches_succeeded.add(patches.len() as u32);
+        } else {
+            counters.patches_failed.add(1);
+        }
+        done
     }
 
     /// Ends a producer whose process is gone, so that its packets wait for nothing more.
     ///
-    /// Packets that wait for patches, for the rest of a scraped chunk or for the next chunk are given up, and count as
-    /// given up by their writers; packets after them come out. First commit what the producer left in shared memory, as
+    /// Packets that wait for patches, for the rest of a scraped chunk or for the next chunk count as given up by their
+    /// writers; packets after them come out. First commit what the producer left in shared memory, as
     /// [`ProducerEndpoint::disconnect`](crate::service::ProducerEndpoint::disconnect) does. Before its number is used
-    /// again, call [`forget_producer`](Self::forget_producer): otherwise the new chunks would belong to the old
-    /// sequences.
+    /// again, call [`forget_producer`](Self::forget_producer).
     ///
     /// Cost: a look at the table, and one at each of the producer's chunks.
-    ///
-    /// ```
-    /// use tracebuf::buffer::{Chunk, ChunkFlags, ChunkHeader, Config, FillPolicy, TraceBuffer};
-    ///
-    /// let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer).sequences(4))?;
-    /// let flags = ChunkFlags::CONTINUES_ON_NEXT;
-    /// let header = ChunkHeader { producer_id: 1, fragments: 2, flags, ..Default::default() };
-    /// buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x05hello\x05to be" });
-    /// buffer.end_producer(1);
-    /// let mut reader = buffer.read();
-    /// assert_eq!(reader.next_packet().unwrap().len(), 5);
-    /// assert!(reader.next_packet().is_none());
-    /// assert_eq!(buffer.stats().trace_writer_packet_loss, 1);
-    /// # Ok::<(), tracebuf::buffer::RegionError>(())
-    /// ```
     pub fn end_producer(&mut self, producer_id: u16) {
         if let Some(mut state) = self.state() {
             state.end_producer(producer_id);
         }
     }
 
-    /// Drops all data of a producer that is gone, and frees its places in the table, as for what the next start of a
-    /// device records. To read its data first, use [`end_producer`](Self::end_producer).
-    ///
-    /// Unread data counts as overwritten, and leases of it end. Cost: a look at the table, and one at each of the
-    /// producer's chunks.
+    /// Drops all data of a producer that is gone, and frees its places in the table. Unread data counts as overwritten,
+    /// and leases of it end. Cost: a look at the table, and one at each of the producer's chunks.
     pub fn forget_producer(&mut self, producer_id: u16) {
         if let Some(mut state) = self.state() {
             state.forget_producer(producer_id);
@@ -274,8 +260,7 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
         self.layout.policy(self.memory.as_ref())
     }
 
-    /// Bytes of memory that a clone needs now: header, table and the used part of the ring, plus 7 in case the memory
-    /// starts just after an 8-byte boundary.
+    /// Bytes of memory that a clone needs now, plus 7 in case the memory starts just after an 8-byte boundary.
     pub fn clone_size(&self) -> usize {
         let memory = self.memory.as_ref();
         let used = self.layout.header(memory).map_or(0, |header| header.used.get());
@@ -285,11 +270,10 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     /// Copies what is in the buffer into `memory`, to be read there: the reference's `CloneReadOnly`.
     ///
     /// The copy starts a fresh read of the same chunks with the same losses pending; its read counters are 0.
-    /// Cost: one copy of [`clone_size`](Self::clone_size) bytes. Nothing else of `memory` is touched.
+    /// Cost: one copy of [`clone_size`](Self::clone_size) bytes.
     ///
     /// # Errors
-    /// [`RegionError::TooSmall`] if it does not fit, [`RegionError::Damaged`] if somebody else wrote into this buffer's
-    /// own memory.
+    /// [`RegionError::TooSmall`] or [`RegionError::Damaged`].
     #[doc(alias = "CloneReadOnly")]
     pub fn clone_read_only<N: AsRef<[u8]> + AsMut<[u8]>>(
         &self,

@@ -240,10 +240,8 @@ impl<'a> Producer<'a> {
         self.newest.load(Ordering::Relaxed) != NONE
     }
 
-    /// Sends the completed chunks and the ready patches now, for instance on a timer.
-    ///
-    /// Chunks that are still being written, and patches that are not ready, are not sent. False: another writer is
-    /// sending just then, and does this too; nobody is told when it has.
+    /// Sends the completed chunks and the ready patches now, for instance on a timer. False: another writer is sending
+    /// just then, and does this too; nobody is told when it has.
     pub fn commit(&self) -> bool {
         // Release: the sender sees what was put on the list before.
         let is_mine = self.sending.swap(AGAIN, Ordering::AcqRel) == IDLE;
@@ -254,8 +252,7 @@ impl<'a> Producer<'a> {
     }
 
     /// Like [`commit`](Self::commit), when free chunks are needed, or soon will be. If somebody else is sending, they
-    /// do it, or else whoever needs room next: a sender has done its share when it has sent as much as there is shared
-    /// memory.
+    /// do it, until they have sent as much as there is shared memory, or else whoever needs room next.
     pub(crate) fn send_for_room(&self) {
         if self.sending.fetch_max(FOR_ROOM, Ordering::AcqRel) == IDLE {
             self.send_all();
@@ -277,8 +274,8 @@ impl<'a> Producer<'a> {
         }
     }
 
-    /// Sends until nobody asks for it any more, or only for room when this one has done its share: it would go on for as
-    /// long as others write, and whoever needs room sends itself. What will not be asked for again is done in any case.
+    /// Sends until nobody asks for it any more, or only for room when this one has done its share: whoever needs room
+    /// sends itself.
     #[cfg(not(tracebuf_small))]
     fn send_while_asked(&self) {
         let begun = self.taken.load(Ordering::Relaxed);

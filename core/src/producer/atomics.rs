@@ -43,8 +43,6 @@ pub fn atomic_words(words: &mut [u32]) -> &[AtomicU32] {
 }
 
 /// Bytes lent for good as atomic words: the longest run of whole, aligned words in them. No cost.
-///
-/// Up to three bytes at either end are left out when the slice is not aligned to 4.
 #[cfg(not(loom))]
 pub fn atomic_words_in(bytes: &mut [u8]) -> &[AtomicU32] {
     // SAFETY: four initialised bytes are a valid `u32` whatever they hold.

@@ -29,9 +29,8 @@ pub struct ChunkToPatch<'r> {
     pub has_more: bool,
 }
 
-/// One message from a producer to its service. Moves come before patches, patches before the flush.
-///
-/// Requests of one producer are made one at a time, and must be carried out in the order they were made.
+/// One message from a producer to its service: moves, then patches, then the flush. Requests of one producer must be
+/// carried out in the order they were made.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CommitRequest<'r> {
     /// Chunks to move, oldest first; those of one writer in the order of their ids.

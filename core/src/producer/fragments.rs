@@ -108,9 +108,7 @@ impl<'a> ChunkView<'a> {
         copy_out(self.words, offset, to);
     }
 
-    /// The fragments that the header counts, one after the other.
-    ///
-    /// In a chunk being written, the last may be anything. Cost: a few loads each.
+    /// The fragments that the header counts; in a chunk being written, the last may be anything.
     pub fn fragments(&self) -> Fragments<'a> {
         Fragments { words: self.words, pos: 0, left: self.header.fragments }
     }

@@ -67,16 +67,6 @@ impl Bitmap {
 }
 
 /// A page of a shared memory buffer: two header words, then chunks.
-///
-/// ```
-/// use tracebuf::producer::{SharedMemory, atomic_words};
-///
-/// let mut memory = vec![0u32; 1024];
-/// let memory = SharedMemory::new(atomic_words(&mut memory), 4096)?;
-/// let page = memory.page(0).expect("there is one");
-/// assert_eq!((page.size(), page.bitmap().layout()), (4096, None));
-/// # Ok::<(), tracebuf::producer::MemoryError>(())
-/// ```
 #[derive(Clone, Copy)]
 pub struct Page<'a> {
     words: &'a [AtomicU32],

@@ -59,7 +59,7 @@ impl WriterSlot {
     }
 
     /// Whether buffer `target` has the latest chunks of this id and is to hear what its previous writer left to be
-    /// said, if there is either: what comes then follows them.
+    /// said, if there is either.
     pub(crate) fn suits(&self, target: u16) -> bool {
         let before = self.target.load(Ordering::Relaxed);
         before as u16 == target || before >> 16 == 0 && self.next_chunk.load(Ordering::Relaxed) == 0

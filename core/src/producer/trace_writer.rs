@@ -25,9 +25,8 @@ pub enum Exhaustion {
     /// Nothing is lost, but it waits for ever if no service runs. Not for interrupts. Needs more chunks than there are
     /// writers, and two for each writer where packets stay open meanwhile.
     Stall,
-    /// Waits up to [300 steps](TraceWriter::STALL_STEPS) for a free chunk, then drops until there is one. The steps take
-    /// about 28 s if [`CommitSink::stall`](super::CommitSink::stall) waits as long as it is asked to, which its default
-    /// does not. Not for interrupts.
+    /// Waits up to [300 steps](TraceWriter::STALL_STEPS), about 28 s if [`CommitSink::stall`](super::CommitSink::stall)
+    /// waits as long as it is asked to, for a free chunk, then drops until there is one. Not for interrupts.
     StallThenDrop,
 }
 
@@ -35,8 +34,8 @@ pub enum Exhaustion {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct TraceWriterStats {
-    /// Packets begun, including dropped ones. Empty ones do not count, as no reader sees them, unless there was no
-    /// chunk to begin them in, or they carry a flag, as a writer's first packet and one after a loss do.
+    /// Packets begun, including dropped ones. Empty ones do not count, unless there was no chunk to begin them in, or
+    /// they carry a flag, as a writer's first packet and one after a loss do.
     pub packets: u64,
     /// Packets given up.
     pub dropped: u64,

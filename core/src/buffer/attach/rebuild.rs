@@ -202,19 +202,12 @@ impl State<'_> {
         let counters = &mut self.header.counters;
         counters.reset_if(|count| count >= IMPLAUSIBLE_COUNT);
         let came = counters.bytes_written.get().wrapping_add(counters.padding_bytes_written.get());
-        let went = counters
-            .bytes_read
-            .get()
-            .wrapping_add(counters.bytes_overwritten.get())
-            .wrapping_add(counters.padding_bytes_cleared.get());
-        let accounted = held.wrapping_add(went);
-        match came.checked_sub(accounted) {
-            Some(missing) => {
-                counters.bytes_overwritten.set(counters.bytes_overwritten.get().wrapping_add(missing))
-            }
-            None => counters
-                .bytes_written
-                .set(counters.bytes_written.get().wrapping_add(accounted.wrapping_sub(came))),
-        }
+        let went = [counters.bytes_read, counters.bytes_overwritten, counters.padding_bytes_cleared];
+        let accounted = went.iter().fold(held, |sum, bytes| sum.wrapping_add(bytes.get()));
+        let (counter, more) = match came.checked_sub(accounted) {
+            Some(missing) => (&mut counters.bytes_overwritten, missing),
+            None => (&mut counters.bytes_written, accounted.wrapping_sub(came)),
+        };
+        counter.set(counter.get().wrapping_add(more));
     }
 }

@@ -37,11 +37,10 @@ impl SequenceState {
         fence();
     }
     fn tentative(&self) -> DataLoss {
-        let status = self.status();
         let mut loss = DataLoss::empty();
-        loss.set(DataLoss::OVERWRITE, status.intersects(Status::TENTATIVE_OVERWRITE));
-        loss.set(DataLoss::WRITER_ABORT, status.intersects(Status::TENTATIVE_ABORT));
-        loss.set(DataLoss::CHUNK_CORRUPTED, status.intersects(Status::TENTATIVE_CORRUPTION));
+        loss.set(DataLoss::OVERWRITE, self.has(Status::TENTATIVE_OVERWRITE));
+        loss.set(DataLoss::WRITER_ABORT, self.has(Status::TENTATIVE_ABORT));
+        loss.set(DataLoss::CHUNK_CORRUPTED, self.has(Status::TENTATIVE_CORRUPTION));
         loss
     }
     /// Notes what the chunk erased last leaves to be settled by a later commit, or reported with a later chunk.

@@ -35,8 +35,8 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     ///
     /// Packets come out as they would have, with the losses before them. What had to be dropped is in the [`Salvage`],
     /// and the next packet of its sequence reports the loss. Nothing in the memory is trusted: the header's sizes and
-    /// policy count if their checksum is right, what was being changed is taken back to what was published, and all else
-    /// is rebuilt from the chunks.
+    /// policy count if their checksum is right, what was being changed is taken back to what was published, and all
+    /// else is rebuilt from the chunks.
     ///
     /// Without [`Config::crc`], bits of a payload that flipped in memory are only noticed where they change a
     /// fragment's size.
@@ -100,8 +100,8 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
 }
 
 impl<M: AsRef<[u8]> + AsMut<[u8]>> ReadOnlyTraceBuffer<M> {
-    /// Like [`TraceBuffer::attach`], but read-only: so the memory may end before the ring does, as that of a clone or
-    /// of a dump that was cut off.
+    /// Like [`TraceBuffer::attach`], but the memory may end before the ring does, as that of a clone or of a cut-off
+    /// dump.
     ///
     /// # Errors
     /// [`AttachError`]; the memory is then as it was.
@@ -109,8 +109,8 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> ReadOnlyTraceBuffer<M> {
         Self::attach_to(memory, Program::GoesOn)
     }
 
-    /// Like [`attach`](Self::attach), for a program that has ended. A packet that waits for a patch or for the rest of a
-    /// chunk is given up, so that those before and after it come out; the first one after it reports the loss.
+    /// Like [`attach`](Self::attach), for a program that has ended: a packet that waits for a patch or for the rest of
+    /// a chunk is given up, so that those after it come out.
     ///
     /// # Errors
     /// [`AttachError`]; the memory is then as it was.

@@ -129,8 +129,7 @@ impl State<'_> {
         }
     }
 
-    /// Whether a packet begins at the end of a chunk. A packet that only passes through it waits together with the
-    /// chunk that it begins in; and a patch may have broken a size, so that nothing waits.
+    /// Whether a packet begins at the end of a chunk; a patch may have broken a size, so that nothing waits.
     fn begins_packet(&self, chunk: &Stored) -> bool {
         let valid = chunk.valid.get();
         let is_whole = |payload: &[u8]| Found::of(payload, valid, 0).whole;

@@ -322,9 +322,8 @@ impl State<'_> {
         }
     }
 
-    /// Asks for the header of a chunk that will soon be overwritten. The next commit overwrites one or two: the
-    /// first is asked for before the copy of this one, which takes long enough, the second after it, and then what
-    /// the first one's header leads to.
+    /// Asks for the header of a chunk that will soon be overwritten. The next commit overwrites one or two: the first
+    /// is asked for before the copy of this one, the second after it, and then what the first one's header leads to.
     #[inline]
     fn prefetch_header(&self, offset: u32) {
         prefetch_value(self.ring.bytes(), offset as usize, PAYLOAD as usize);
@@ -353,10 +352,8 @@ impl State<'_> {
         }
     }
 
-    /// Puts a chunk, whose payload is there already, at the write cursor.
-    ///
-    /// Parsing the ring in between finds one gap in place of all that was erased, until the last store of `publish`
-    /// turns that gap into a chunk, perhaps with a gap after it.
+    /// Puts a chunk, whose payload is there already, at the write cursor. What was erased is one gap until the last
+    /// store of `publish`.
     #[inline(always)]
     fn put(&mut self, header: TBChunk, place: Place, cleared: &Cleared) -> Option<()> {
         let size = header.outer_size();

@@ -33,8 +33,8 @@ impl Config {
         Self { policy, sequences: 64, histograms: false, crc: false }
     }
 
-    /// How many sequences the table holds: 4 to 65,535, at 48 bytes each. Make it hold at least the writers that write at
-    /// the same time, and, in a ring that is not read, all those whose chunks are to be found in it.
+    /// How many sequences the table holds: 4 to 65,535, at 48 bytes each. Make it hold at least the writers that write
+    /// at the same time, and, in a ring that is not read, all those whose chunks are to be found in it.
     ///
     /// A full table forgets the sequence that has been without chunks for longest; a chunk of it that is committed
     /// again comes out from its start, and others may report a [read gap](super::DataLoss::READ_GAP) that they share a

@@ -92,7 +92,7 @@ pub struct RingChunk {
     pub read: u16,
     /// Bytes reserved for its payload.
     pub room: u16,
-    /// Whole packets in it, including those that were read; empty ones do not count.
+    /// Whole, nonempty packets in it, including those that were read.
     pub packets: u16,
 }
 

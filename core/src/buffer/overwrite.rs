@@ -1,5 +1,4 @@
-//! Overwriting: the erasure of what lies in the way of a new chunk, a read that nothing can stall and nobody sees unless
-//! an observer asks for it.
+//! Overwriting: the erasure of what lies in the way of a new chunk.
 
 use super::chunk_seq_reader::{FragKind, kind_of};
 use super::data_loss::DataLoss;
@@ -37,8 +36,7 @@ pub trait OverwriteObserver {
     fn packet(&mut self, packet: &Packet<'_>) -> bool;
 }
 
-/// How many chunks after an evicted one stay because its last packet goes on in them and it may be committed again. With
-/// no such limit, a writer could make any number of commits look at its chunks.
+/// How many chunks after an evicted one stay because its last packet goes on in them and it may be committed again.
 pub(super) const LOOKED_AT_AGAIN: u32 = 16;
 
 /// Nobody looks.
@@ -205,8 +203,8 @@ impl State<'_> {
         Some(Dropped { lost, begin })
     }
 
-    /// Like [`drop_unseen`](Self::drop_unseen), but fragment by fragment: for an observer, or because the notes are out
-    /// of date.
+    /// Like [`drop_unseen`](Self::drop_unseen), but fragment by fragment, for an observer or where notes are out of
+    /// date.
     #[cfg_attr(not(tracebuf_small), inline(never))]
     #[cfg_attr(tracebuf_small, inline(always))]
     fn drop_frags<O: OverwriteObserver>(&mut self, chunk: &mut Stored, observer: &mut O) -> Option<Dropped> {

@@ -83,8 +83,7 @@ impl State<'_> {
         Some(outcome)
     }
 
-    /// Whether a chunk was scraped and all that was there has been read: then it may move to the write cursor, if the
-    /// bytes that were read end where a fragment of the new copy ends; otherwise they could not be skipped.
+    /// Whether a chunk was scraped and all that was there has been read: then it may move to the write cursor.
     #[cfg_attr(tracebuf_small, inline(always))]
     fn may_move(&self, stored: &Stored) -> Option<bool> {
         let first = self.sequence(stored.slot.get())?.first() == stored.offset;

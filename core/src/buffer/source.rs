@@ -72,8 +72,8 @@ impl Look {
     }
 }
 
-/// Splits what is on offer into fragments by copying the size fields alone, which is enough for shared memory. What was
-/// read of an earlier copy, up to `offset`, can only be skipped if it is whole fragments of this one, too.
+/// Splits what is on offer into fragments by copying the size fields alone. What was read of an earlier copy, up to
+/// `offset`, can only be skipped if it is whole fragments of this one, too.
 #[inline(never)]
 pub(super) fn probe<S: Source>(source: &mut S, declared: u32, offset: u16) -> Look {
     let size = source.size();

@@ -151,9 +151,7 @@ impl StoredHistogram {
     }
 
     pub(super) fn get(&self) -> ChunkHistogram {
-        let mut histogram = ChunkHistogram::default();
-        histogram.counts = self.buckets.map(|bucket| bucket.count.get());
-        histogram.sums = self.buckets.map(|bucket| bucket.sum.get());
-        histogram
+        let counts = self.buckets.map(|bucket| bucket.count.get());
+        ChunkHistogram { counts, sums: self.buckets.map(|bucket| bucket.sum.get()) }
     }
 }

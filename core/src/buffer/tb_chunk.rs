@@ -8,8 +8,8 @@
 //! | 0: a chunk | 0 | flags | room for the payload in bytes |
 //! | 1: a gap | 0: free, 1: padding | length in words … | … of 4 bytes |
 //!
-//! One aligned store of 4 bytes turns a chunk into a gap or a gap into a chunk: after a crash, the ring holds one or the
-//! other.
+//! One aligned store of 4 bytes turns a chunk into a gap or a gap into a chunk: after a crash, the ring holds one or
+//! the other.
 
 use super::chunk::ChunkHeader;
 use super::words::{Le16, Le32};

@@ -225,11 +225,11 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
 
     /// Makes a place in a ring's table of sequences for a chunk about to be committed.
     ///
-    /// If all places have chunks, the sequence that was silent longest gives up its place and all its chunks; they count
-    /// as overwritten, and a later packet of that sequence reports it. Without this call, a full table
+    /// If all places have chunks, the sequence that was silent longest gives up its place and all its chunks; they
+    /// count as overwritten, and a later packet of that sequence reports it. Without this call, a full table
     /// [refuses](Refusal::TableFull) newcomers until chunks of others are read or overwritten.
-    /// [`ProducerEndpoint`](crate::service::ProducerEndpoint) calls it. A buffer with [`FillPolicy::Discard`] keeps what
-    /// it has.
+    /// [`ProducerEndpoint`](crate::service::ProducerEndpoint) calls it. A buffer with [`FillPolicy::Discard`] keeps
+    /// what it has.
     ///
     /// Cost: two loads, unless the table is full; then a look at each of its places, and one at each chunk that goes.
     pub fn make_place(&mut self, header: &ChunkHeader) {

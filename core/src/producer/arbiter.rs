@@ -343,8 +343,8 @@ impl<'a> Producer<'a> {
         }
     }
 
-    /// Takes the list of completed chunks: returns the oldest one, each being linked to the next, and how many there
-    /// are. The list is endless if a service took a chunk that nobody had sent, and the chunk was completed again.
+    /// Takes the list of completed chunks: returns the oldest one, each being linked to the next, and how many. The
+    /// list is endless if a service took a chunk that nobody had sent, and the chunk was completed again.
     fn take_completed(&self) -> (u32, u32) {
         let (mut oldest, mut count) = (NONE, 0_u32);
         let mut newer = self.newest.swap(NONE, Ordering::Acquire);

@@ -49,8 +49,8 @@ pub struct CommitRequest<'r> {
 /// counter knows.
 ///
 /// Any thread or interrupt that has a writer calls it: [`commit`](Self::commit) and
-/// [`unregister_writer`](Self::unregister_writer) one at a time and never within each other, the others at any time. None
-/// may panic and be unwound: that request and those after it would not be sent again.
+/// [`unregister_writer`](Self::unregister_writer) one at a time and never within each other, the others at any time.
+/// None may panic and be unwound: that request and those after it would not be sent again.
 ///
 /// ```
 /// use std::sync::mpsc::Sender;

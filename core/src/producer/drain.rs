@@ -58,9 +58,9 @@ impl<'a> Consumer<'a> {
         Some(ReadChunk { place, header: place.header() })
     }
 
-    /// Gives back the chunks that an earlier consumer had taken and not freed when it crashed, and returns their number.
-    /// They are complete again; a commit of one that had been moved already changes nothing. Do not call it beside a
-    /// living consumer.
+    /// Gives back the chunks that an earlier consumer had taken and not freed when it crashed, and returns their
+    /// number. They are complete again; a commit of one that had been moved already changes nothing. Do not call it
+    /// beside a living consumer.
     pub fn reclaim(&mut self) -> u32 {
         let mut reclaimed = 0;
         for page in self.memory.all_pages() {

@@ -45,8 +45,8 @@ impl Consumer<'_> {
     /// The chunks that a scrape may copy now, in address order.
     ///
     /// A single pass can show a chunk without its predecessor, which was completed when the pass was beyond it; reading
-    /// that would break a packet. Use [`Consumer::scrape`], or make two passes and copy in the second what the first has
-    /// seen of a writer, and all that is older.
+    /// that would break a packet. Use [`Consumer::scrape`], or make two passes and copy in the second what the first
+    /// has seen of a writer, and all that is older.
     pub fn visible(&self) -> impl Iterator<Item = ScrapedChunk<'_>> {
         (0..self.memory().pages())
             .filter_map(|i| Some((i, self.memory().page(i)?)))

@@ -71,9 +71,9 @@ pub struct TraceWriterStats {
 ///
 /// A packet that does not fit the chunk goes on in the next; the reader joins its fragments. The chunk before the
 /// current one is *held back*, still being written, so that size fields in it are filled in place. Only when the packet
-/// needs a third chunk is the first given away, with a promise to send patches. Patches lie outside shared memory: after
-/// a crash, packets whose patches were not sent are lost. Without the feature `patches`, a packet is given up if it
-/// needs a third chunk while a message that began in the first is open: make chunks as long as the longest packet.
+/// needs a third chunk is the first given away, with a promise to send patches. Patches lie outside shared memory:
+/// after a crash, packets whose patches were not sent are lost. Without the feature `patches`, a packet is given up if
+/// it needs a third chunk while a message that began in the first is open: make chunks as long as the longest packet.
 // Small fields first: instructions for Cortex-M are shorter for fields near the start.
 #[repr(C)]
 pub struct TraceWriter<'a> {
@@ -170,8 +170,9 @@ impl<'a> TraceWriter<'a> {
     /// Messages that can be open within each other; a deeper one gives the packet up.
     pub const MAX_NESTING: usize = 12;
     /// Chunks that a message can span, with the feature `patches`; a longer one gives the packet up. Less than
-    /// [`WALK_LIMIT`](crate::buffer::WALK_LIMIT): the rest is room for chunks that are scraped before the patch comes. To
-    /// a writer that has 16 size fields waiting, or whose patches another writer has yet to send, shared memory is full.
+    /// [`WALK_LIMIT`](crate::buffer::WALK_LIMIT): the rest is room for chunks that are scraped before the patch comes.
+    /// To a writer that has 16 size fields waiting, or whose patches another writer has yet to send, shared memory is
+    /// full.
     pub const MAX_PATCHED: u32 = 3_072;
     /// Steps that [`Exhaustion::StallThenDrop`] waits, as many as the reference takes before it aborts.
     pub const STALL_STEPS: u32 = 300;

@@ -7,8 +7,8 @@
 //! | `stalled` | the read session in which it stalled, 0 for none | [`Marks`]; none once its list is made |
 //! | `hash_next` | the next one in its chain of the index | the balance, until the index is made anew |
 //!
-//! One bit of the status is `FORGOTTEN` while nothing of the sequence has been erased, and `ERASED_FIRST` after that. As
-//! a crash may come between the stores, the latter may have been set for a chunk erased before the last one, so
+//! One bit of the status is `FORGOTTEN` while nothing of the sequence has been erased, and `ERASED_FIRST` after that.
+//! As a crash may come between the stores, the latter may have been set for a chunk erased before the last one, so
 //! attaching begins and ends with clearing it.
 
 use crate::buffer::sequence_state::SequenceState;

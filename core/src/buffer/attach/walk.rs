@@ -12,9 +12,7 @@ use crate::buffer::tb_chunk::{Flags, Item, Stored};
 
 /// How often the chain of items may be found broken. Each time costs a walk over everything before.
 const BREAKS: u32 = 256;
-/// Bytes that may be judged, per byte of the ring, to find where it goes on after all breaks: at each break, some of
-/// what is named behind it is judged twice and, in a region crafted for that, one large place once for each that names
-/// it.
+/// Bytes that may be judged, per byte of the ring, to find where it goes on after all breaks.
 const JUDGED: u64 = 32;
 
 impl State<'_> {

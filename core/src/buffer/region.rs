@@ -96,7 +96,9 @@ impl RegionLayout {
         if let Some(header) = layout.header_mut(memory) {
             header.disown();
         }
-        clear(layout.used_part_mut(memory, 0).unwrap_or_default());
+        if let Some(bytes) = layout.used_part_mut(memory, 0) {
+            clear(bytes);
+        }
         if let Some(header) = layout.header_mut(memory) {
             header.describe(&layout, config);
         }

@@ -114,8 +114,7 @@ impl SequenceState {
     /// Starts a new sequence here; what belongs to the index stays.
     #[cfg_attr(tracebuf_small, inline(always))]
     pub(super) fn start(&mut self, header: &ChunkHeader, forgotten: bool) {
-        let mut status = self.status() & Status::FORGETFUL | Status::IN_USE;
-        status.set(Status::FORGOTTEN, forgotten);
+        let kept = self.status() & Status::FORGETFUL;
         *self = Self {
             producer_id: Le16::new(header.producer_id),
             writer_id: Le16::new(header.writer_id),
@@ -124,11 +123,12 @@ impl SequenceState {
             first: Le32::new(NONE),
             last: Le32::new(NONE),
             erased_id: Le32::new(header.chunk_id.wrapping_sub(Self::BEFORE_FIRST)),
-            status: Le16::new(status.bits()),
             hash_next: Le16::new(NO_SLOT),
             hash_head: self.hash_head,
             ..Self::new_zeroed()
         };
+        let forgotten = if forgotten { Status::FORGOTTEN } else { Status::empty() };
+        self.set_status(kept | Status::IN_USE | forgotten);
     }
 
     /// Zeroed memory is an empty index: heads are stored plus one.

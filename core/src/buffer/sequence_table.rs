@@ -104,17 +104,18 @@ impl State<'_> {
     #[cfg_attr(tracebuf_small, inline(never))]
     pub(super) fn open_sequence(&mut self, header: &ChunkHeader) -> Option<u16> {
         let home = home(header.producer_id, header.writer_id, self.table.len());
-        let mut slot = self.header.slots.get();
-        if usize::from(slot) < self.table.len() {
-            self.header.slots.set(slot.wrapping_add(1));
-        } else {
-            slot = self.header.longest_empty.get();
-            if slot == NO_SLOT {
-                self.note_unknown(header.producer_id, header.writer_id);
-                return None;
-            }
+        let used = self.header.slots.get();
+        let slot = if usize::from(used) < self.table.len() {
+            self.header.slots.set(used.wrapping_add(1));
+            used
+        } else if self.header.longest_empty.get() != NO_SLOT {
+            let slot = self.header.longest_empty.get();
             self.forget(slot);
-        }
+            slot
+        } else {
+            self.note_unknown(header.producer_id, header.writer_id);
+            return None;
+        };
         let forgotten = self.table.get(home)?.has(Status::FORGETFUL);
         self.sequence_mut(slot)?.start(header, forgotten);
         if !SMALL {

@@ -137,6 +137,7 @@ impl<'a> Producer<'a> {
     /// puts the new writer's chunks into the old one's buffer.
     pub fn writer(&'a self, target: u16, exhaustion: Exhaustion) -> Option<TraceWriter<'a>> {
         let (id, slot, news) = self.take_id(target)?;
+        let next_chunk = slot.next_chunk.load(Ordering::Relaxed);
         Some(TraceWriter {
             producer: self,
             cursor: Cursor::NONE,
@@ -146,7 +147,7 @@ impl<'a> Producer<'a> {
             slot,
             promised: 0,
             counts: Counts::default(),
-            next_chunk: slot.next_chunk.load(Ordering::Relaxed),
+            next_chunk,
             begun: 0,
             fragment: 0,
             base: 0,

@@ -36,10 +36,10 @@ impl Config {
     /// How many sequences the table holds: 4 to 65,535, at 48 bytes each. Make it hold at least the writers that write
     /// at the same time, and, in a ring that is not read, all those whose chunks are to be found in it.
     ///
-    /// A full table forgets the sequence that has been without chunks for longest; a chunk of it that is committed
-    /// again comes out from its start, and others may report a [read gap](super::DataLoss::READ_GAP) that they share a
-    /// mark with. When all have chunks, the table refuses further ones, unless
-    /// [a place is made](super::TraceBuffer::make_place).
+    /// A full table forgets the sequence that has been without chunks for longest: a chunk of it that is committed
+    /// again comes out from its start, and sequences that share its mark may report a [read
+    /// gap](super::DataLoss::READ_GAP). When all have chunks, it refuses further ones, unless [a place is
+    /// made](super::TraceBuffer::make_place).
     ///
     /// On microcontrollers (`target_os = "none"`) the table has no index: each commit, patch and lease looks through it
     /// up to its sequence.

@@ -26,28 +26,6 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> ReadOnlyTraceBuffer<M> {
     ///
     /// # Errors
     /// [`RegionError::TooSmall`] or [`RegionError::Damaged`].
-    ///
-    /// ```
-    /// use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, ReadOnlyTraceBuffer, TraceBuffer};
-    ///
-    /// let mut buffer = TraceBuffer::new(vec![0u8; 512], Config::new(FillPolicy::RingBuffer).sequences(4))?;
-    /// let mut header = ChunkHeader { producer_id: 1, fragments: 1, ..Default::default() };
-    /// let payload = b"\x05hello";
-    /// (0..2).for_each(|chunk_id| {
-    ///     buffer.copy_chunk_untrusted(&Chunk { header: ChunkHeader { chunk_id, ..header }, payload });
-    /// });
-    /// // A crash. The third of its chunks would take the place of the oldest.
-    /// let (found, _) = ReadOnlyTraceBuffer::attach_ended(buffer.into_memory())?;
-    /// header.chunk_id = 2;
-    /// let mut buffer = found.grow(vec![0u8; found.grown_size(24 + 8)])?;
-    /// buffer.copy_chunk_untrusted(&Chunk { header, payload });
-    /// let (mut reader, mut packets) = (buffer.read(), 0);
-    /// while reader.next_packet().is_some() {
-    ///     packets += 1;
-    /// }
-    /// assert_eq!(packets, 3);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn grow<N: AsRef<[u8]> + AsMut<[u8]>>(&self, mut memory: N) -> Result<TraceBuffer<N>, RegionError> {
         let layout = self.layout.grow(self.memory.as_ref(), memory.as_mut())?;
         Ok(TraceBuffer { memory, layout })

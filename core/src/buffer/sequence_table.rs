@@ -30,7 +30,7 @@ impl SequenceInfo {
     }
 }
 
-/// Where the chain of a sequence starts: Fibonacci hashing of 4 bytes, scaled without a division.
+/// Where the chain of a sequence starts: Fibonacci hashing.
 #[inline]
 fn home(producer_id: u16, writer_id: u16, places: usize) -> usize {
     let key = (u32::from(producer_id) << 16) | u32::from(writer_id);

@@ -49,7 +49,7 @@ bitflags::bitflags! {
         const PATCHED = 0x40;
         /// It was scraped: the writer still had it.
         const INCOMPLETE = 0x80;
-        /// Its payload is being changed at this moment; seen only after a crash.
+        /// Its payload is being changed.
         const BUSY = 0x100;
         /// The lap it was written in, odd or even; says where the write cursor was after a crash.
         const LAP = 0x200;
@@ -108,8 +108,8 @@ impl Deref for Stored {
     }
 }
 
-/// The neighbours of a chunk in its sequence, as offsets in the ring. The first chunk's `prev` and the last
-/// one's `next` are not kept up to date: the sequence knows where its list ends.
+/// The neighbours of a chunk in its sequence, as offsets in the ring. The first chunk's `prev` and the last one's
+/// `next` are not kept up to date: the sequence knows where its list ends.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(super) struct Links {

@@ -194,9 +194,8 @@ impl<'a> Cursor<'a> {
         fill_size(self.words, field, size);
     }
 
-    /// Replaces the four-byte size field at `field` by the one byte `size`, moving what follows.
-    ///
-    /// Three bytes back whatever the offset: a word of what is moved is always the same bytes of two others.
+    /// Replaces the four-byte size field at `field` by the one byte `size`. What follows moves three bytes back: a word
+    /// of it is always the same bytes of two others.
     pub(crate) fn compact(&mut self, field: usize, size: u32) {
         self.pos = self.pos.saturating_sub(3);
         let (below, here, _) = split(size, field);

@@ -49,8 +49,7 @@ pub struct TraceWriterStats {
 
 /// Writes the packets of one thread, interrupt priority or core straight into shared memory.
 ///
-/// Dropping it flushes what there is and returns its id. Forgetting it loses the id and leaves its last
-/// chunk to a scrape.
+/// Dropping it flushes what there is and returns its id.
 ///
 /// ```
 /// # use tracebuf::producer::*;

@@ -20,8 +20,7 @@ struct Laps {
 }
 
 impl State<'_> {
-    /// Finds the write cursor. The header's is off by a chunk if the program ended between storing one and noting it;
-    /// each chunk's lap, odd or even, says on which side of the cursor it is.
+    /// Finds the write cursor, by the chunks' laps: the header's may be off by a chunk.
     pub(super) fn place_cursor(&mut self) {
         let (used, hint) = (self.header.used.get(), self.header.write.get());
         let laps = self.laps(used, hint);

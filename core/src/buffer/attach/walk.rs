@@ -140,11 +140,9 @@ impl State<'_> {
         self.ring.set_gap(chunk.offset, Item::Free(chunk.outer_size()));
     }
 
-    /// The first place behind `from` where a sound chunk starts and which something else points to: the table, the
-    /// links of a sound chunk, or the write cursor. `used` if there is none.
-    ///
-    /// Looking like a chunk is not enough, as a payload may hold what does. No more than `left` bytes are judged in
-    /// all.
+    /// The first place behind `from` where a sound chunk starts and which the table, the links of a sound chunk or the
+    /// write cursor point to: a payload may hold what looks like one. `used` if there is none. No more than `left`
+    /// bytes are judged in all.
     fn next_anchor(&self, from: u32, used: u32, left: &mut u64) -> u32 {
         let mut nearest = used;
         let mut consider = |place: u32| {

@@ -62,8 +62,7 @@ impl TraceWriter<'_> {
         self.chunk_id().wrapping_sub(chunk_id)
     }
 
-    /// Whether so much has been written since the outermost open message began that its size might not reach back
-    /// there.
+    /// Whether the outermost open message began so far back that a patch might not reach it.
     fn is_patched_too_late(&self) -> bool {
         self.levels.first().is_some_and(|level| self.age(level.chunk_id) > TraceWriter::MAX_PATCHED)
     }

@@ -6,8 +6,7 @@
 
 use super::TraceWriter;
 
-/// All the words of the chunk, while the open packet has two sizes of one byte, its own and that of the outermost open
-/// message; the cursor has fewer words then. None at any other time.
+/// All the words of the chunk while the open packet has sizes of one byte, and the cursor fewer words; else none.
 pub(super) struct ShortSizes<'a>(Words<'a>);
 
 #[cfg(not(tracebuf_small))]

@@ -11,6 +11,18 @@ macro_rules! debug_fields {
 }
 pub(crate) use debug_fields;
 
+/// `Debug` of a struct: its fields one by one.
+macro_rules! debug_of {
+    ($name:ident { $($field:ident),* $(,)? }) => {
+        impl core::fmt::Debug for $name {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                f.debug_struct(stringify!($name))$(.field(stringify!($field), &self.$field))*.finish()
+            }
+        }
+    };
+}
+pub(crate) use debug_of;
+
 /// The name alone, for programs that derive `Debug` for something that contains such a value.
 macro_rules! opaque_debug {
     ($($name:literal: [$($generics:tt)*] $type:ty),* $(,)?) => {

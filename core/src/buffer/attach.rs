@@ -33,19 +33,19 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     /// Takes over a region with everything in it, however the program that filled it ended. The result is a buffer like
     /// any other: to be read, or to go on recording.
     ///
-    /// Packets come out as they would have, with the losses before them as far as the region's table makes sense. What
-    /// had to be dropped is in the [`Salvage`], and the first packet after it, or else the next of its sequence, reports
-    /// the loss. Nothing in the memory is trusted: the header's sizes and policy count if their checksum is right, what
-    /// was being changed is taken back to what was published, and all else is rebuilt from the chunks.
+    /// Packets come out as they would have, with the losses before them. What had to be dropped is in the [`Salvage`],
+    /// and the next packet of its sequence reports the loss. Nothing in the memory is trusted: the header's sizes and
+    /// policy count if their checksum is right, what was being changed is taken back to what was published, and all
+    /// else is rebuilt from the chunks.
     ///
     /// Without [`Config::crc`], bits of a payload that flipped in memory are only noticed where they change a
     /// fragment's size.
     ///
-    /// Cost: a look at each fragment's size in the ring, and a pass over the payload if chunks have checksums; five to
-    /// seven passes over the headers of chunks, up to nine if the ring is damaged, and a few over the table. A chunk
-    /// out of order walks back by at most [`WALK_LIMIT`](super::WALK_LIMIT) chunks. Where the chain of chunks is
-    /// broken, one more walk for each break, 256 at most, over the table and the headers before it; finding where the
-    /// chain goes on looks at no more than 32 times the ring's bytes in all.
+    /// Cost: a look at each fragment's size in the ring, and a pass over the payload if chunks have checksums; up to
+    /// nine passes over the headers of chunks, and a few over the table. A chunk out of order walks back by at most
+    /// [`WALK_LIMIT`](super::WALK_LIMIT) chunks. Where the chain of chunks is broken, 256 times at most, one more walk
+    /// over the table and the headers before; to find where it goes on, no more than 32 times the ring's bytes are
+    /// looked at in all.
     ///
     /// # Errors
     /// [`AttachError`]; the memory is then as it was.
@@ -54,9 +54,7 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     /// use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
     ///
     /// // On a microcontroller: a static that the start-up code does not clear.
-    /// let mut memory = vec![0u64; 512];
-    /// # fn bytes(memory: &mut [u64]) -> Vec<u8> { memory.iter().flat_map(|word| word.to_le_bytes()).collect() }
-    /// # let mut memory = bytes(&mut memory);
+    /// let mut memory = vec![0u8; 4096];
     /// let mut buffer = TraceBuffer::new(&mut memory[..], Config::new(FillPolicy::RingBuffer))?;
     /// let header = ChunkHeader { producer_id: 1, fragments: 1, ..Default::default() };
     /// buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x05hello" });
@@ -69,16 +67,15 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     pub fn attach(mut memory: M) -> Result<(Self, Salvage), AttachError> {
         let layout = RegionLayout::find(memory.as_ref(), RingEnd::Required)?;
         let salvage = salvage(&layout, memory.as_mut(), Program::GoesOn)?;
-        Ok((Self::from_parts(memory, layout), salvage))
+        Ok((Self { memory, layout }, salvage))
     }
 
     /// Attaches to a region that `config` could have made, or lays out a new one: for firmware at its start. The
     /// [`Salvage`] is `None` if the region is new.
     ///
-    /// The region that is found must agree with `config` in all except the policy, which is that of `config` from here
-    /// on: a stopped buffer goes on as a ring, and a ring that has lapped takes nothing more if it is now to stop. What
-    /// waits for a patch or for the rest of a chunk is given up, as by [`ReadOnlyTraceBuffer::attach_ended`]. A reset
-    /// between the two stores that change the policy costs the region.
+    /// The region must agree with `config` in all except the policy, which is that of `config` from here on: a stopped
+    /// buffer goes on as a ring, and a ring that has lapped takes nothing more if it is now to stop. What waits for a
+    /// patch or for the rest of a chunk is given up, as by [`ReadOnlyTraceBuffer::attach_ended`].
     ///
     /// The sequences that are found keep their producers' numbers. Give new producers greater numbers than those in
     /// [`sequences`](TraceBuffer::sequences), or call [`forget_producer`](TraceBuffer::forget_producer) first.
@@ -96,15 +93,15 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
             if let Some(state) = layout.state(memory.as_mut()) {
                 state.header.set_policy(config.policy);
             }
-            return Ok((Self::from_parts(memory, layout), Some(salvage)));
+            return Ok((Self { memory, layout }, Some(salvage)));
         }
         Ok((Self::new(memory, config)?, None))
     }
 }
 
 impl<M: AsRef<[u8]> + AsMut<[u8]>> ReadOnlyTraceBuffer<M> {
-    /// Like [`TraceBuffer::attach`], but read-only: so the memory may end before the ring does, as that of a clone or
-    /// of a dump that was cut off.
+    /// Like [`TraceBuffer::attach`], but the memory may end before the ring does, as that of a clone or of a cut-off
+    /// dump.
     ///
     /// # Errors
     /// [`AttachError`]; the memory is then as it was.
@@ -112,8 +109,8 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> ReadOnlyTraceBuffer<M> {
         Self::attach_to(memory, Program::GoesOn)
     }
 
-    /// Like [`attach`](Self::attach), for a program that has ended. A packet that waits for a patch or for the rest of a
-    /// chunk is given up, so that those before and after it come out; the first one after it reports the loss.
+    /// Like [`attach`](Self::attach), for a program that has ended: a packet that waits for a patch or for the rest of
+    /// a chunk is given up, so that those after it come out.
     ///
     /// # Errors
     /// [`AttachError`]; the memory is then as it was.
@@ -124,13 +121,13 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> ReadOnlyTraceBuffer<M> {
     fn attach_to(mut memory: M, program: Program) -> Result<(Self, Salvage), AttachError> {
         let layout = RegionLayout::find(memory.as_ref(), RingEnd::MayBeMissing)?;
         let salvage = salvage(&layout, memory.as_mut(), program)?;
-        Ok((Self::from_parts(memory, layout), salvage))
+        Ok((Self { memory, layout }, salvage))
     }
 }
 
 fn salvage(layout: &RegionLayout, memory: &mut [u8], program: Program) -> Result<Salvage, AttachError> {
     let mut state = layout.state(memory).ok_or(AttachError::NoRegion)?;
-    Ok(state.salvage(layout.ring_size(), program))
+    Ok(state.salvage(layout.ring_size, program))
 }
 
 impl State<'_> {
@@ -139,7 +136,12 @@ impl State<'_> {
         // Memory that ends between two chunks of the ring looks whole.
         let missing = self.header.used.get().min(self.header.ring_size()).saturating_sub(ring_size);
         let mut salvage = Salvage { bytes_unreadable: missing.into(), ..Salvage::default() };
-        self.upgrade();
+        if self.header.is_old() {
+            self.table.iter_mut().for_each(SequenceState::upgrade);
+            fence();
+            self.header.set_upgraded();
+            fence();
+        }
         self.forget_marks();
         let used = self.find_used(ring_size);
         self.header.used.set(used);
@@ -152,15 +154,5 @@ impl State<'_> {
         }
         self.balance_counters();
         salvage
-    }
-
-    /// Makes a region of an older version one of this version.
-    fn upgrade(&mut self) {
-        if self.header.is_old() {
-            self.table.iter_mut().for_each(SequenceState::upgrade);
-            fence();
-            self.header.set_upgraded();
-            fence();
-        }
     }
 }

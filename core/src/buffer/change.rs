@@ -1,8 +1,7 @@
 //! Crash-safe changes of a stored chunk: a crash costs no more than what was being changed.
 //!
-//! While a chunk's payload or header changes, it is marked as busy, and its links, which can be rebuilt, hold what is
-//! needed to salvage it: `prev` says from where on its payload is in doubt, and `next` is a checksum of what is before
-//! that, if chunks carry checksums.
+//! Meanwhile it is marked as busy, and its links, which can be rebuilt, hold what is needed to salvage it: `prev` says
+//! from where on its payload is in doubt, and `next` is a checksum of what is before that, if chunks carry checksums.
 
 use super::crc::Crc;
 use super::region::State;

@@ -1,16 +1,11 @@
 //! Chunks as producers commit them, and the outcomes of a commit.
 
-use crate::debug::debug_fields;
+use crate::debug::debug_of;
 use core::fmt;
 
 bitflags::bitflags! {
     /// How a chunk's first and last fragments relate to its neighbours; the bits are those of the shared
     /// memory protocol.
-    ///
-    /// ```
-    /// use tracebuf::buffer::ChunkFlags;
-    /// assert_eq!(ChunkFlags::from_bits_truncate(0xFF).bits(), 7);
-    /// ```
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct ChunkFlags: u8 {
         /// The first fragment continues a packet of the previous chunk.
@@ -23,17 +18,8 @@ bitflags::bitflags! {
     }
 }
 
-/// All that a commit says of a chunk, except its bytes. Nothing in it is trusted.
-///
-/// The sequence of a chunk is its pair of producer and writer; {0, 0} is invalid. `uid` and `pid` are noted at the
-/// first commit of a sequence.
-///
-/// ```
-/// use tracebuf::buffer::ChunkHeader;
-///
-/// let header = ChunkHeader { producer_id: 1, writer_id: 2, fragments: 3, ..Default::default() };
-/// assert_eq!((header.uid, header.pid), (u32::MAX, -1));
-/// ```
+/// All that a commit says of a chunk, except its bytes. Its sequence is the pair of producer and writer; {0, 0} is
+/// invalid.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct ChunkHeader {
@@ -48,31 +34,15 @@ pub struct ChunkHeader {
     pub fragments: u16,
     /// How it relates to its neighbours.
     pub flags: ChunkFlags,
-    /// Whether its writer is done with it. If not, it was scraped: the last fragment may still be being written.
+    /// Whether its writer is done with it. If not, it was scraped.
     pub complete: bool,
-    /// The user, `u32::MAX` if unknown.
+    /// The user, `u32::MAX` if unknown; noted at the first commit of a sequence.
     pub uid: u32,
-    /// The process, −1 if unknown.
+    /// The process, −1 if unknown; noted likewise.
     pub pid: i32,
 }
 
-impl fmt::Debug for ChunkHeader {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        debug_fields!(
-            self,
-            f,
-            "ChunkHeader",
-            producer_id,
-            writer_id,
-            chunk_id,
-            fragments,
-            flags,
-            complete,
-            uid,
-            pid,
-        )
-    }
-}
+debug_of! { ChunkHeader { producer_id, writer_id, chunk_id, fragments, flags, complete, uid, pid } }
 
 impl Default for ChunkHeader {
     /// Chunk 0 of no sequence, complete, without fragments, user and process unknown.
@@ -91,14 +61,6 @@ impl Default for ChunkHeader {
 }
 
 /// A chunk as it comes from a producer: fragments, each preceded by its size as a varint.
-///
-/// ```
-/// use tracebuf::buffer::{Chunk, ChunkHeader};
-///
-/// let header = ChunkHeader { producer_id: 1, fragments: 2, ..Default::default() };
-/// let chunk = Chunk { header, payload: b"\x02hi\x05there" };
-/// # let _ = chunk;
-/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Chunk<'a> {
     /// What the producer says about it.
@@ -108,13 +70,6 @@ pub struct Chunk<'a> {
 }
 
 /// What became of a chunk that was offered. Each outcome is counted in the counter of the same name.
-///
-/// ```
-/// use tracebuf::buffer::{Commit, Refusal};
-///
-/// assert_eq!(Commit::Written.to_string(), "written");
-/// assert_eq!(Commit::Refused(Refusal::TableFull).to_string(), "refused: the sequence table is full");
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Commit {
@@ -133,15 +88,6 @@ pub enum Commit {
 }
 
 /// Why a chunk was refused.
-///
-/// ```
-/// use tracebuf::buffer::{Chunk, ChunkHeader, Commit, Config, FillPolicy, Refusal, TraceBuffer};
-///
-/// let mut buffer = TraceBuffer::new(vec![0u8; 8192], Config::new(FillPolicy::RingBuffer))?;
-/// let of_nobody = Chunk { header: ChunkHeader::default(), payload: b"" };
-/// assert_eq!(buffer.copy_chunk_untrusted(&of_nobody), Commit::Refused(Refusal::NullSequence));
-/// # Ok::<(), tracebuf::buffer::RegionError>(())
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]

@@ -83,8 +83,7 @@ impl State<'_> {
         Some(Place::TooFar)
     }
 
-    /// Where a sequence's first chunk is, unless it is beyond the one with this id: the chunk that a walk up to there
-    /// takes next.
+    /// Where a sequence's first chunk is, unless it is beyond the one with this id.
     #[cfg_attr(not(tracebuf_small), inline)]
     #[cfg_attr(tracebuf_small, inline(never))]
     pub(super) fn first_up_to(&self, slot: u16, chunk_id: u32) -> Intact<Option<u32>> {
@@ -132,10 +131,8 @@ impl State<'_> {
         Some(Links { prev: Le32::new(prev), next: Le32::new(next) })
     }
 
-    /// Takes the first chunk of a sequence out of its list and out of the ring. `open` is what a
-    /// later commit may still settle.
-    ///
-    /// All is noted down before the chunk goes: if the chunk is still found, attaching takes the note back.
+    /// Takes the first chunk of a sequence out of its list and out of the ring. `open` is what a later commit may still
+    /// settle. All is noted down before the chunk goes: if it is still found, attaching takes the note back.
     #[cfg_attr(not(tracebuf_small), inline)]
     #[cfg_attr(tracebuf_small, inline(never))]
     pub(super) fn erase_first(&mut self, chunk: &Stored, open: Status) -> Option<()> {

@@ -31,10 +31,9 @@ pub(super) fn kind_of(chunk: &TBChunk, from: u16, frag: Frag) -> FragKind {
     }
 }
 
-/// A walk over one sequence, from its first chunk to the one that the walk in buffer order has come to.
+/// A walk over one sequence, from its first chunk to the one whose id is `target`.
 pub(super) struct ChunkSeqReader {
     pub(super) slot: u16,
-    /// The id of the chunk to stop after.
     target: u32,
     /// The chunk that the last packet came from, while nothing stands between that packet and the next.
     within: Option<Within>,
@@ -56,13 +55,9 @@ impl ChunkSeqReader {
     /// where the packet before has shown that none is needed. Puts where it is into `found`.
     #[inline]
     pub(super) fn next_packet(&mut self, state: &mut State<'_>, found: &mut Located) -> Option<DataLoss> {
-        match self.next_within(state) {
-            Some(located) => {
-                *found = located;
-                Some(DataLoss::empty())
-            }
-            None => self.read_next_packet(state, found),
-        }
+        let Some(located) = self.next_within(state) else { return self.read_next_packet(state, found) };
+        *found = located;
+        Some(DataLoss::empty())
     }
 
     /// The next packet of the same chunk, if it is whole, not empty, and followed by another fragment.
@@ -101,8 +96,8 @@ impl ChunkSeqReader {
         }
     }
 
-    /// Consumes the next fragment of a sequence's first chunk with the rest of its packet, or the chunk itself if it
-    /// has no more fragments. If that was a packet, returns the causes it carries and puts where it is into `found`.
+    /// Consumes the next fragment of a sequence's first chunk with the rest of its packet, or the chunk if it has none.
+    /// If that was a packet, returns the causes it carries and puts where it is into `found`.
     #[inline]
     fn read_first(
         &mut self,
@@ -152,20 +147,13 @@ impl ChunkSeqReader {
         if !cause.is_empty() || found.size == 0 {
             return Some(None);
         }
-        self.stay_within(chunk, end);
+        if !SMALL && end < valid {
+            self.within = Some(Within { offset: chunk.offset, read: end, valid });
+        }
         // Not before all of it is read: after a crash in between, the next packet reports the losses before this one,
         // and this one.
         fence();
         Some(Some(state.sequence_mut(self.slot)?.take_pending()))
-    }
-
-    /// Makes the next look begin after the packet just found in a chunk, if more follows it there.
-    #[inline(always)]
-    fn stay_within(&mut self, chunk: &Stored, read: u16) {
-        let valid = chunk.valid.get();
-        if !SMALL && read < valid {
-            self.within = Some(Within { offset: chunk.offset, read, valid });
-        }
     }
 }
 
@@ -210,11 +198,8 @@ impl State<'_> {
             *found = packet;
         }
         let counters = &mut self.header.counters;
-        let counter = match end {
-            ChainEnd::Whole => &mut counters.readaheads_succeeded,
-            _ => &mut counters.readaheads_failed,
-        };
-        counter.add(1);
+        let (succeeded, failed) = (&mut counters.readaheads_succeeded, &mut counters.readaheads_failed);
+        if end == ChainEnd::Whole { succeeded } else { failed }.add(1);
         Some(end)
     }
 

@@ -6,7 +6,7 @@ use super::reassembly::ChainEnd;
 use super::region::{Mode, State};
 use super::repair::{Found, Mended};
 use super::ring::Items;
-use super::sequence_state::{SequenceState, Status};
+use super::sequence_state::Status;
 use super::tb_chunk::{Flags, PAYLOAD, Stored};
 
 impl State<'_> {
@@ -47,7 +47,7 @@ impl State<'_> {
         closed
     }
 
-    /// All but the last fragment: the packet in it is given up.
+    /// All but the last fragment.
     fn without_last(&self, chunk: &Stored) -> Option<Mended> {
         self.cut(chunk, chunk.valid.get().saturating_sub(1), Flags::ABORTED)
     }
@@ -61,9 +61,10 @@ impl State<'_> {
     #[inline]
     fn for_each_of(&mut self, producer_id: u16, mut what: impl FnMut(&mut Self, u16) -> Option<()>) {
         for slot in 0..self.header.slots.get() {
-            let is_its =
-                |entry: &SequenceState| entry.has(Status::IN_USE) && entry.producer_id.get() == producer_id;
-            if self.sequence(slot).is_some_and(is_its) {
+            if let Some(entry) = self.sequence(slot)
+                && entry.has(Status::IN_USE)
+                && entry.producer_id.get() == producer_id
+            {
                 // The others are still done if this one is damaged.
                 let _ = what(self, slot);
             }
@@ -128,11 +129,10 @@ impl State<'_> {
         }
     }
 
-    /// Whether a packet begins at the end of a chunk. A packet that only passes through it waits together with the
-    /// chunk that it begins in; and a patch may have broken a size, so that nothing waits.
+    /// Whether a packet begins at the end of a chunk; a patch may have broken a size, so that nothing waits.
     fn begins_packet(&self, chunk: &Stored) -> bool {
         let valid = chunk.valid.get();
-        let is_whole = |payload: &[u8]| Found::of(payload, valid, 0).is_whole();
+        let is_whole = |payload: &[u8]| Found::of(payload, valid, 0).whole;
         let continues = valid > 0 && chunk.has(Flags::CONTINUES_ON_NEXT) && !chunk.is_middle();
         continues && self.ring.payload(chunk.offset, valid).is_some_and(is_whole)
     }

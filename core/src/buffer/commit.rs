@@ -14,15 +14,15 @@ use crate::SMALL;
 use crate::prefetch::{prefetch, prefetch_ahead, prefetch_copy, prefetch_value};
 use zerocopy::IntoBytes;
 
-/// What a chunk that is not new comes back from.
+/// What a chunk that is not new comes back from, a copy of which `read` bytes had been read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Origin {
     New,
-    /// The copy erased last, of which `read` bytes had been read.
+    /// The copy erased last.
     Erased {
         read: u16,
     },
-    /// A copy just taken out of the ring, of which all `read` bytes had been read.
+    /// A copy just taken out of the ring.
     Relocated {
         read: u16,
     },
@@ -54,7 +54,7 @@ impl<'h> Offer<'h> {
     #[cfg_attr(not(tracebuf_small), inline(always))]
     #[cfg_attr(tracebuf_small, inline(never))]
     fn new<S: Source>(header: &'h ChunkHeader, source: &S) -> Self {
-        let mut flags = Flags::from_bits_retain(u16::from(header.flags.bits())) & Flags::COMMITTED;
+        let mut flags = Flags::of(header) & Flags::COMMITTED;
         if !header.complete {
             flags |= Flags::INCOMPLETE;
             if header.fragments > 0 {
@@ -270,7 +270,7 @@ impl State<'_> {
         }
         let mut marks = tokens.flags;
         if origin != Origin::New {
-            // How the erased copy ended has been counted already.
+            // How the erased copy ended has been counted.
             marks -= self.sequence_mut(slot)?.readmit();
         }
         if SMALL || marks.intersects(Flags::END_MARKS) {
@@ -322,9 +322,8 @@ impl State<'_> {
         }
     }
 
-    /// Asks for the header of a chunk that will soon be overwritten. The next commit overwrites one or two: the
-    /// first is asked for before the copy of this one, which takes long enough, the second after it, and then what
-    /// the first one's header leads to.
+    /// Asks for the header of a chunk that will soon be overwritten. The next commit overwrites one or two: the first
+    /// is asked for before the copy of this one, the second after it, and then what the first one's header leads to.
     #[inline]
     fn prefetch_header(&self, offset: u32) {
         prefetch_value(self.ring.bytes(), offset as usize, PAYLOAD as usize);
@@ -353,10 +352,8 @@ impl State<'_> {
         }
     }
 
-    /// Puts a chunk, whose payload is there already, at the write cursor.
-    ///
-    /// Parsing the ring in between finds one gap in place of all that was erased, until the last store of `publish`
-    /// turns that gap into a chunk, perhaps with a gap after it.
+    /// Puts a chunk, whose payload is there already, at the write cursor. What was erased is one gap until the last
+    /// store of `publish`.
     #[inline(always)]
     fn put(&mut self, header: TBChunk, place: Place, cleared: &Cleared) -> Option<()> {
         let size = header.outer_size();

@@ -1,14 +1,6 @@
 //! `Config`: the size and policy of a buffer.
 
 /// What to do when the buffer is full.
-///
-/// ```
-/// use tracebuf::buffer::{Config, FillPolicy, TraceBuffer};
-///
-/// let buffer = TraceBuffer::new(vec![0u8; 8192], Config::new(FillPolicy::Discard))?;
-/// assert_eq!(buffer.policy(), FillPolicy::Discard);
-/// # Ok::<(), tracebuf::buffer::RegionError>(())
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum FillPolicy {
@@ -36,23 +28,18 @@ pub struct Config {
 }
 
 impl Config {
-    /// A table of 64 [sequences](Self::sequences), no histograms, no checksums. That is few where many producers or
-    /// writers are recorded: the table, not the size of the ring, limits how many of them have chunks in it at a time.
+    /// A table of 64 [sequences](Self::sequences), no histograms, no checksums.
     pub const fn new(policy: FillPolicy) -> Self {
         Self { policy, sequences: 64, histograms: false, crc: false }
     }
 
-    /// How many sequences the table holds: 4 to 65,535, at 48 bytes each. Make it hold at least the writers that write at
-    /// the same time, and, in a ring that is not read, all those whose chunks are to be found in it.
+    /// How many sequences the table holds: 4 to 65,535, at 48 bytes each. Make it hold at least the writers that write
+    /// at the same time, and, in a ring that is not read, all those whose chunks are to be found in it.
     ///
-    /// A full table forgets the sequence that has been without chunks for longest. When all have chunks, it refuses
-    /// further ones, unless [a place is made](super::TraceBuffer::make_place): then the chunks of another sequence count
-    /// as overwritten although the ring has room.
-    ///
-    /// Forgetting costs two things. A chunk of a forgotten sequence that was scraped, read, overwritten and only then
-    /// committed comes out again from its start. And as there is one bit for each place to tell that a sequence was
-    /// forgotten or refused, sequences that share it and begin later than with chunk 0 report a
-    /// [read gap](super::DataLoss::READ_GAP) as well.
+    /// A full table forgets the sequence that has been without chunks for longest: a chunk of it that is committed
+    /// again comes out from its start, and sequences that share its mark may report a [read
+    /// gap](super::DataLoss::READ_GAP). When all have chunks, it refuses further ones, unless [a place is
+    /// made](super::TraceBuffer::make_place).
     ///
     /// On microcontrollers (`target_os = "none"`) the table has no index: each commit, patch and lease looks through it
     /// up to its sequence.
@@ -69,10 +56,8 @@ impl Config {
     }
 
     /// Gives each chunk a CRC-32 of itself and of its sequence's identity, in 4 bytes at its end: for memory whose bits
-    /// may flip. [`attach`](super::TraceBuffer::attach) drops chunks that do not match theirs.
-    ///
-    /// The largest payload is then 65,531 bytes. A commit costs one more pass over its bytes; a patch, or a commit of a
-    /// chunk that is there already, up to two over that chunk's.
+    /// may flip. [`attach`](super::TraceBuffer::attach) drops chunks that do not match theirs. The largest payload is
+    /// then 65,531 bytes.
     #[cfg(feature = "crc")]
     pub const fn crc(mut self, on: bool) -> Self {
         self.crc = on;

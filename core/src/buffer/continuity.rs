@@ -9,7 +9,7 @@ use super::trace_buffer::TraceBuffer;
 
 impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     fn sequence_of(&self, header: &ChunkHeader) -> Option<&SequenceState> {
-        let (table, _) = self.layout().table(self.memory())?;
+        let (table, _) = self.layout.table(self.memory())?;
         table.get(usize::from(lookup(table, header.producer_id, header.writer_id)?))
     }
 

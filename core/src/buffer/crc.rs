@@ -1,5 +1,4 @@
-//! CRC-32 as in Ethernet, zip and PNG (ISO-HDLC), by half bytes: its table takes 64 bytes, while one for whole bytes
-//! takes 1 KiB, which a microcontroller would notice.
+//! CRC-32 as in Ethernet, zip and PNG (ISO-HDLC), by half bytes: its table takes 64 bytes, not 1 KiB.
 
 /// Bytes of a checksum.
 pub(super) const CRC_SIZE: u16 = 4;

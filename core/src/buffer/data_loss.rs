@@ -12,15 +12,6 @@ macro_rules! causes {
             ///
             /// [`bits`](Self::bits) is the mask that goes into `TracePacket.previous_packet_dropped`. A nonempty set
             /// handed out with a packet always contains [`ANY`](Self::ANY).
-            ///
-            /// ```
-            /// use tracebuf::buffer::DataLoss;
-            ///
-            /// let loss = DataLoss::ANY | DataLoss::OVERWRITE;
-            /// assert_eq!(loss.bits(), 65);
-            /// assert_eq!(loss.to_string(), "overwrite");
-            /// assert_eq!(DataLoss::empty().to_string(), "none");
-            /// ```
             #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
             pub struct DataLoss: u16 {
                 /// Something was lost; set with every cause.
@@ -66,8 +57,7 @@ impl DataLoss {
         if self.is_empty() { self } else { self | Self::ANY }
     }
 
-    /// What a sequence keeps of the causes that somebody outside the buffer gives for the loss of a packet: some cause
-    /// in any case, which a reader's are not.
+    /// What a sequence keeps of the causes that a reader gives for the loss of a packet: some cause in any case.
     pub(super) fn of_unused_packet(self) -> Self {
         let kept = self & Self::KEPT;
         if kept.is_empty() { Self::READ_GAP } else { kept }

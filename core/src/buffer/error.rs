@@ -3,14 +3,6 @@
 use core::fmt;
 
 /// Why a piece of memory cannot be used as a region.
-///
-/// ```
-/// use tracebuf::buffer::{Config, FillPolicy, RegionError, TraceBuffer};
-///
-/// let config = Config::new(FillPolicy::RingBuffer).sequences(4);
-/// let Err(RegionError::TooSmall { needed }) = TraceBuffer::new([0u8; 100], config) else { panic!("it has room") };
-/// assert!(TraceBuffer::new(vec![0u8; needed + 7], config).is_ok());
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
@@ -41,13 +33,6 @@ impl fmt::Display for RegionError {
 impl core::error::Error for RegionError {}
 
 /// Why no buffer can be attached to a piece of memory. Nothing in it was changed.
-///
-/// ```
-/// use tracebuf::buffer::{AttachError, TraceBuffer};
-///
-/// let nothing = TraceBuffer::attach(vec![0u8; 4096]).err();
-/// assert_eq!(nothing, Some(AttachError::NoRegion));
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]

@@ -5,17 +5,14 @@ use crate::SMALL;
 use crate::proto::varint::{self, ABORTED_SIZE};
 use crate::steps::step;
 
-/// A fragment, as places in its chunk's payload.
+/// A fragment, as places in its chunk's payload; `start` is after the size field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Frag {
-    /// Its first byte, after the size field.
     pub(super) start: u16,
-    /// How many bytes it has.
     pub(super) size: u16,
 }
 
 impl Frag {
-    /// The byte after its last.
     #[inline]
     pub(super) fn end(self) -> u16 {
         self.start.wrapping_add(self.size)
@@ -111,19 +108,14 @@ pub(super) fn size_field(bytes: &[u8]) -> (u32, usize) {
             return (u32::from(low & 0x7F) | (u32::from(high) << 7), 2);
         }
     }
+    // Four bytes: as writers leave it at packets of 127 bytes and more, and where a packet spans several chunks.
     if !SMALL
-        && let Some(size) = bytes.first_chunk().and_then(|word| reserved_size(u32::from_le_bytes(*word)))
+        && let Some(word) = bytes.first_chunk().map(|word| u32::from_le_bytes(*word))
+        && word & 0x8080_8080 == 0x0080_8080
     {
-        return (size, 4);
+        return (varint::of_four_bytes(word), 4);
     }
     any_size_field(bytes)
-}
-
-/// A size of four bytes, as writers leave it at packets of 127 bytes and more, and at every fragment of a packet that
-/// spans several chunks.
-#[inline]
-fn reserved_size(word: u32) -> Option<u32> {
-    (word & 0x8080_8080 == 0x0080_8080).then_some(varint::of_four_bytes(word))
 }
 
 /// A size field of 1 to 10 bytes.

@@ -20,40 +20,15 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> ReadOnlyTraceBuffer<M> {
     /// program which has ended left elsewhere, so that nothing here is overwritten for them. What was read stays read,
     /// and the counters are the same.
     ///
-    /// The ring grows as far as the memory, of [`grown_size`](Self::grown_size) bytes or more, has room; all the new
-    /// room lies before what it overwrites next. A buffer that was full and [discards](FillPolicy::Discard) takes
-    /// nothing more.
-    ///
-    /// Cost: a copy of the region, and a look at each chunk.
+    /// The ring grows as far as the memory has room; all the new room lies before what it overwrites next. A buffer
+    /// that was full and [discards](FillPolicy::Discard) takes nothing more. Cost: a copy of the region, and a look at
+    /// each chunk.
     ///
     /// # Errors
-    /// [`RegionError::TooSmall`] if the memory has no room for what is in the ring, [`RegionError::Damaged`] if
-    /// something else wrote into this buffer's own memory.
-    ///
-    /// ```
-    /// use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, ReadOnlyTraceBuffer, TraceBuffer};
-    ///
-    /// let mut buffer = TraceBuffer::new(vec![0u8; 512], Config::new(FillPolicy::RingBuffer).sequences(4))?;
-    /// let mut header = ChunkHeader { producer_id: 1, fragments: 1, ..Default::default() };
-    /// let payload = b"\x05hello";
-    /// (0..2).for_each(|chunk_id| {
-    ///     buffer.copy_chunk_untrusted(&Chunk { header: ChunkHeader { chunk_id, ..header }, payload });
-    /// });
-    /// // A crash. The third of its chunks would take the place of the oldest.
-    /// let (found, _) = ReadOnlyTraceBuffer::attach_ended(buffer.into_memory())?;
-    /// header.chunk_id = 2;
-    /// let mut buffer = found.grow(vec![0u8; found.grown_size(24 + 8)])?;
-    /// buffer.copy_chunk_untrusted(&Chunk { header, payload });
-    /// let (mut reader, mut packets) = (buffer.read(), 0);
-    /// while reader.next_packet().is_some() {
-    ///     packets += 1;
-    /// }
-    /// assert_eq!(packets, 3);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// [`RegionError::TooSmall`] or [`RegionError::Damaged`].
     pub fn grow<N: AsRef<[u8]> + AsMut<[u8]>>(&self, mut memory: N) -> Result<TraceBuffer<N>, RegionError> {
         let layout = self.layout.grow(self.memory.as_ref(), memory.as_mut())?;
-        Ok(TraceBuffer::from_parts(memory, layout))
+        Ok(TraceBuffer { memory, layout })
     }
 }
 
@@ -69,10 +44,6 @@ impl Move {
     /// Where what lies at an offset goes. The result means nothing for what is no offset, or not kept up to date.
     fn of(self, offset: u32) -> u32 {
         if (self.from..self.until).contains(&offset) { offset.wrapping_add(self.by) } else { offset }
-    }
-
-    fn link(self, link: &mut Le32) {
-        link.set(self.of(link.get()));
     }
 }
 
@@ -119,7 +90,9 @@ impl State<'_> {
     fn copy_items(&mut self, ring: &[Le32], moved: Move) -> Option<()> {
         let index = |offset: u32| offset as usize / size_of::<Le32>();
         let (newest, oldest) = ring.get(..index(moved.until))?.split_at_checked(index(moved.from))?;
-        copy(self.ring.words.get_mut(..newest.len())?, newest);
+        let copy =
+            |to: &mut [Le32], from: &[Le32]| to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+        copy(self.ring.words, newest);
         if !oldest.is_empty() {
             let end = moved.of(moved.from)..moved.until.checked_add(moved.by)?;
             copy(self.ring.words.get_mut(index(end.start)..index(end.end))?, oldest);
@@ -136,16 +109,10 @@ impl State<'_> {
         let mut items = Items::of(0..self.header.used.get());
         while let Some(chunk) = items.next_chunk(&self.ring) {
             let links = &mut self.ring.front_mut(chunk.offset)?.links;
-            moved.link(&mut links.prev);
-            moved.link(&mut links.next);
+            for link in [&mut links.prev, &mut links.next] {
+                link.set(moved.of(link.get()));
+            }
         }
         Some(())
-    }
-}
-
-fn copy(to: &mut [Le32], from: &[Le32]) {
-    // They always are; otherwise this would panic.
-    if to.len() == from.len() {
-        to.copy_from_slice(from);
     }
 }

@@ -7,8 +7,7 @@ use super::sequence_state::SequenceState;
 use super::tb_chunk::{Flags, Item, PAYLOAD, TBChunk};
 use super::trace_buffer::TraceBuffer;
 use super::words::Le32;
-use crate::debug::debug_fields;
-use core::fmt;
+use crate::debug::debug_of;
 use core::ops::Range;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -39,16 +38,6 @@ pub struct RingView<'b> {
 }
 
 /// One item of the ring.
-///
-/// ```
-/// use tracebuf::buffer::{RingContent, RingItem};
-///
-/// /// A character for each 16 bytes.
-/// fn drawn(item: &RingItem) -> String {
-///     let character = if matches!(item.content, RingContent::Chunk(_)) { "#" } else { "." };
-///     character.repeat(item.size as usize / 16)
-/// }
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
@@ -74,20 +63,11 @@ pub enum RingContent {
     Padding,
     /// What is left of chunks that were read or erased.
     Free,
-    /// Bytes that make no sense, up to the end of the used part: somebody else wrote there. Always the last item.
+    /// Bytes that make no sense, up to the end of the used part. Always the last item.
     Unreadable,
 }
 
 /// A chunk as it is stored.
-///
-/// ```
-/// use tracebuf::buffer::RingChunk;
-///
-/// /// Bytes that are lost if the chunk is overwritten now.
-/// fn unread(chunk: &RingChunk) -> u16 {
-///     chunk.valid.saturating_sub(chunk.read)
-/// }
-/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
@@ -112,44 +92,19 @@ pub struct RingChunk {
     pub read: u16,
     /// Bytes reserved for its payload.
     pub room: u16,
-    /// Whole packets in it, including those that were read; empty ones do not count.
+    /// Whole, nonempty packets in it, including those that were read.
     pub packets: u16,
 }
 
-impl fmt::Debug for RingChunk {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        debug_fields!(
-            self,
-            f,
-            "RingChunk",
-            producer_id,
-            writer_id,
-            chunk_id,
-            flags,
-            complete,
-            truncated,
-            aborted,
-            valid,
-            read,
-            room,
-            packets,
-        )
-    }
+debug_of! {
+    RingChunk { producer_id, writer_id, chunk_id, flags, complete, truncated, aborted, valid, read, room, packets }
 }
 
 impl RingContent {
     /// What a gap is and how many bytes it takes, from the word at its start. `None` if the word is that of a chunk, or
     /// of a gap of no length, which only a damaged ring has.
     ///
-    /// For rings as they were found: once a ring is attached to, what was dropped from it lies in a single gap, and
-    /// this tells the gaps that were there before.
-    ///
-    /// ```
-    /// use tracebuf::buffer::RingContent;
-    ///
-    /// assert_eq!(RingContent::of_gap([16, 0, 0, 0x80]), Some((RingContent::Free, 64)));
-    /// assert_eq!(RingContent::of_gap([16, 0, 0, 0]), None);
-    /// ```
+    /// For rings as they were found, before attaching makes a single gap of what it drops.
     pub fn of_gap(word: [u8; 4]) -> Option<(Self, u32)> {
         let (content, size) = match Item::from_word(u32::from_le_bytes(word)) {
             Item::Chunk(_) => return None,
@@ -169,31 +124,17 @@ impl<'b> RingView<'b> {
     /// The first bytes of every region, for a search through memory.
     pub const MAGIC: [u8; 4] = MAGIC_BYTES;
 
-    /// Where the ring lies in a region that begins with these bytes, counted from their start; the region ends where
-    /// the ring ends. The bytes need not be aligned, and everything after the region's header of 256 bytes may be
-    /// missing.
+    /// Where the ring lies in a region that begins with these bytes; the region ends where the ring ends. The bytes
+    /// need not be aligned, and everything after the region's header of 256 bytes may be missing.
     ///
     /// # Errors
     /// [`AttachError`] if no region begins like this, or one that this version cannot read.
-    ///
-    /// ```
-    /// use tracebuf::buffer::{Config, FillPolicy, RingView, TraceBuffer};
-    ///
-    /// let config = Config::new(FillPolicy::RingBuffer).sequences(4);
-    /// let memory = TraceBuffer::new(vec![0u8; 600], config)?.into_memory();
-    /// let start = memory.windows(4).position(|bytes| bytes == RingView::MAGIC).expect("a region");
-    /// let ring = RingView::place(&memory[start..])?;
-    /// assert_eq!((ring.start as u64, ring.end), (config.region_size(0), memory[start..].len()));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn place(memory: &[u8]) -> Result<Range<usize>, AttachError> {
         RegionLayout::ring_range(memory)
     }
 
-    /// A view of a region in memory as it was found, without changing it; the memory may end before the ring does.
-    ///
-    /// What [`attach`](TraceBuffer::attach) would take back or drop is still there: a chunk that was being written when
-    /// the program ended is shown as it is.
+    /// A view of a region in memory as it was found: what [`attach`](TraceBuffer::attach) would take back or drop is
+    /// still there. The memory may end before the ring does.
     ///
     /// # Errors
     /// [`AttachError`] if there is no region, or one that this version cannot read.
@@ -207,9 +148,9 @@ impl<'b> RingView<'b> {
         let Some(header) = layout.header(memory) else {
             return Self { ring: &[], table, size: 0, write: 0, sealed: false };
         };
-        let used = ring.get(..header.used.get() as usize).unwrap_or(ring);
-        let sealed = header.mode().contains(Mode::SEALED);
-        Self { ring: used, table, size: header.ring_size(), write: header.write.get(), sealed }
+        let ring = ring.get(..header.used.get() as usize).unwrap_or(ring);
+        let (write, sealed) = (header.write.get(), header.mode().contains(Mode::SEALED));
+        Self { ring, table, size: header.ring_size(), write, sealed }
     }
 
     /// The ring's size in bytes.
@@ -237,13 +178,10 @@ impl<'b> RingView<'b> {
         RingItems { view: *self, at: 0 }
     }
 
-    fn at<T: FromBytes + zerocopy::KnownLayout + zerocopy::Immutable>(&self, offset: u32) -> Option<&'b T> {
-        T::ref_from_prefix(self.ring.get(offset as usize..)?).ok().map(|(value, _)| value)
-    }
-
     /// The item at `offset`, if there can be one.
     fn item(&self, offset: u32) -> Option<(u32, RingContent)> {
-        let item = Item::from_word(self.at::<Le32>(offset)?.get());
+        let bytes = self.ring.get(offset as usize..)?;
+        let item = Item::from_word(Le32::ref_from_prefix(bytes).ok()?.0.get());
         let end = offset.checked_add(item.size())?;
         if end == offset || end > self.used() {
             return None;
@@ -252,7 +190,7 @@ impl<'b> RingView<'b> {
             Item::Padding(_) => RingContent::Padding,
             Item::Free(_) => RingContent::Free,
             Item::Chunk(_) => {
-                let chunk = self.at::<TBChunk>(offset)?;
+                let (chunk, _) = TBChunk::ref_from_prefix(bytes).ok()?;
                 let sequence = self.table.get(usize::from(chunk.slot.get()))?;
                 RingContent::Chunk(RingChunk {
                     producer_id: sequence.producer_id.get(),
@@ -274,19 +212,6 @@ impl<'b> RingView<'b> {
 }
 
 /// The items of a ring. Made by [`RingView::items`].
-///
-/// ```
-/// # use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
-/// # let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer).sequences(4))?;
-/// # let header = ChunkHeader { producer_id: 7, fragments: 1, ..Default::default() };
-/// # buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x05hello" });
-/// let mut items: Vec<_> = buffer.inspect().items().collect();
-/// items.sort_by_key(|item| std::cmp::Reverse(item.age)); // the oldest first
-/// for item in &items {
-///     println!("{:8} {:6} bytes: {:?}", item.offset, item.size, item.content);
-/// }
-/// # Ok::<(), tracebuf::buffer::RegionError>(())
-/// ```
 #[derive(Clone)]
 pub struct RingItems<'b> {
     view: RingView<'b>,
@@ -312,7 +237,7 @@ impl core::iter::FusedIterator for RingItems<'_> {}
 impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     /// A view of the ring as it lies in memory.
     pub fn inspect(&self) -> RingView<'_> {
-        RingView::of(self.layout(), self.memory())
+        RingView::of(&self.layout, self.memory())
     }
 }
 

@@ -1,9 +1,8 @@
 //! Leases, for an exporter that is slower than the writers.
 //!
 //! A [`Reader`] borrows the buffer, so nothing can be committed while one of its packets is held. The driver of a UART
-//! that takes milliseconds per packet cannot hold one that long. It takes a lease instead: the packet is consumed, and
-//! its bytes stay where they are until the write cursor comes round to them. Whether that has happened is one
-//! comparison.
+//! that takes milliseconds per packet takes a lease instead: the packet is consumed, and its bytes stay where they are
+//! until the write cursor comes round to them, which is one comparison.
 
 use super::data_loss::DataLoss;
 use super::packet::{Located, Packet};
@@ -75,21 +74,6 @@ impl Identity {
 }
 
 /// The packet was overwritten before it was exported.
-///
-/// ```
-/// use tracebuf::buffer::{DataLoss, Lease, LeaseExpired, TraceBuffer};
-///
-/// /// Copies a packet to where a UART takes it from. If it is gone, the next of its sequence says so.
-/// fn fetch(buffer: &mut TraceBuffer<Vec<u8>>, lease: Lease, uart: &mut [u8]) -> Option<usize> {
-///     match buffer.leased(&lease) {
-///         Ok(packet) => packet.copy_to(uart),
-///         Err(LeaseExpired) => {
-///             buffer.give_up(lease, DataLoss::OVERWRITE, []);
-///             None
-///         }
-///     }
-/// }
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct LeaseExpired;
@@ -148,15 +132,14 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     /// [`LeaseExpired`] once one of its chunks has been overwritten, or its sequence forgotten, or gone on with by
     /// another process.
     pub fn leased(&self, lease: &Lease) -> Result<Packet<'_>, LeaseExpired> {
-        find(self.layout(), self.memory(), lease).ok_or(LeaseExpired)
+        find(&self.layout, self.memory(), lease).ok_or(LeaseExpired)
     }
 
-    /// Ends a lease whose packet was not exported: it was overwritten, or was of no use for another `cause`. The next
-    /// packet of its sequence carries that cause and those that this one carried, as after
-    /// [`Reader::reject_packet`].
+    /// Ends a lease whose packet was not exported. The next packet of its sequence carries `cause` and those that this
+    /// one carried, as after [`Reader::reject_packet`].
     ///
-    /// `later` are the leases still held that were taken after it, in that order. The first of them on the same
-    /// sequence, if any, is that next packet. Cost: a look at each of them.
+    /// `later` are the leases still held that were taken after it, in that order; one of them may be that next packet.
+    /// Cost: a look at each of them.
     pub fn give_up<'l>(
         &mut self,
         lease: Lease,

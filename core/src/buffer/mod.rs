@@ -33,30 +33,12 @@
 //! | `BeginRead`, `ReadNextTracePacket`, the walk in buffer order | `reader` |
 //! | `CloneReadOnly` | `read_only` |
 //!
-//! Beyond the paper:
-//!
-//! | what | here |
-//! |---|---|
-//! | the buffer as its owner sees it | `trace_buffer`, `config`, `error` |
-//! | what is committed, what comes out, what is lost | `chunk`, `packet`, `data_loss` |
-//! | what is counted, in all and of a sequence | `stats` |
-//! | memory: the region's parts, the ring, their words, checksums | `region`, `ring`, `words`, `crc` |
-//! | the bytes of a chunk on offer, private or shared | `source` |
-//! | stored chunks that change while a crash may come | `change`, `repair` |
-//! | chunks whose producer or program has ended | `closing` |
-//! | regions that are found again, and copied into more memory | `attach`, `grow` |
-//! | exporters that are slower than the writers | `lease` |
-//! | what a producer's endpoint asks about its writers' sequences | `continuity` |
-//! | the ring as it lies in memory | `inspect` |
-//! | whether all of it agrees, for tests | `check` |
-//!
-//! What lies where in memory is described in `region` and `tb_chunk`.
+//! `region` and `tb_chunk` describe what lies where in memory; `attach` is about regions that are found again.
 //!
 //! # Losses
 //!
-//! A packet carries, as [`DataLoss`], the causes of all losses on its sequence since the packet before it. What may yet
-//! turn out not to be lost (a scraped chunk that was overwritten and whose commit is still to come) is reported once a
-//! later chunk of the sequence has its turn.
+//! A packet carries, as [`DataLoss`], the causes of all losses on its sequence since the packet before it. A scraped
+//! chunk that was overwritten and whose commit may still come is reported once a later chunk has its turn.
 //!
 //! # What a crash leaves
 //!

@@ -1,5 +1,4 @@
-//! Overwriting: the erasure of what lies in the way of a new chunk, a read that nothing can stall and nobody sees unless
-//! an observer asks for it.
+//! Overwriting: the erasure of what lies in the way of a new chunk.
 
 use super::chunk_seq_reader::{FragKind, kind_of};
 use super::data_loss::DataLoss;
@@ -32,15 +31,12 @@ pub trait OverwriteObserver {
     #[doc(hidden)]
     const LOOKS: bool = true;
 
-    /// Called for each whole packet before it is overwritten. Return true if the observer kept it, as a reader would
-    /// have: then it is not lost, and the causes that it carries count as reported. What is lost after it is reported
-    /// with a later one.
+    /// Called for each whole packet before it is overwritten. Return true if the observer kept it: then it is not lost,
+    /// and the causes that it carries count as reported.
     fn packet(&mut self, packet: &Packet<'_>) -> bool;
 }
 
-/// How many chunks after an evicted one stay because its last packet goes on in them and it may be committed again. If
-/// that packet is longer, all its chunks except the last go; otherwise a writer could make any number of commits look
-/// at its chunks.
+/// How many chunks after an evicted one stay because its last packet goes on in them and it may be committed again.
 pub(super) const LOOKED_AT_AGAIN: u32 = 16;
 
 /// Nobody looks.
@@ -111,9 +107,8 @@ impl State<'_> {
         Some(cleared)
     }
 
-    /// Drops a chunk that is the first of its sequence and holds nothing but whole packets, all unread: nearly
-    /// every chunk that a ring laps over. Does what [`evict`](Self::evict) does, in one go. False if it is not
-    /// such a chunk.
+    /// Drops a chunk that is the first of its sequence and holds nothing but whole packets, all unread, as nearly every
+    /// chunk is that a ring laps over: [`evict`](Self::evict) in one go. False if it is another.
     #[inline]
     fn evict_plain(&mut self, chunk: &Stored) -> Option<bool> {
         let entry = self.table.get_mut(usize::from(chunk.slot.get()))?;
@@ -142,10 +137,9 @@ impl State<'_> {
         Some(())
     }
 
-    /// Drops the first chunk of a sequence. Returns how many chunks after it the packet at its end goes on in, if that
-    /// packet is done with: the observer kept it, or it is empty. A packet that nobody kept may come again, and its
-    /// rest must be there then; if the rest is long, all of it except the last chunk goes too, by moving `until`, the
-    /// id up to which chunks are dropped.
+    /// Drops the first chunk of a sequence. Returns how many chunks after it the packet at its end goes on in, if the
+    /// observer kept that packet, or it is empty. One that nobody kept may come again, and its rest must be there then;
+    /// if the rest is long, all of it except the last chunk goes too: `until` moves.
     #[cfg_attr(tracebuf_small, inline(never))]
     fn drop_first<O: OverwriteObserver>(
         &mut self,
@@ -200,24 +194,17 @@ impl State<'_> {
     #[cfg_attr(not(tracebuf_small), inline)]
     #[cfg_attr(tracebuf_small, inline(always))]
     fn drop_unseen(&mut self, chunk: &Stored) -> Option<Dropped> {
-        let flags = chunk.flags();
-        let entry = self.sequence_mut(chunk.slot.get())?;
-        let packets = chunk.packets.get();
-        let mut dropped = Dropped { lost: packets > 0, begin: None };
-        entry.count_evicted(packets);
-        if flags.contains(Flags::CONTINUES_FROM_PREVIOUS) && chunk.valid.get() > 0 {
-            dropped.lost = true;
-        }
-        if flags.contains(Flags::CONTINUES_ON_NEXT) && !chunk.is_middle() && chunk.valid.get() > 0 {
-            // Where it begins only matters to an observer; here it only matters whether its first fragment is empty.
-            dropped.begin =
-                Some(chunk.valid.get().wrapping_sub(u16::from(!flags.contains(Flags::EMPTY_LAST))));
-        }
-        Some(dropped)
+        let (flags, packets, valid) = (chunk.flags(), chunk.packets.get(), chunk.valid.get());
+        self.sequence_mut(chunk.slot.get())?.count_evicted(packets);
+        let lost = packets > 0 || flags.contains(Flags::CONTINUES_FROM_PREVIOUS) && valid > 0;
+        let begins = flags.contains(Flags::CONTINUES_ON_NEXT) && !chunk.is_middle() && valid > 0;
+        // Where it begins only matters to an observer; here it only matters whether its first fragment is empty.
+        let begin = begins.then_some(valid.wrapping_sub(u16::from(!flags.contains(Flags::EMPTY_LAST))));
+        Some(Dropped { lost, begin })
     }
 
-    /// Like [`drop_unseen`](Self::drop_unseen), but fragment by fragment: for an observer, or because the notes are out
-    /// of date.
+    /// Like [`drop_unseen`](Self::drop_unseen), but fragment by fragment, for an observer or where notes are out of
+    /// date.
     #[cfg_attr(not(tracebuf_small), inline(never))]
     #[cfg_attr(tracebuf_small, inline(always))]
     fn drop_frags<O: OverwriteObserver>(&mut self, chunk: &mut Stored, observer: &mut O) -> Option<Dropped> {
@@ -226,8 +213,7 @@ impl State<'_> {
         while at < chunk.valid.get() {
             let payload = self.ring.payload(chunk.offset, chunk.valid.get())?;
             let Some(frag) = FragIterator::new(payload, at).next_frag() else {
-                let entry = self.sequence_mut(chunk.slot.get())?;
-                entry.malformed.saturating_add(1);
+                self.sequence_mut(chunk.slot.get())?.malformed.saturating_add(1);
                 dropped.lost = true;
                 break;
             };

@@ -34,8 +34,7 @@ impl Located {
 
 /// One whole packet, as its writer serialised it.
 ///
-/// It borrows the buffer, so nothing can be committed while it is held. Its fragments are found by walking the chunks:
-/// there is no limit to their number and no copy except the one that the caller makes.
+/// It borrows the buffer, so nothing can be committed while it is held.
 ///
 /// ```
 /// use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
@@ -140,18 +139,6 @@ impl fmt::Debug for Packet<'_> {
 }
 
 /// The fragments of a [`Packet`].
-///
-/// ```
-/// use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
-///
-/// let mut buffer = TraceBuffer::new(vec![0u8; 8192], Config::new(FillPolicy::RingBuffer))?;
-/// let header = ChunkHeader { producer_id: 1, fragments: 1, ..Default::default() };
-/// buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x05hello" });
-/// let mut reader = buffer.read();
-/// let packet: Vec<u8> = reader.next_packet().unwrap().slices().flatten().copied().collect();
-/// assert_eq!(packet, b"hello");
-/// # Ok::<(), tracebuf::buffer::RegionError>(())
-/// ```
 #[derive(Clone, Debug)]
 pub struct Slices<'b> {
     ring: &'b [Le32],

@@ -7,13 +7,6 @@ use super::sequence_table::lookup;
 use super::tb_chunk::Flags;
 
 /// Four bytes to put into a chunk's payload.
-///
-/// ```
-/// use tracebuf::buffer::Patch;
-///
-/// let size = Patch { offset: 12, data: [0x85, 0x80, 0x80, 0x00] };
-/// # let _ = size;
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Patch {
@@ -24,25 +17,7 @@ pub struct Patch {
 }
 
 impl State<'_> {
-    pub(super) fn try_patch_chunk_contents(
-        &mut self,
-        producer_id: u16,
-        writer_id: u16,
-        chunk_id: u32,
-        patches: &[Patch],
-        more_pending: bool,
-    ) -> bool {
-        let done = self.patch(producer_id, writer_id, chunk_id, patches, more_pending).is_some();
-        let counters = &mut self.header.counters;
-        if done {
-            counters.patches_succeeded.add(patches.len() as u32);
-        } else {
-            counters.patches_failed.add(1);
-        }
-        done
-    }
-
-    fn patch(
+    pub(super) fn patch(
         &mut self,
         producer_id: u16,
         writer_id: u16,

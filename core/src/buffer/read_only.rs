@@ -27,10 +27,6 @@ pub struct ReadOnlyTraceBuffer<M> {
 }
 
 impl<M: AsRef<[u8]> + AsMut<[u8]>> ReadOnlyTraceBuffer<M> {
-    pub(super) fn from_parts(memory: M, layout: RegionLayout) -> Self {
-        Self { memory, layout }
-    }
-
     pub(super) fn copy_of(
         layout: &RegionLayout,
         original: &[u8],
@@ -38,17 +34,17 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> ReadOnlyTraceBuffer<M> {
     ) -> Result<Self, RegionError> {
         let damaged = RegionError::Damaged;
         let used = layout.header(original).ok_or(damaged)?.used.get();
-        let layout_of_copy = layout.of_copy(memory.as_ref(), used)?;
-        let target = layout_of_copy.used_part_mut(memory.as_mut(), used).ok_or(damaged)?;
         let source = layout.used_part(original, used).ok_or(damaged)?;
+        let layout = layout.of_copy(memory.as_ref(), used)?;
+        let target = layout.used_part_mut(memory.as_mut(), used).ok_or(damaged)?;
         // Both have the length that `used` says.
         if target.len() == source.len() {
             target.copy_from_slice(source);
         }
-        if let Some(state) = layout_of_copy.state(memory.as_mut()) {
+        if let Some(state) = layout.state(memory.as_mut()) {
             state.header.counters.start_reading_afresh();
         }
-        Ok(Self { memory, layout: layout_of_copy })
+        Ok(Self { memory, layout })
     }
 
     /// Begins a read session at the oldest byte.
@@ -57,8 +53,8 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> ReadOnlyTraceBuffer<M> {
         Reader::begin(self.layout.state(self.memory.as_mut()))
     }
 
-    /// All counters. A clone has the original's as of when it was cloned, except the counters of reading, which start
-    /// at 0; an attached region has its own, corrected as [`BufferStats`] says.
+    /// All counters. A clone's counters of reading start at 0; an attached region's are corrected as [`BufferStats`]
+    /// says.
     pub fn stats(&self) -> BufferStats {
         self.layout.stats(self.memory.as_ref())
     }
@@ -78,27 +74,6 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> ReadOnlyTraceBuffer<M> {
     ///
     /// What is given up is not counted as lost, because in the original it may yet become whole; a packet after it, if
     /// there is one, reports it. Cost: a look at each chunk.
-    ///
-    /// ```
-    /// use tracebuf::buffer::{Chunk, ChunkFlags, ChunkHeader, Config, FillPolicy, TraceBuffer};
-    ///
-    /// let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer).sequences(4))?;
-    /// let mut commit = |chunk_id, fragments, flags, payload| {
-    ///     let header = ChunkHeader { chunk_id, fragments, flags, complete: true, producer_id: 1, ..Default::default() };
-    ///     buffer.copy_chunk_untrusted(&Chunk { header, payload });
-    /// };
-    /// commit(0, 1, ChunkFlags::CONTINUES_ON_NEXT, b"\x05hello");
-    /// // The first packet ends here; the second is being written, and its first bytes wait for a patch.
-    /// let waits = ChunkFlags::CONTINUES_FROM_PREVIOUS | ChunkFlags::CONTINUES_ON_NEXT | ChunkFlags::NEEDS_PATCHING;
-    /// commit(1, 2, waits, b"\x06 world\x04\0\0\0\0");
-    ///
-    /// let mut clone = buffer.clone_read_only(vec![0u8; buffer.clone_size()])?;
-    /// assert!(clone.read().next_packet().is_none());
-    /// clone.stop_waiting();
-    /// assert_eq!(clone.read().next_packet().unwrap().len(), 11);
-    /// assert_eq!(clone.stats().trace_writer_packet_loss, 0);
-    /// # Ok::<(), tracebuf::buffer::RegionError>(())
-    /// ```
     pub fn stop_waiting(&mut self) {
         if let Some(mut state) = self.layout.state(self.memory.as_mut()) {
             state.stop_waiting();

@@ -12,13 +12,12 @@ const PREFETCH_AHEAD: usize = 2048;
 
 /// One read session, from the oldest byte of the buffer to its newest. Reading consumes.
 ///
-/// It borrows the buffer: no commit can come between two packets, and a packet is valid until the next call. A sequence
-/// that has to wait (for a patch, for the end of a packet, for the rest of a scraped chunk) is skipped for the rest of
-/// the session; the next session tries it again. Dropping the session early is fine: what was not handed out stays.
+/// It borrows the buffer: no commit can come between two packets. A sequence that has to wait (for a patch, for the end
+/// of a packet, for the rest of a scraped chunk) is skipped for the rest of the session. Dropping the session early is
+/// fine: what was not handed out stays.
 ///
-/// Cost: 17 to 40 ns a packet of 270 bytes (`--bench budgets`) and no copy. The next session steps over consumed chunks
-/// one by one and merges them into one gap, which later ones step over in one go. Chunks of sequences that wait are
-/// stepped over one by one in each session.
+/// Cost: 17 to 40 ns a packet of 270 bytes (`--bench budgets`) and no copy. Consumed chunks are stepped over once more,
+/// those of sequences that wait in each session.
 ///
 /// ```
 /// use tracebuf::buffer::{Config, FillPolicy, TraceBuffer};
@@ -87,26 +86,8 @@ impl<'b> Reader<'b> {
     }
 
     /// Reports that the packet handed out last could not be used, for example because it is malformed: the next packet
-    /// of its sequence carries `cause` and the causes that this one carried. Causes that are not a buffer's
-    /// ([`DataLoss::SHARED_MEMORY_FULL`], [`DataLoss::ANY`]) are not kept; without any other it is
-    /// [`DataLoss::READ_GAP`]. What the packet itself says of its writer's earlier losses goes with it.
-    ///
-    /// ```
-    /// use tracebuf::buffer::DataLoss;
-    /// use tracebuf::proto::PacketValidator;
-    /// # use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
-    /// # let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer).sequences(4))?;
-    /// # let header = ChunkHeader { producer_id: 1, fragments: 2, ..Default::default() };
-    /// # buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x05hello\x02\x40\x07" });
-    ///
-    /// let mut reader = buffer.read();
-    /// let packet = reader.next_packet().unwrap();
-    /// if PacketValidator::check(packet.slices()).is_err() {
-    ///     reader.reject_packet(DataLoss::CHUNK_CORRUPTED);
-    /// }
-    /// assert_eq!(reader.next_packet().unwrap().loss(), DataLoss::CHUNK_CORRUPTED | DataLoss::ANY);
-    /// # Ok::<(), tracebuf::buffer::RegionError>(())
-    /// ```
+    /// of its sequence carries `cause` and the causes that this one carried. Without a cause that buffers report
+    /// (which [`DataLoss::SHARED_MEMORY_FULL`] is not), it is [`DataLoss::READ_GAP`].
     pub fn reject_packet(&mut self, cause: DataLoss) {
         if let (Some(state), Some((slot, loss))) = (&mut self.state, self.walk.last.take())
             && let Some(entry) = state.sequence_mut(slot)

@@ -23,8 +23,7 @@ impl State<'_> {
         source: &mut S,
     ) -> Intact<Result<Origin, Commit>> {
         let stored = self.ring.front(offset)?.stored_at(offset);
-        let committed = Flags::from_bits_retain(u16::from(offer.header.flags.bits()));
-        if !committed.contains(stored.flags() & Flags::COMMITTED) {
+        if !Flags::of(offer.header).contains(stored.flags() & Flags::COMMITTED) {
             return Some(Err(Commit::Refused(Refusal::ClearsFlags)));
         }
         let old = stored.valid.get();
@@ -35,11 +34,8 @@ impl State<'_> {
         if source.private().is_none() && !stored.has(Flags::INCOMPLETE) {
             // A complete chunk has no room for more.
             let same = offer.declared == frags || stored.has(Flags::END_MARKS);
-            return Some(Err(if same {
-                Commit::Unchanged
-            } else {
-                Commit::Refused(Refusal::ExceedsReservedRoom)
-            }));
+            let refused = Commit::Refused(Refusal::ExceedsReservedRoom);
+            return Some(Err(if same { Commit::Unchanged } else { refused }));
         }
         let room = stored.room().saturating_sub(self.header.checksum_size());
         self.begin_change(&stored, old, ChangeKind::Growth)?;
@@ -87,8 +83,7 @@ impl State<'_> {
         Some(outcome)
     }
 
-    /// Whether a chunk was scraped and all that was there has been read: then it may move to the write cursor, if the
-    /// bytes that were read end where a fragment of the new copy ends; otherwise they could not be skipped.
+    /// Whether a chunk was scraped and all that was there has been read: then it may move to the write cursor.
     #[cfg_attr(tracebuf_small, inline(always))]
     fn may_move(&self, stored: &Stored) -> Option<bool> {
         let first = self.sequence(stored.slot.get())?.first() == stored.offset;
@@ -98,16 +93,15 @@ impl State<'_> {
         Some(first && was_read && !self.header.mode().contains(Mode::DISCARD))
     }
 
-    /// Flags that say that something is lost with a chunk's end even if no whole packet is.
-    const SAYS_MORE: Flags = Flags::CONTINUES_ON_NEXT.union(Flags::END_MARKS);
-
     /// Takes a scraped chunk, all of whose bytes were read, out of the ring, to be stored elsewhere. If that fails,
     /// what the new commit had more is lost, unless that was nothing but empty packets.
     #[cfg_attr(tracebuf_small, inline(always))]
     fn withdraw(&mut self, stored: &Stored, tokens: &Tokens) -> Option<()> {
-        let is_nothing = tokens.packets == 0 && !tokens.flags.intersects(Self::SAYS_MORE);
-        let more = if is_nothing { Status::empty() } else { Status::TENTATIVE_OVERWRITE };
-        self.erase_first(stored, Status::ERASED_INCOMPLETE | more)?;
+        let has_more =
+            tokens.packets > 0 || tokens.flags.intersects(Flags::CONTINUES_ON_NEXT | Flags::END_MARKS);
+        let mut open = Status::ERASED_INCOMPLETE;
+        open.set(Status::TENTATIVE_OVERWRITE, has_more);
+        self.erase_first(stored, open)?;
         if let Some(histogram) = self.histogram(stored.slot.get()) {
             histogram.remove(stored.valid.get());
         }

@@ -27,7 +27,7 @@ use zerocopy::FromBytes;
 
 pub(super) use header::{Header, MAGIC_BYTES, Mode};
 
-/// The smallest ring worth having: one chunk of 40 bytes.
+/// The smallest ring: one chunk of 40 bytes.
 const SMALLEST_RING: usize = 64;
 
 impl Config {
@@ -65,6 +65,7 @@ pub(super) struct RegionLayout {
     pub(super) sequences: u16,
     pub(super) histograms: bool,
     pub(super) ring_offset: usize,
+    /// Bytes of the ring that are there.
     pub(super) ring_size: u32,
 }
 
@@ -83,14 +84,8 @@ impl RegionLayout {
         let start = memory.as_ptr().align_offset(align_of::<Header>());
         let ring_offset = config.overhead();
         let too_small = RegionError::TooSmall { needed: ring_offset.saturating_add(SMALLEST_RING) };
-        let left = memory
-            .len()
-            .checked_sub(start)
-            .and_then(|room| room.checked_sub(ring_offset))
-            .ok_or(too_small)?;
-        if left < SMALLEST_RING {
-            return Err(too_small);
-        }
+        let room = memory.len().checked_sub(start).and_then(|room| room.checked_sub(ring_offset));
+        let left = room.filter(|left| *left >= SMALLEST_RING).ok_or(too_small)?;
         let ring_size = u32::try_from(left).unwrap_or(u32::MAX) & !3;
         Ok(Self { start, sequences: config.sequences, histograms: config.histograms, ring_offset, ring_size })
     }
@@ -101,9 +96,7 @@ impl RegionLayout {
         if let Some(header) = layout.header_mut(memory) {
             header.disown();
         }
-        if let Some(bytes) =
-            memory.get_mut(layout.start..).and_then(|rest| rest.get_mut(..layout.ring_offset))
-        {
+        if let Some(bytes) = layout.used_part_mut(memory, 0) {
             clear(bytes);
         }
         if let Some(header) = layout.header_mut(memory) {
@@ -143,13 +136,12 @@ impl RegionLayout {
         let (histograms, rest) =
             <[StoredHistogram]>::mut_from_prefix_with_elems(rest, self.histogram_count()).ok()?;
         let (words, _) = <[Le32]>::mut_from_prefix_with_elems(rest, self.ring_words()).ok()?;
-        let ring = Ring { words };
         Some(State {
             header,
             table,
             #[cfg(feature = "histograms")]
             histograms,
-            ring,
+            ring: Ring { words },
         })
     }
 
@@ -157,14 +149,12 @@ impl RegionLayout {
         Header::ref_from_prefix(memory.get(self.start..)?).ok().map(|(header, _)| header)
     }
 
-    /// All counters.
     pub(super) fn stats(&self, memory: &[u8]) -> BufferStats {
         self.header(memory)
-            .map(|header| header.counters.snapshot(u64::from(header.ring_size())))
+            .map(|header| header.counters.snapshot(header.ring_size().into()))
             .unwrap_or_default()
     }
 
-    /// What it does when it is full.
     pub(super) fn policy(&self, memory: &[u8]) -> FillPolicy {
         match self.header(memory) {
             Some(header) if header.mode().contains(Mode::DISCARD) => FillPolicy::Discard,
@@ -195,22 +185,14 @@ impl RegionLayout {
         let bytes = memory.get(start..).unwrap_or_default();
         let (header, _) = Header::ref_from_prefix(bytes).map_err(|_| AttachError::NoRegion)?;
         let said = Self::said_by(header)?;
-        let needed = said.size();
-        let there = bytes.len().saturating_sub(said.ring_offset);
-        let ring_size = match u32::try_from(there) {
-            Ok(there) if there < said.ring_size => {
-                if end == RingEnd::Required || bytes.len() < said.ring_offset {
-                    return Err(AttachError::TooShort { needed });
-                }
-                there & !3
-            }
-            _ => said.ring_size,
-        };
-        Ok(Self { start, ring_size, ..said })
+        if bytes.len() < said.ring_offset || end == RingEnd::Required && bytes.len() < said.size() {
+            return Err(AttachError::TooShort { needed: said.size() });
+        }
+        let there = u32::try_from(bytes.len().wrapping_sub(said.ring_offset)).unwrap_or(u32::MAX);
+        Ok(Self { start, ring_size: said.ring_size.min(there & !3), ..said })
     }
 
-    /// The bytes of the ring in a region that begins with these bytes, aligned or not; everything after the header may
-    /// be missing. The region ends where the ring ends.
+    /// See [`RingView::place`](super::RingView::place).
     pub(super) fn ring_range(memory: &[u8]) -> Result<Range<usize>, AttachError> {
         let (header, _) = Header::read_from_prefix(memory).map_err(|_| AttachError::NoRegion)?;
         let said = Self::said_by(&header)?;
@@ -223,11 +205,6 @@ impl RegionLayout {
 
     pub(super) fn has_checksums(&self, memory: &[u8]) -> bool {
         self.header(memory).is_some_and(|header| header.mode().contains(Mode::CRC))
-    }
-
-    /// How many bytes of the ring are there.
-    pub(super) fn ring_size(&self) -> u32 {
-        self.ring_size
     }
 
     pub(super) fn table<'a>(&self, memory: &'a [u8]) -> Option<(&'a [SequenceState], &'a [StoredHistogram])> {
@@ -255,15 +232,13 @@ pub(super) struct State<'a> {
 
 impl State<'_> {
     /// The histogram of a sequence, if the buffer keeps them.
-    #[cfg(feature = "histograms")]
     #[inline]
+    #[cfg_attr(not(feature = "histograms"), expect(unused_variables))]
     pub(super) fn histogram(&mut self, slot: u16) -> Option<&mut StoredHistogram> {
-        self.histograms.get_mut(usize::from(slot))
-    }
-
-    #[cfg(not(feature = "histograms"))]
-    #[inline]
-    pub(super) fn histogram(&mut self, _slot: u16) -> Option<&mut StoredHistogram> {
-        None
+        #[cfg(feature = "histograms")]
+        let histogram = self.histograms.get_mut(usize::from(slot));
+        #[cfg(not(feature = "histograms"))]
+        let histogram = None;
+        histogram
     }
 }

@@ -40,6 +40,7 @@ impl Mended {
 }
 
 /// What a payload turns out to hold.
+#[derive(Default)]
 pub(super) struct Found {
     /// Where its last fragment ends.
     end: u16,
@@ -49,7 +50,7 @@ pub(super) struct Found {
     first_is_empty: bool,
     last_is_empty: bool,
     /// Whether nothing follows the last fragment.
-    whole: bool,
+    pub(super) whole: bool,
     /// Whether a fragment starts where reading goes on, or all was read.
     read_fits: bool,
 }
@@ -58,15 +59,7 @@ impl Found {
     /// Looks at the fragments that end at `until` or before.
     pub(super) fn of(payload: &[u8], until: u16, read: u16) -> Self {
         let mut frags = FragIterator::new(payload, 0);
-        let mut found = Self {
-            end: 0,
-            frags: 0,
-            filled: 0,
-            first_is_empty: true,
-            last_is_empty: false,
-            whole: false,
-            read_fits: read == 0,
-        };
+        let mut found = Self { first_is_empty: true, read_fits: read == 0, ..Self::default() };
         while usize::from(found.end) < payload.len() {
             let Some(frag) = frags.next_frag() else { break };
             if frag.end() > until {
@@ -91,11 +84,6 @@ impl Found {
         let begin = flags.contains(Flags::CONTINUES_ON_NEXT) && self.frags > 0 && !(end && self.frags == 1);
         let others = u32::from(end && !self.first_is_empty) + u32::from(begin && !self.last_is_empty);
         self.filled.saturating_sub(others) as u16
-    }
-
-    /// Whether the fragments fill the payload.
-    pub(super) fn is_whole(&self) -> bool {
-        self.whole
     }
 
     pub(super) fn agrees_with(&self, fields: &Mended) -> bool {

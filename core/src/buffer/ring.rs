@@ -1,7 +1,7 @@
 //! Typed access to the bytes of the ring.
 //!
-//! Every access is checked and answers `None` where it would leave the ring. That never happens while the
-//! region is as this crate left it; if somebody else wrote into it, operations stop short and nothing panics.
+//! Every access is checked and answers `None` where it would leave the ring, as happens only in a region that somebody
+//! else wrote into: then operations stop short.
 
 use super::crc::CRC_SIZE;
 use super::tb_chunk::{FRONT_WORDS, Flags, Front, Item, PAYLOAD, Stored, TBChunk};
@@ -156,8 +156,7 @@ impl Ring<'_> {
         self.words.as_mut_bytes().get_mut(payload_range(offset, size)?)
     }
 
-    /// Where the checksum of a chunk lies, if it has one: at the end of its room, aligned. So everything else lies
-    /// where it would without one.
+    /// Where the checksum of a chunk lies, if it has one: at the end of its room, aligned.
     fn checksum_offset(chunk: &Stored) -> Option<u32> {
         chunk.offset.checked_add(chunk.outer_size())?.checked_sub(u32::from(CRC_SIZE))
     }

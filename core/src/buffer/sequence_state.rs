@@ -4,7 +4,7 @@ use super::chunk::ChunkHeader;
 use super::tb_chunk::{Flags, NONE};
 use super::words::{Le16, Le32};
 use static_assertions::{const_assert, const_assert_eq};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 mod losses;
 
@@ -123,16 +123,9 @@ impl SequenceState {
             first: Le32::new(NONE),
             last: Le32::new(NONE),
             erased_id: Le32::new(header.chunk_id.wrapping_sub(Self::BEFORE_FIRST)),
-            erased_read: Le16::new(0),
-            erased_packets: Le16::new(0),
-            status: Le16::new(0),
             hash_next: Le16::new(NO_SLOT),
             hash_head: self.hash_head,
-            stalled: Le16::new(0),
-            evicted: Le32::new(0),
-            broken: Le32::new(0),
-            malformed: Le16::new(0),
-            pending: Le16::new(0),
+            ..Self::new_zeroed()
         };
         let forgotten = if forgotten { Status::FORGOTTEN } else { Status::empty() };
         self.set_status(kept | Status::IN_USE | forgotten);

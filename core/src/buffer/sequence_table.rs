@@ -30,7 +30,7 @@ impl SequenceInfo {
     }
 }
 
-/// Where the chain of a sequence starts: Fibonacci hashing of 4 bytes, scaled without a division.
+/// Where the chain of a sequence starts: Fibonacci hashing.
 #[inline]
 fn home(producer_id: u16, writer_id: u16, places: usize) -> usize {
     let key = (u32::from(producer_id) << 16) | u32::from(writer_id);
@@ -54,10 +54,8 @@ pub(super) fn lookup(table: &[SequenceState], producer_id: u16, writer_id: u16) 
     lookup_in_index(table, producer_id, writer_id)
 }
 
-/// The slot of a sequence that is in the index.
-///
-/// Cost: one access and one more for each sequence with the same hash; ids chosen to collide make that [`CROWD`] at
-/// most, in tables of about 256 sequences (65,536 writer ids over the places).
+/// The slot of a sequence that is in the index. Cost: a look at each sequence with the same hash; ids chosen to collide
+/// make that [`CROWD`] at most, in tables of about 256 sequences (65,536 writer ids over the places).
 #[inline]
 pub(super) fn lookup_in_index(table: &[SequenceState], producer_id: u16, writer_id: u16) -> Option<u16> {
     // No chain is longer than the table: a chain that bites its tail in a damaged region must end as well.
@@ -151,13 +149,10 @@ impl State<'_> {
         // How far ahead of the place where the next chunk goes, which is less than the used part: no sum of two offsets
         // is made, because that of two in a ring of more than 2 GiB does not fit.
         let ahead = |at: u32| at.wrapping_sub(write).wrapping_add(if at < write { used } else { 0 });
-        let latest = |slot: u16| {
-            self.sequence(slot).filter(|entry| !entry.is_empty()).map(|entry| ahead(entry.last()))
-        };
-        (0..self.header.slots.get())
-            .filter_map(|slot| Some((latest(slot)?, slot)))
-            .min()
-            .map(|(_, slot)| slot)
+        let slots = (0..self.header.slots.get()).filter_map(|slot| Some((self.sequence(slot)?, slot)));
+        let latest =
+            slots.filter(|(entry, _)| !entry.is_empty()).map(|(entry, slot)| (ahead(entry.last()), slot));
+        latest.min().map(|(_, slot)| slot)
     }
 
     fn forget(&mut self, slot: u16) -> Option<()> {
@@ -179,8 +174,7 @@ impl State<'_> {
     }
 
     /// Frees the place of an empty sequence to which nothing more will come; it is given out before those of others.
-    /// Unlike with one that is [forgotten](Self::forget), a later sequence of the same numbers has nothing to report
-    /// about it.
+    /// Unlike with [`forget`](Self::forget), a later sequence of the same numbers has nothing to report about it.
     #[inline]
     pub(super) fn release(&mut self, slot: u16) -> Option<()> {
         let entry = self.table.get(usize::from(slot))?;

@@ -72,16 +72,15 @@ impl Look {
     }
 }
 
-/// Splits what is on offer into fragments by copying the size fields alone, which is enough for shared memory. What was
-/// read of an earlier copy, up to `offset`, can only be skipped if it is whole fragments of this one, too.
+/// Splits what is on offer into fragments by copying the size fields alone. What was read of an earlier copy, up to
+/// `offset`, can only be skipped if it is whole fragments of this one, too.
 #[inline(never)]
 pub(super) fn probe<S: Source>(source: &mut S, declared: u32, offset: u16) -> Look {
     let size = source.size();
     let mut look = Look { valid: 0, filled: 0, flags: Flags::empty(), fits: offset == 0 };
     for _ in 0..declared {
         step();
-        let mut field = [0; varint::MAX_LEN];
-        let at = usize::from(look.valid);
+        let (mut field, at) = ([0; varint::MAX_LEN], usize::from(look.valid));
         let Some(field) = field.get_mut(..varint::MAX_LEN.min(size.saturating_sub(at))) else { break };
         source.copy(at, field);
         let (frag, header) = size_field(field);

@@ -3,10 +3,9 @@
 use super::config::FillPolicy;
 use super::data_loss::DataLoss;
 use super::words::Le64;
-use crate::debug::debug_fields;
+use crate::debug::debug_of;
 use crate::proto::buffer_counters;
 use crate::proto::trace_stats::{CHUNK_HISTOGRAM_BOUNDS, CHUNK_HISTOGRAM_BUCKETS, ChunkHistogram};
-use core::fmt;
 use static_assertions::const_assert_eq;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -45,50 +44,24 @@ buffer_counters!(counters);
 impl Counters {
     /// Sets the counters of reading to zero, as a clone starts.
     pub(super) fn start_reading_afresh(&mut self) {
-        let reading = [
-            &mut self.bytes_read,
-            &mut self.chunks_read,
-            &mut self.readaheads_succeeded,
-            &mut self.readaheads_failed,
-        ];
-        for counter in reading {
+        let Self { bytes_read, chunks_read, readaheads_succeeded, readaheads_failed, .. } = self;
+        for counter in [bytes_read, chunks_read, readaheads_succeeded, readaheads_failed] {
             counter.set(0);
         }
     }
 }
 
 impl BufferStats {
-    /// Chunks offered to the buffer, whatever became of them: each counts once.
-    ///
-    /// ```
-    /// use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
-    ///
-    /// let mut memory = [0; 2048];
-    /// let config = Config::new(FillPolicy::RingBuffer).sequences(8);
-    /// let mut buffer = TraceBuffer::new(&mut memory[..], config)?;
-    /// buffer.copy_chunk_untrusted(&Chunk { header: ChunkHeader::default(), payload: b"of nobody: refused" });
-    /// assert_eq!(buffer.stats().chunks_offered(), 1);
-    /// # Ok::<(), tracebuf::buffer::RegionError>(())
-    /// ```
+    /// Chunks offered to the buffer, whatever became of them.
     pub fn chunks_offered(&self) -> u64 {
         let stored = [self.chunks_written, self.chunks_rewritten, self.chunks_relocated];
         let not = [self.chunks_unchanged, self.chunks_discarded, self.chunks_refused];
         stored.iter().chain(&not).fold(0, |sum, count| sum.saturating_add(*count))
     }
 
-    /// These counters as a trace's statistics should have them: without the chunks that a ring discarded, because
-    /// readers of a trace take `chunks_discarded` for a loss. Where open chunks are scraped, a ring has handed these
-    /// out before: they were read to their end, and then committed with nothing more. A chunk that comes after a newer
-    /// one was read is reported by the next packet, unless that newer one is the first of its sequence.
-    ///
-    /// ```
-    /// use tracebuf::buffer::{BufferStats, FillPolicy};
-    ///
-    /// let mut stats = BufferStats::default();
-    /// stats.chunks_discarded = 3;
-    /// assert_eq!(stats.of_trace(FillPolicy::RingBuffer).chunks_discarded, 0);
-    /// assert_eq!(stats.of_trace(FillPolicy::Discard).chunks_discarded, 3);
-    /// ```
+    /// These counters as a trace's statistics should have them: without the chunks that a ring discarded, which readers
+    /// of a trace would take for a loss. A ring that is scraped has handed them out before; of those that came too
+    /// late, the next packet tells.
     #[must_use]
     pub fn of_trace(mut self, policy: FillPolicy) -> Self {
         if matches!(policy, FillPolicy::RingBuffer) {
@@ -103,22 +76,9 @@ impl BufferStats {
 /// The packet counters count each packet once, where it begins. They stick at `u32::MAX`, `chunks_malformed` at
 /// 65,535, and restart from 0 when a full table has forgotten the sequence.
 ///
-/// In a ring that was given all packets of a [`TraceWriter`](crate::producer::TraceWriter), finished and sent, and was
-/// read to its end, the [packets](crate::producer::TraceWriterStats::packets) of that writer are those that were read, those
-/// that it [dropped](crate::producer::TraceWriterStats::dropped), `packets_evicted`, and `packets_broken`.
-/// [`trace_writer_packet_loss`](super::BufferStats::trace_writer_packet_loss) counts some of the dropped ones again,
-/// and is not to be added.
-///
-/// ```
-/// use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
-///
-/// let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer))?;
-/// let header = ChunkHeader { producer_id: 7, fragments: 1, ..Default::default() };
-/// buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x05hello" });
-/// let sequence = buffer.sequences().next().unwrap();
-/// assert_eq!((sequence.producer_id, sequence.packets_evicted), (7, 0));
-/// # Ok::<(), tracebuf::buffer::RegionError>(())
-/// ```
+/// In a ring that was given all of a [`TraceWriter`](crate::producer::TraceWriter)'s packets and was read to its end,
+/// these [packets](crate::producer::TraceWriterStats::packets) are those that were read, those that the writer
+/// [dropped](crate::producer::TraceWriterStats::dropped), `packets_evicted`, and `packets_broken`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SequenceInfo {
@@ -133,11 +93,9 @@ pub struct SequenceInfo {
     /// Whole packets that were overwritten unread.
     pub packets_evicted: u64,
     /// Packets that began but could not be put together, including those that were overwritten while they waited for a
-    /// patch. One whose patch had not come when its producer ended counts as given up:
-    /// [`BufferStats::trace_writer_packet_loss`](super::BufferStats::trace_writer_packet_loss).
+    /// patch.
     pub packets_broken: u64,
-    /// Chunks whose rest was dropped because it was malformed or because they held fewer fragments than they declared.
-    /// They count once they have been read or are overwritten.
+    /// Chunks that were malformed or held fewer fragments than they declared, once read or overwritten.
     pub chunks_malformed: u64,
     /// What the next packet will carry, as far as it is certain.
     pub pending: DataLoss,
@@ -145,22 +103,9 @@ pub struct SequenceInfo {
     pub histogram: Option<ChunkHistogram>,
 }
 
-impl fmt::Debug for SequenceInfo {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        debug_fields!(
-            self,
-            f,
-            "SequenceInfo",
-            producer_id,
-            writer_id,
-            uid,
-            pid,
-            packets_evicted,
-            packets_broken,
-            chunks_malformed,
-            pending,
-            histogram,
-        )
+debug_of! {
+    SequenceInfo {
+        producer_id, writer_id, uid, pid, packets_evicted, packets_broken, chunks_malformed, pending, histogram,
     }
 }
 
@@ -206,11 +151,7 @@ impl StoredHistogram {
     }
 
     pub(super) fn get(&self) -> ChunkHistogram {
-        let mut histogram = ChunkHistogram::default();
-        let places = histogram.counts.iter_mut().zip(histogram.sums.iter_mut());
-        for ((count, sum), bucket) in places.zip(&self.buckets) {
-            (*count, *sum) = (bucket.count.get(), bucket.sum.get());
-        }
-        histogram
+        let counts = self.buckets.map(|bucket| bucket.count.get());
+        ChunkHistogram { counts, sums: self.buckets.map(|bucket| bucket.sum.get()) }
     }
 }

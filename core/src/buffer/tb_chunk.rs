@@ -8,9 +8,10 @@
 //! | 0: a chunk | 0 | flags | room for the payload in bytes |
 //! | 1: a gap | 0: free, 1: padding | length in words … | … of 4 bytes |
 //!
-//! A gap needs no more than that one word, so any multiple of 4 bytes can be one, and one aligned store of 4 bytes
-//! turns a chunk into a gap or a gap into a chunk: after a crash, the ring holds one or the other.
+//! One aligned store of 4 bytes turns a chunk into a gap or a gap into a chunk: after a crash, the ring holds one or
+//! the other.
 
+use super::chunk::ChunkHeader;
 use super::words::{Le16, Le32};
 use core::ops::Deref;
 use static_assertions::const_assert_eq;
@@ -48,7 +49,7 @@ bitflags::bitflags! {
         const PATCHED = 0x40;
         /// It was scraped: the writer still had it.
         const INCOMPLETE = 0x80;
-        /// Its payload is being changed at this moment; seen only after a crash.
+        /// Its payload is being changed.
         const BUSY = 0x100;
         /// The lap it was written in, odd or even; says where the write cursor was after a crash.
         const LAP = 0x200;
@@ -58,6 +59,9 @@ bitflags::bitflags! {
 }
 
 impl Flags {
+    pub(super) fn of(header: &ChunkHeader) -> Self {
+        Self::from_bits_retain(u16::from(header.flags.bits()))
+    }
     /// What a commit says of a chunk, as opposed to what was found out about it.
     pub(super) const COMMITTED: Self =
         Self::CONTINUES_FROM_PREVIOUS.union(Self::CONTINUES_ON_NEXT).union(Self::NEEDS_PATCHING);
@@ -104,8 +108,8 @@ impl Deref for Stored {
     }
 }
 
-/// The neighbours of a chunk in its sequence, as offsets in the ring. The first chunk's `prev` and the last
-/// one's `next` are not kept up to date: the sequence knows where its list ends.
+/// The neighbours of a chunk in its sequence, as offsets in the ring. The first chunk's `prev` and the last one's
+/// `next` are not kept up to date: the sequence knows where its list ends.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(super) struct Links {

@@ -17,8 +17,6 @@ use super::stats::{BufferStats, SequenceInfo};
 /// All state lies in it; the buffer itself is a handful of sizes. If the memory later gives other bytes, operations are
 /// refused; nothing panics.
 ///
-/// In firmware, over a static array:
-///
 /// ```
 /// use tracebuf::buffer::{Chunk, ChunkHeader, Commit, Config, FillPolicy, TraceBuffer};
 ///
@@ -37,21 +35,9 @@ use super::stats::{BufferStats, SequenceInfo};
 /// }
 /// # Ok::<(), tracebuf::buffer::RegionError>(())
 /// ```
-///
-/// In a program, over a megabyte of heap:
-///
-/// ```
-/// use tracebuf::buffer::{Config, FillPolicy, TraceBuffer};
-///
-/// let config = Config::new(FillPolicy::Discard).sequences(1000).histograms(true);
-/// let memory = vec![0u8; config.region_size(1 << 20) as usize].into_boxed_slice();
-/// let buffer = TraceBuffer::new(memory, config)?;
-/// assert_eq!(buffer.stats().buffer_size, 1 << 20);
-/// # Ok::<(), tracebuf::buffer::RegionError>(())
-/// ```
 pub struct TraceBuffer<M> {
-    memory: M,
-    layout: RegionLayout,
+    pub(super) memory: M,
+    pub(super) layout: RegionLayout,
 }
 
 static_assertions::const_assert!(size_of::<TraceBuffer<&mut [u8]>>() <= 64);
@@ -59,27 +45,21 @@ static_assertions::const_assert!(size_of::<TraceBuffer<&mut [u8]>>() <= 64);
 impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     /// Lays out a region, whatever was in it before, and starts an empty buffer.
     ///
-    /// The region is used from its first 8-byte boundary on; its ring is what the header and the table leave, up to 4
-    /// GiB less 4 bytes. Only the header and the table are touched: pages of the ring are first touched when chunks
-    /// come.
+    /// The region begins at the first 8-byte boundary; its ring is what the header and the table leave, up to 4 GiB
+    /// less 4 bytes. Pages of the ring are first touched when chunks come.
     ///
     /// # Errors
-    /// [`RegionError`] if there is no room for the header, the table and 64 bytes, or if the table is to hold fewer
-    /// than 4 sequences.
+    /// [`RegionError::TooSmall`] or [`RegionError::TooFewSequences`].
     pub fn new(mut memory: M, config: Config) -> Result<Self, RegionError> {
         let layout = RegionLayout::format(memory.as_mut(), &config)?;
         Ok(Self { memory, layout })
     }
 
-    pub(super) fn from_parts(memory: M, layout: RegionLayout) -> Self {
-        Self { memory, layout }
-    }
-
-    /// Stores a chunk: the reference's `CopyChunkUntrusted`.
+    /// Stores a chunk, in which nothing is trusted: the reference's `CopyChunkUntrusted`.
     ///
-    /// Returns and counts what becomes of the chunk, in which nothing is trusted. A [written](Commit::Written) chunk may
-    /// still hold malformed packets: they count as [`abi_violations`](super::BufferStats::abi_violations), and once read
-    /// or overwritten as [`chunks_malformed`](super::SequenceInfo::chunks_malformed).
+    /// A [written](Commit::Written) chunk may still hold malformed packets: they count as
+    /// [`abi_violations`](super::BufferStats::abi_violations), and once read or overwritten as
+    /// [`chunks_malformed`](super::SequenceInfo::chunks_malformed).
     ///
     /// Cost: one copy of the payload, a look at each fragment's size, and O(1) for each chunk overwritten, or a look at
     /// its fragments' sizes if it was partly read or patched. A chunk out of order walks back by at most
@@ -106,12 +86,9 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     ///
     /// `fill(offset, target)` copies the chunk's bytes from `offset` on into all of `target`, mostly straight into the
     /// ring; only that copy is judged. Bytes that it leaves alone keep what lay there before, perhaps another
-    /// producer's data. It may be asked for parts, and for the same bytes again, and need not give the same ones then:
-    /// of a chunk that comes again, size fields are read one by one, up to 10 bytes at a time, to decide what becomes
-    /// of it.
+    /// producer's data. It may be asked for parts, and for the same bytes again, and need not give the same ones then.
     ///
-    /// Cost: as for [`copy_chunk_untrusted`](Self::copy_chunk_untrusted), with a copy of the whole chunk, including what
-    /// follows its last declared fragment.
+    /// Cost: as for [`copy_chunk_untrusted`](Self::copy_chunk_untrusted), with a copy of the whole chunk.
     ///
     /// ```
     /// use std::sync::atomic::{AtomicU8, Ordering};
@@ -154,10 +131,6 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
         self.commit(header, Shared { size, fill }, observer)
     }
 
-    pub(super) fn layout(&self) -> &RegionLayout {
-        &self.layout
-    }
-
     /// The memory that the buffer works on.
     pub fn memory(&self) -> &[u8] {
         self.memory.as_ref()
@@ -174,17 +147,16 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
         source: S,
         observer: &mut O,
     ) -> Commit {
-        match self.layout.state(self.memory.as_mut()) {
-            Some(mut state) => state.commit(header, source, observer),
-            None => Commit::Refused(Refusal::RegionDamaged),
-        }
+        let refused = Commit::Refused(Refusal::RegionDamaged);
+        self.state().map_or(refused, |mut state| state.commit(header, source, observer))
     }
 
     /// Applies patches to a stored chunk, which then waits for more only if `more_pending`: the reference's
-    /// `TryPatchChunkContents`. The list may be empty.
+    /// `TryPatchChunkContents`. The list may be empty. A patch of what has been read already is counted and changes
+    /// nothing.
     ///
-    /// Returns true if all were applied, and false, with nothing changed, if the chunk is gone or too far from the
-    /// newest, or if a patch leaves its payload. A patch of what has been read already is counted and changes nothing.
+    /// Returns false, with nothing changed, if the chunk is gone or too far from the newest, or if a patch leaves its
+    /// payload.
     ///
     /// Cost: O(1) for the newest chunk and for one that is gone; else a walk back from the newest chunk of the sequence
     /// by at most [`WALK_LIMIT`](super::WALK_LIMIT) chunks. With [checksums](Config::crc), up to two passes over the
@@ -218,62 +190,33 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
         patches: &[Patch],
         more_pending: bool,
     ) -> bool {
-        self.layout.state(self.memory.as_mut()).is_some_and(|mut state| {
-            state.try_patch_chunk_contents(producer_id, writer_id, chunk_id, patches, more_pending)
-        })
+        let Some(mut state) = self.state() else { return false };
+        let done = state.patch(producer_id, writer_id, chunk_id, patches, more_pending).is_some();
+        let counters = &mut state.header.counters;
+        if done {
+            counters.patches_succeeded.add(patches.len() as u32);
+        } else {
+            counters.patches_failed.add(1);
+        }
+        done
     }
 
     /// Ends a producer whose process is gone, so that its packets wait for nothing more.
     ///
-    /// Packets that wait for patches, for the rest of a scraped chunk or for the next chunk are given up, and count as
-    /// given up by their writers; packets after them come out. First commit what the producer left in shared memory, as
+    /// Packets that wait for patches, for the rest of a scraped chunk or for the next chunk count as given up by their
+    /// writers; packets after them come out. First commit what the producer left in shared memory, as
     /// [`ProducerEndpoint::disconnect`](crate::service::ProducerEndpoint::disconnect) does. Before its number is used
-    /// again, call [`forget_producer`](Self::forget_producer): otherwise the new chunks would belong to the old
-    /// sequences.
+    /// again, call [`forget_producer`](Self::forget_producer).
     ///
     /// Cost: a look at the table, and one at each of the producer's chunks.
-    ///
-    /// ```
-    /// use tracebuf::buffer::{Chunk, ChunkFlags, ChunkHeader, Config, FillPolicy, TraceBuffer};
-    ///
-    /// let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer).sequences(4))?;
-    /// let flags = ChunkFlags::CONTINUES_ON_NEXT;
-    /// let header = ChunkHeader { producer_id: 1, fragments: 2, flags, ..Default::default() };
-    /// buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x05hello\x05to be" });
-    /// buffer.end_producer(1);
-    /// let mut reader = buffer.read();
-    /// assert_eq!(reader.next_packet().unwrap().len(), 5);
-    /// assert!(reader.next_packet().is_none());
-    /// assert_eq!(buffer.stats().trace_writer_packet_loss, 1);
-    /// # Ok::<(), tracebuf::buffer::RegionError>(())
-    /// ```
     pub fn end_producer(&mut self, producer_id: u16) {
         if let Some(mut state) = self.state() {
             state.end_producer(producer_id);
         }
     }
 
-    /// Drops all data of a producer that is gone, and frees its places in the table, as for what the next start of a
-    /// device records. To read its data first, use [`end_producer`](Self::end_producer).
-    ///
-    /// Unread data counts as overwritten, and leases of it end. Cost: a look at the table, and one at each of the
-    /// producer's chunks.
-    ///
-    /// ```
-    /// use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
-    ///
-    /// let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer).sequences(4))?;
-    /// for producer_id in 1..=2 {
-    ///     let header = ChunkHeader { producer_id, fragments: 1, ..Default::default() };
-    ///     buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x05hello" });
-    /// }
-    /// buffer.forget_producer(1);
-    /// assert_eq!(buffer.sequences().count(), 1);
-    /// let mut reader = buffer.read();
-    /// assert_eq!(reader.next_packet().unwrap().producer_id(), 2);
-    /// assert!(reader.next_packet().is_none());
-    /// # Ok::<(), tracebuf::buffer::RegionError>(())
-    /// ```
+    /// Drops all data of a producer that is gone, and frees its places in the table. Unread data counts as overwritten,
+    /// and leases of it end. Cost: a look at the table, and one at each of the producer's chunks.
     pub fn forget_producer(&mut self, producer_id: u16) {
         if let Some(mut state) = self.state() {
             state.forget_producer(producer_id);
@@ -282,27 +225,13 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
 
     /// Makes a place in a ring's table of sequences for a chunk about to be committed.
     ///
-    /// If all places have chunks, the sequence that was silent longest gives up its place and all its chunks; they count
-    /// as overwritten, and a later packet of that sequence reports it. Without this call, a full table
+    /// If all places have chunks, the sequence that was silent longest gives up its place and all its chunks; they
+    /// count as overwritten, and a later packet of that sequence reports it. Without this call, a full table
     /// [refuses](Refusal::TableFull) newcomers until chunks of others are read or overwritten.
-    /// [`ProducerEndpoint`](crate::service::ProducerEndpoint) calls it. A buffer with [`FillPolicy::Discard`] keeps what
-    /// it has.
+    /// [`ProducerEndpoint`](crate::service::ProducerEndpoint) calls it. A buffer with [`FillPolicy::Discard`] keeps
+    /// what it has.
     ///
     /// Cost: two loads, unless the table is full; then a look at each of its places, and one at each chunk that goes.
-    ///
-    /// ```
-    /// use tracebuf::buffer::{Chunk, ChunkHeader, Commit, Config, FillPolicy, TraceBuffer};
-    ///
-    /// let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer).sequences(4))?;
-    /// for producer_id in 1..=5 {
-    ///     let header = ChunkHeader { producer_id, fragments: 1, ..Default::default() };
-    ///     buffer.make_place(&header);
-    ///     let commit = buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x05hello" });
-    ///     assert_eq!(commit, Commit::Written);
-    /// }
-    /// assert_eq!(buffer.read().next_packet().unwrap().producer_id(), 2);
-    /// # Ok::<(), tracebuf::buffer::RegionError>(())
-    /// ```
     pub fn make_place(&mut self, header: &ChunkHeader) {
         if let Some(mut state) = self.state() {
             let _ = state.make_place(header);
@@ -313,7 +242,7 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     #[doc(alias = "BeginRead")]
     #[inline]
     pub fn read(&mut self) -> Reader<'_> {
-        Reader::begin(self.layout.state(self.memory.as_mut()))
+        Reader::begin(self.state())
     }
 
     /// All counters.
@@ -331,8 +260,7 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
         self.layout.policy(self.memory.as_ref())
     }
 
-    /// Bytes of memory that a clone needs now: header, table and the used part of the ring, plus 7 in case the memory
-    /// starts just after an 8-byte boundary.
+    /// Bytes of memory that a clone needs now, plus 7 in case the memory starts just after an 8-byte boundary.
     pub fn clone_size(&self) -> usize {
         let memory = self.memory.as_ref();
         let used = self.layout.header(memory).map_or(0, |header| header.used.get());
@@ -342,11 +270,10 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     /// Copies what is in the buffer into `memory`, to be read there: the reference's `CloneReadOnly`.
     ///
     /// The copy starts a fresh read of the same chunks with the same losses pending; its read counters are 0.
-    /// Cost: one copy of [`clone_size`](Self::clone_size) bytes. Nothing else of `memory` is touched.
+    /// Cost: one copy of [`clone_size`](Self::clone_size) bytes.
     ///
     /// # Errors
-    /// [`RegionError::TooSmall`] if it does not fit, [`RegionError::Damaged`] if somebody else wrote into this buffer's
-    /// own memory.
+    /// [`RegionError::TooSmall`] or [`RegionError::Damaged`].
     #[doc(alias = "CloneReadOnly")]
     pub fn clone_read_only<N: AsRef<[u8]> + AsMut<[u8]>>(
         &self,
@@ -357,7 +284,7 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
 
     /// The same buffer, read-only. No cost.
     pub fn into_read_only(self) -> ReadOnlyTraceBuffer<M> {
-        ReadOnlyTraceBuffer::from_parts(self.memory, self.layout)
+        ReadOnlyTraceBuffer { memory: self.memory, layout: self.layout }
     }
 
     /// Gives the memory back, contents and all.
@@ -368,7 +295,6 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     /// Verifies that lists, table, ring and counters agree. For tests: walks everything.
     #[doc(hidden)]
     pub fn check(&mut self) -> Result<super::RingSummary, &'static str> {
-        let state = self.layout.state(self.memory.as_mut()).ok_or("no state")?;
-        super::check::check(&state)
+        super::check::check(&self.state().ok_or("no state")?)
     }
 }

@@ -5,66 +5,42 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// A 16-bit word.
-#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(transparent)]
-pub(super) struct Le16(u16);
+macro_rules! words {
+    ($($name:ident: $int:ident),*) => {$(
+        #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+        #[repr(transparent)]
+        pub(super) struct $name($int);
 
-impl Le16 {
-    pub(super) const fn new(value: u16) -> Self {
-        Self(value.to_le())
-    }
-    #[inline]
-    pub(super) const fn get(self) -> u16 {
-        u16::from_le(self.0)
-    }
-    #[inline]
-    pub(super) fn set(&mut self, value: u16) {
-        self.0 = value.to_le();
-    }
-    /// Adds; sticks at the largest value instead of starting again from 0.
-    pub(super) fn saturating_add(&mut self, more: u16) {
-        self.set(self.get().saturating_add(more));
-    }
+        impl $name {
+            #[inline]
+            pub(super) const fn get(self) -> $int {
+                $int::from_le(self.0)
+            }
+            #[inline]
+            pub(super) fn set(&mut self, value: $int) {
+                self.0 = value.to_le();
+            }
+        }
+    )*};
 }
+words!(Le16: u16, Le32: u32, Le64: u64);
 
-/// A 32-bit word.
-#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(transparent)]
-pub(super) struct Le32(u32);
-
-impl Le32 {
-    pub(super) const fn new(value: u32) -> Self {
-        Self(value.to_le())
-    }
-    #[inline]
-    pub(super) const fn get(self) -> u32 {
-        u32::from_le(self.0)
-    }
-    #[inline]
-    pub(super) fn set(&mut self, value: u32) {
-        self.0 = value.to_le();
-    }
-    /// Adds; sticks at the largest value instead of starting again from 0.
-    pub(super) fn saturating_add(&mut self, more: u32) {
-        self.set(self.get().saturating_add(more));
-    }
+macro_rules! new_and_add {
+    ($($name:ident: $int:ident),*) => {$(
+        impl $name {
+            pub(super) const fn new(value: $int) -> Self {
+                Self(value.to_le())
+            }
+            /// Adds; sticks at the largest value instead of starting again from 0.
+            pub(super) fn saturating_add(&mut self, more: $int) {
+                self.set(self.get().saturating_add(more));
+            }
+        }
+    )*};
 }
-
-/// A 64-bit word.
-#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(transparent)]
-pub(super) struct Le64(u64);
+new_and_add!(Le16: u16, Le32: u32);
 
 impl Le64 {
-    #[inline]
-    pub(super) const fn get(self) -> u64 {
-        u64::from_le(self.0)
-    }
-    #[inline]
-    pub(super) fn set(&mut self, value: u64) {
-        self.0 = value.to_le();
-    }
     #[cfg_attr(not(tracebuf_small), inline)]
     #[cfg_attr(tracebuf_small, inline(never))]
     pub(super) fn add(&mut self, more: u32) {

@@ -12,13 +12,12 @@ use heapless::Vec;
 
 /// One producer: its shared memory, its writers' ids, and the chunks that wait to be sent.
 ///
-/// It makes the writers, one for each thread, interrupt priority or core; they share nothing else. All of it is
-/// lock-free. Completed chunks are collected in a list, which a flush sends, or the writer that completes a chunk when
-/// half of the shared memory is unsent. If another writer is sending just then, that one sends these too; nobody waits.
+/// It makes the writers, one for each thread, interrupt priority or core; they share nothing else. It is lock-free:
+/// completed chunks are collected in a list, which a flush sends, or the writer that completes a chunk when half of the
+/// shared memory is unsent. If another writer is sending just then, that one sends these too; nobody waits.
 ///
-/// So a packet may take its writer as long as the sink takes for all chunks of shared memory, and a few more. For
-/// flushes, patches and the ends of writers the sender goes on for as long as others ask; on microcontrollers, for
-/// everything. If that is too long, make the sink a queue that another thread serves.
+/// So a packet may take its writer as long as the sink takes for all chunks of shared memory, and longer while others
+/// ask for flushes or patches. If that is too long, make the sink a queue that another thread serves.
 ///
 /// ```
 /// use tracebuf::producer::*;
@@ -51,10 +50,10 @@ pub struct Producer<'a> {
     layout: Layout,
     division: Division,
     /// Chunks of all pages.
-    chunks: u32,
+    pub(super) chunks: u32,
     links: &'a [AtomicU32],
     writers: &'a [WriterSlot],
-    sink: &'a (dyn CommitSink + Sync),
+    pub(super) sink: &'a (dyn CommitSink + Sync),
     /// The page where the last free chunk was found.
     hint: AtomicU32,
     /// The newest completed chunk that is not sent; each links to the one before it.
@@ -97,15 +96,13 @@ impl Drop for Sending<'_> {
 
 impl<'a> Producer<'a> {
     const_fn! {
-        /// Makes a producer that divides the pages of `memory` as `layout` says. It can be a `static`. Memory and
-        /// storage are its own for as long as it lives: no other producer writes there.
+        /// Makes a producer that divides the pages of `memory` as `layout` says. It can be a `static`. No other
+        /// producer may use its memory and storage while it lives.
         ///
-        /// Any sink that several threads may call will do; on a single core, `Sync` can be promised for one that
-        /// tolerates interrupts.
+        /// On a single core, `Sync` can be promised for a sink that tolerates interrupts.
         ///
         /// # Errors
-        /// [`MemoryError::ChunkSize`]: pages divided like this have chunks smaller than [`SharedMemory::MIN_CHUNK`].
-        /// [`MemoryError::Storage`]: `CHUNKS` is less than [`SharedMemory::chunks`] for this layout.
+        /// [`MemoryError::ChunkSize`] or [`MemoryError::Storage`].
         pub const fn new<const CHUNKS: usize, const WRITERS: usize>(
             memory: SharedMemory<'a>,
             layout: Layout,
@@ -140,8 +137,7 @@ impl<'a> Producer<'a> {
         }
     }
 
-    /// Takes an id for a new writer to the central buffer `target`; returns it, the writer's place, and what its first
-    /// packet has to say.
+    /// An id for a new writer to the central buffer `target`, its place, and what its first packet has to say.
     pub(super) fn take_id(&'a self, target: u16) -> Option<(u16, &'a WriterSlot, u8)> {
         let slots = || self.writers.iter().zip(1u16..);
         let take = |any: bool| slots().find(|(slot, _)| (any || slot.suits(target)) && slot.take());
@@ -174,7 +170,6 @@ impl<'a> Producer<'a> {
         (self.generation.load(Ordering::Relaxed), self.completed())
     }
 
-    /// How many chunks were completed, modulo 2³².
     #[inline]
     pub(crate) fn completed(&self) -> u32 {
         self.completed.load(Ordering::Relaxed)
@@ -189,14 +184,6 @@ impl<'a> Producer<'a> {
     /// Bytes of a chunk.
     pub(crate) fn chunk_size(&self) -> u32 {
         self.division.chunk_words as u32 * 4
-    }
-
-    pub(crate) fn sink(&self) -> &'a (dyn CommitSink + Sync) {
-        self.sink
-    }
-
-    pub(crate) fn chunks(&self) -> u32 {
-        self.chunks
     }
 
     /// Takes a free chunk.
@@ -253,12 +240,10 @@ impl<'a> Producer<'a> {
         self.newest.load(Ordering::Relaxed) != NONE
     }
 
-    /// Sends the completed chunks and the ready patches now, for instance on a timer.
-    ///
-    /// Chunks that are still being written, and patches that are not ready, are not sent. False: another writer is
-    /// sending just then, and does this too; nobody is told when it has.
+    /// Sends the completed chunks and the ready patches now, for instance on a timer. False: another writer is sending
+    /// just then, and does this too; nobody is told when it has.
     pub fn commit(&self) -> bool {
-        // Release: whoever sends sees what was put on the list before.
+        // Release: the sender sees what was put on the list before.
         let is_mine = self.sending.swap(AGAIN, Ordering::AcqRel) == IDLE;
         if is_mine {
             self.send_all();
@@ -267,8 +252,7 @@ impl<'a> Producer<'a> {
     }
 
     /// Like [`commit`](Self::commit), when free chunks are needed, or soon will be. If somebody else is sending, they
-    /// do it, or else whoever needs room next: a sender has done its share when it has sent as much as there is shared
-    /// memory.
+    /// do it, until they have sent as much as there is shared memory, or else whoever needs room next.
     pub(crate) fn send_for_room(&self) {
         if self.sending.fetch_max(FOR_ROOM, Ordering::AcqRel) == IDLE {
             self.send_all();
@@ -290,8 +274,8 @@ impl<'a> Producer<'a> {
         }
     }
 
-    /// Sends until nobody asks for it any more, or only for room when this one has done its share: it would go on for as
-    /// long as others write, and whoever needs room sends itself. What will not be asked for again is done in any case.
+    /// Sends until nobody asks for it any more, or only for room when this one has done its share: whoever needs room
+    /// sends itself.
     #[cfg(not(tracebuf_small))]
     fn send_while_asked(&self) {
         let begun = self.taken.load(Ordering::Relaxed);
@@ -359,8 +343,8 @@ impl<'a> Producer<'a> {
         }
     }
 
-    /// Takes the list of completed chunks: returns the oldest one, each being linked to the next, and how many there
-    /// are. The list is endless if a service took a chunk that nobody had sent, and the chunk was completed again.
+    /// Takes the list of completed chunks: returns the oldest one, each being linked to the next, and how many. The
+    /// list is endless if a service took a chunk that nobody had sent, and the chunk was completed again.
     fn take_completed(&self) -> (u32, u32) {
         let (mut oldest, mut count) = (NONE, 0_u32);
         let mut newer = self.newest.swap(NONE, Ordering::Acquire);

@@ -1,8 +1,7 @@
 //! Atomics, and plain memory seen as 32-bit atomic words: the only `unsafe` lines of the producer.
 //!
-//! The atomics are the core's own, `portable-atomic`'s for targets without compare-and-swap, or loom's models: one name
-//! for all, so that the code under loom is the code that runs. Both sides of a shared memory buffer touch it at once, so
-//! every access must be atomic and of one size; the functions give up the plain view for good.
+//! Both sides of a shared memory buffer touch it at once, so every access must be atomic and of one size; the functions
+//! give up the plain view for good.
 #![allow(unsafe_code)]
 
 #[cfg(all(not(loom), target_has_atomic = "32"))]
@@ -44,8 +43,6 @@ pub fn atomic_words(words: &mut [u32]) -> &[AtomicU32] {
 }
 
 /// Bytes lent for good as atomic words: the longest run of whole, aligned words in them. No cost.
-///
-/// Up to three bytes at either end are left out when the slice is not aligned to 4.
 #[cfg(not(loom))]
 pub fn atomic_words_in(bytes: &mut [u8]) -> &[AtomicU32] {
     // SAFETY: four initialised bytes are a valid `u32` whatever they hold.

@@ -4,8 +4,7 @@ use super::atomics::{AtomicU32, Ordering};
 use bitflags::bitflags;
 
 bitflags! {
-    /// Flags of a chunk, bits 10–15 of the header's `packets` half-word. The others of a header's six are kept too, for
-    /// those who look at it, and are ignored otherwise.
+    /// Flags of a chunk, bits 10–15 of the header's `packets` half-word; the other three of them are kept but ignored.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct HeaderFlags: u8 {
         /// The first fragment continues a packet of the previous chunk.
@@ -38,7 +37,7 @@ pub struct SmbChunkHeader {
     pub writer_id: u16,
     /// Fragments started, 0 to [`SmbChunkHeader::MAX_FRAGMENTS`].
     pub fragments: u16,
-    /// Continuation and patching, and also those of the field's six bits that the ABI does not define.
+    /// Continuation and patching.
     pub flags: HeaderFlags,
 }
 

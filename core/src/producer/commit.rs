@@ -3,15 +3,6 @@
 use super::patch_list::ChunkPatch;
 
 /// A complete chunk that the service may take.
-///
-/// ```
-/// use tracebuf::producer::{ChunkToMove, Consumer};
-///
-/// /// Bytes of its payload, now that its place is free again. `None` if it is not there.
-/// fn take(consumer: &mut Consumer<'_>, wanted: &ChunkToMove) -> Option<usize> {
-///     Some(consumer.take(wanted.page, wanted.chunk)?.len())
-/// }
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct ChunkToMove {
@@ -24,16 +15,6 @@ pub struct ChunkToMove {
 }
 
 /// Size fields of one chunk that was sent before, or is sent in the same request.
-///
-/// ```
-/// use tracebuf::producer::CommitRequest;
-///
-/// /// How many size fields are to be written.
-/// fn patches(request: &CommitRequest<'_>) -> usize {
-///     request.chunks_to_patch.iter().map(|chunk| chunk.patches.len()).sum()
-/// }
-/// # assert_eq!(patches(&CommitRequest::default()), 0);
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkToPatch<'r> {
     /// The writer of the chunk.
@@ -42,47 +23,14 @@ pub struct ChunkToPatch<'r> {
     pub target: u16,
     /// The chunk, in the writer's sequence.
     pub chunk_id: u32,
-    /// What to write, all in this chunk. Until it is sent it lies outside shared memory: if the program crashes before
-    /// that, the packet is lost.
+    /// What to write, all in this chunk.
     pub patches: &'r [ChunkPatch],
     /// Whether more patches of this chunk will follow: it stays incomplete until then.
     pub has_more: bool,
 }
 
-/// One message from a producer to its service. Moves come before patches, patches before the flush.
-///
-/// Requests of one producer are made one at a time, and must be carried out in the order they were made.
-///
-/// ```
-/// # use tracebuf::buffer::{Config, FillPolicy, TraceBuffer};
-/// # use tracebuf::service::{ProducerEndpoint, ProducerIdentity};
-/// use tracebuf::producer::*;
-///
-/// # struct Nowhere;
-/// # impl CommitSink for Nowhere { fn commit(&self, _: &CommitRequest<'_>) {} }
-/// # let (mut words, storage) = (vec![0u32; 1024], ProducerStorage::<4, 8>::new());
-/// # let memory = SharedMemory::new(atomic_words(&mut words), 4096)?;
-/// # let producer = Producer::new(memory, Layout::Four, &storage, &Nowhere)?;
-/// # let identity = ProducerIdentity { producer_id: 1, uid: 1000, pid: 42 };
-/// # let mut endpoint = ProducerEndpoint::<8>::new(Consumer::new(memory), identity);
-/// # endpoint.allow(0);
-/// # let mut buffers = [TraceBuffer::new(vec![0u8; 32 * 1024], Config::new(FillPolicy::RingBuffer)).unwrap()];
-/// # let mut writer = producer.writer(0, Exhaustion::Drop).expect("one of eight");
-/// # writer.packet().varint(8, 1_000_000);
-/// # let chunks_to_move = &[ChunkToMove { page: 0, chunk: 0, target: 0 }];
-/// # let request = CommitRequest { chunks_to_move, flush: writer.flush(), ..Default::default() };
-/// // What a service does with each request that comes.
-/// let mut serve = |request: &CommitRequest<'_>| {
-///     endpoint.carry_out(request, &mut buffers); // moves, then patches
-///     if request.flush != 0 {
-///         producer.flushed(request.flush);
-///     }
-/// };
-/// serve(&request); // of a writer that has flushed a chunk
-/// assert!(producer.is_flushed(request.flush));
-/// assert_eq!(buffers[0].stats().chunks_written, 1);
-/// # Ok::<(), MemoryError>(())
-/// ```
+/// One message from a producer to its service: moves, then patches, then the flush. Requests of one producer must be
+/// carried out in the order they were made.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CommitRequest<'r> {
     /// Chunks to move, oldest first; those of one writer in the order of their ids.
@@ -98,12 +46,11 @@ pub struct CommitRequest<'r> {
 /// Where the service is a call away, its end of the producer [carries requests
 /// out](crate::service::ProducerEndpoint::carry_out) as they come. A queue takes next to nothing of a traced thread's
 /// time; it must pass on all that comes, because packets whose patches or registrations are left out are lost, and no
-/// counter knows. Whoever sends waits for the sink, and may have more to send than its own: see
-/// [`Producer`](super::Producer).
+/// counter knows.
 ///
-/// Any thread or interrupt that has a writer calls it, through a shared reference: [`commit`](Self::commit) and
-/// [`unregister_writer`](Self::unregister_writer) one at a time and never within each other, the others at any time. None
-/// may panic and be unwound: that request and those after it would not be sent again.
+/// Any thread or interrupt that has a writer calls it: [`commit`](Self::commit) and
+/// [`unregister_writer`](Self::unregister_writer) one at a time and never within each other, the others at any time.
+/// None may panic and be unwound: that request and those after it would not be sent again.
 ///
 /// ```
 /// use std::sync::mpsc::Sender;
@@ -138,23 +85,21 @@ pub trait CommitSink {
     fn commit(&self, request: &CommitRequest<'_>);
 
     /// A writer starts: from now on, the service scrapes its chunks to that buffer, even when the producer goes away.
-    /// From a writer that it was not told of, the service takes only what is [committed](Self::commit), and that only
-    /// while it [has a place](crate::service::ProducerEndpoint) for one more.
+    /// From a writer that it was not told of, the service takes only what is [committed](Self::commit).
     fn register_writer(&self, _writer_id: u16, _target: u16) {}
 
     /// A writer ended; its chunks have all been sent. Called by whoever sent the last of them. Its id may start again.
     fn unregister_writer(&self, _writer_id: u16) {}
 
-    /// A packet was given up when the writer had no chunk, so nothing in shared memory reports it. The writer's next
-    /// packet will; if there is none, this call is the only report.
+    /// A packet was given up when the writer had no chunk. The writer's next packet reports it; if there is none, this
+    /// call is the only report.
     fn packet_dropped(&self, _writer_id: u16, _target: u16) {}
 
     /// Shared memory is full and a writer stalls: let the service run for about `micros` microseconds.
     ///
     /// `step` counts the calls for one chunk, from 0; `micros` is 0 at first, then 1, 3, 6, … up to 100 ms.
-    /// Returning false gives the packet up at once. The default returns after one hint to the processor that it
-    /// spins, whatever `micros` is: that suits [`Exhaustion::Stall`](super::Exhaustion::Stall) and a service on
-    /// another core. Threads sleep, a microcontroller runs its drain task.
+    /// Returning false gives the packet up at once. The default returns after one hint to the processor that it spins,
+    /// which suits a service on another core. Threads sleep, a microcontroller runs its drain task.
     fn stall(&self, _step: u32, _micros: u32) -> bool {
         core::hint::spin_loop();
         true

@@ -4,10 +4,8 @@ use super::atomics::{AtomicU32, Ordering};
 use super::chunk_header::SmbChunkHeader;
 use crate::SMALL;
 
-/// Where a writer stands in its chunk. Nothing is written past the chunk's end.
-///
-/// A word that is not full yet is loaded again when more comes: cores forward it from their store buffer, and no code
-/// is needed to keep a copy and to store it in time.
+/// Where a writer stands in its chunk. Nothing is written past the chunk's end. A word that is not full yet is loaded
+/// again when more comes: cores forward it from their store buffer.
 pub(crate) struct Cursor<'a> {
     /// The chunk, its header included.
     words: &'a [AtomicU32],
@@ -196,9 +194,8 @@ impl<'a> Cursor<'a> {
         fill_size(self.words, field, size);
     }
 
-    /// Replaces the four-byte size field at `field` by the one byte `size`, moving what follows.
-    ///
-    /// Three bytes back whatever the offset: a word of what is moved is always the same bytes of two others.
+    /// Replaces the four-byte size field at `field` by the one byte `size`. What follows moves three bytes back: a word
+    /// of it is always the same bytes of two others.
     pub(crate) fn compact(&mut self, field: usize, size: u32) {
         self.pos = self.pos.saturating_sub(3);
         let (below, here, _) = split(size, field);

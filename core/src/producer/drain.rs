@@ -8,10 +8,9 @@ use core::sync::atomic::compiler_fence;
 
 /// The service's side of a shared memory buffer: takes complete chunks, frees them, and scrapes.
 ///
-/// There is one for a buffer: the exclusive borrows make sure that taking and scraping never happen at once, which
-/// keeps a chunk from being freed while a scrape copies it. Nothing that the producer does to the memory, at any
-/// moment, can do harm here: a header is read once, sizes come from the page's layout as it was when the chunk was
-/// taken, and payload is copied word by word before anybody looks at it.
+/// Make one for a buffer: the exclusive borrows keep a chunk from being freed while a scrape copies it. Nothing that
+/// the producer does to the memory, at any moment, can do harm here: a header is read once, sizes come from the page's
+/// layout as it was when the chunk was taken, and payload is copied before anybody looks at it.
 ///
 /// ```
 /// # use tracebuf::producer::*;
@@ -32,33 +31,13 @@ pub struct Consumer<'a> {
 }
 
 /// A chunk that the service has taken. Dropping it zeroes its header and frees it.
-///
-/// ```
-/// # use tracebuf::producer::*;
-/// # struct Nowhere;
-/// # impl CommitSink for Nowhere { fn commit(&self, _: &CommitRequest<'_>) {} }
-/// # let (mut words, storage) = (vec![0u32; 1024], ProducerStorage::<4, 8>::new());
-/// # let memory = SharedMemory::new(atomic_words(&mut words), 4096)?;
-/// # let producer = Producer::new(memory, Layout::Four, &storage, &Nowhere)?;
-/// # let mut writer = producer.writer(0, Exhaustion::Drop).expect("one of eight");
-/// # writer.packet().message(900).string(1, "hello");
-/// # writer.flush();
-/// # let mut consumer = Consumer::new(memory);
-/// let chunk = consumer.take(0, 0).expect("a complete one");
-/// let mut payload = vec![0; chunk.len()];
-/// chunk.fill(0, &mut payload);
-/// drop(chunk); // writers may have its place again
-/// assert!(payload.windows(5).any(|bytes| bytes == b"hello"));
-/// # Ok::<(), MemoryError>(())
-/// ```
 pub struct ReadChunk<'c> {
     place: ChunkPlace<'c>,
     header: SmbChunkHeader,
 }
 
 impl<'a> Consumer<'a> {
-    /// The consumer of a buffer. Make only one for each: another could free chunks while this one scrapes, which mixes
-    /// packets up.
+    /// The consumer of a buffer, the only one.
     pub fn new(memory: SharedMemory<'a>) -> Self {
         Consumer { memory }
     }
@@ -68,10 +47,8 @@ impl<'a> Consumer<'a> {
         self.memory
     }
 
-    /// Takes a complete chunk that a request has named; `None` if it is not there or not complete.
-    ///
-    /// A chunk taken before it was named is asked for later all the same, and others completed before it may never be
-    /// named: only a scrape finds them then.
+    /// Takes a complete chunk that a request has named; `None` if it is not there or not complete. Do not take others:
+    /// chunks completed before them may then never be named.
     pub fn take(&mut self, page: u32, chunk: u32) -> Option<ReadChunk<'_>> {
         let page = self.memory.page(page)?;
         let place = page.place(page.bitmap().layout()?, chunk)?;
@@ -81,19 +58,9 @@ impl<'a> Consumer<'a> {
         Some(ReadChunk { place, header: place.header() })
     }
 
-    /// Gives back the chunks that an earlier consumer had taken and not freed when it crashed, and returns their number.
-    /// They are complete again; a commit of one that had been moved already changes nothing. Do not call it beside a
-    /// living consumer.
-    ///
-    /// ```
-    /// # use tracebuf::producer::*;
-    /// # let mut memory = vec![0u32; 1024];
-    /// # let memory = SharedMemory::new(atomic_words(&mut memory), 4096)?;
-    /// let mut consumer = Consumer::new(memory);
-    /// consumer.reclaim();
-    /// consumer.scrape::<8>(|chunk| println!("{:?} of a program that has ended", chunk.header()));
-    /// # Ok::<(), MemoryError>(())
-    /// ```
+    /// Gives back the chunks that an earlier consumer had taken and not freed when it crashed, and returns their
+    /// number. They are complete again; a commit of one that had been moved already changes nothing. Do not call it
+    /// beside a living consumer.
     pub fn reclaim(&mut self) -> u32 {
         let mut reclaimed = 0;
         for page in self.memory.all_pages() {

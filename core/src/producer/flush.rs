@@ -9,31 +9,9 @@ impl Producer<'_> {
     /// asked for what there is, or before the program goes on without a word to it.
     ///
     /// The service acknowledges the number: [`is_flushed`](Self::is_flushed). Never waits: if a writer is sending just
-    /// then, that one sends this too, after what it had already taken to send. Chunks that are still being written are
-    /// not completed, because they belong to their writers: a service takes what is whole in them by
-    /// [scraping](crate::service::ProducerEndpoint::scrape), and a writer sends its own by
+    /// then, that one sends this too. Chunks that are still being written are not completed: a service takes what is
+    /// whole in them by [scraping](crate::service::ProducerEndpoint::scrape), and a writer sends its own by
     /// [`TraceWriter::flush`](super::TraceWriter::flush).
-    ///
-    /// ```
-    /// use tracebuf::producer::*;
-    ///
-    /// struct Sink;
-    /// impl CommitSink for Sink {
-    ///     fn commit(&self, request: &CommitRequest<'_>) {
-    ///         assert!(request.flush != 0, "nothing was written");
-    ///     }
-    /// }
-    ///
-    /// let mut words = vec![0u32; 1024];
-    /// let memory = SharedMemory::new(atomic_words(&mut words), 4096)?;
-    /// let storage = ProducerStorage::<4, 1>::new();
-    /// let producer = Producer::new(memory, Layout::Four, &storage, &Sink)?;
-    /// let flush = producer.flush();
-    /// assert!(!producer.is_flushed(flush));
-    /// producer.flushed(flush); // says the service
-    /// assert!(producer.is_flushed(flush));
-    /// # Ok::<(), MemoryError>(())
-    /// ```
     pub fn flush(&self) -> u32 {
         let flush = self.ask_flush();
         self.commit();

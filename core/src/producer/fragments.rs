@@ -31,17 +31,6 @@ pub struct ChunkView<'a> {
 }
 
 /// What a chunk's bytes say about one fragment.
-///
-/// ```
-/// use tracebuf::producer::{ChunkView, Fragment, FragmentKind};
-///
-/// /// What a fragment holds of its packet, if it can be believed.
-/// fn content(chunk: &ChunkView<'_>, fragment: &Fragment) -> Option<Vec<u8>> {
-///     let mut content = vec![0; fragment.size];
-///     chunk.fill(fragment.offset + fragment.header, &mut content);
-///     (fragment.kind == FragmentKind::Valid).then_some(content)
-/// }
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fragment {
     /// Where its size field begins, in bytes from the payload's start.
@@ -66,24 +55,6 @@ pub enum FragmentKind {
 }
 
 /// A chunk's fragments, as far as they are well-formed.
-///
-/// ```
-/// use tracebuf::producer::*;
-///
-/// # struct Nowhere;
-/// # impl CommitSink for Nowhere { fn commit(&self, _: &CommitRequest<'_>) {} }
-/// # let (mut words, storage) = (vec![0u32; 1024], ProducerStorage::<4, 8>::new());
-/// # let memory = SharedMemory::new(atomic_words(&mut words), 4096)?;
-/// # let producer = Producer::new(memory, Layout::Four, &storage, &Nowhere)?;
-/// # let mut writer = producer.writer(0, Exhaustion::Drop).expect("one of eight");
-/// # writer.packet().varint(8, 1_000_000);
-/// # writer.packet().message(900).string(1, "hello");
-/// let chunk = memory.page(0).and_then(|page| page.chunks().next()).expect("the first one");
-/// for Fragment { offset, size, kind, .. } in chunk.fragments() {
-///     println!("{offset:5}: {kind:?}, {size} bytes");
-/// }
-/// # Ok::<(), MemoryError>(())
-/// ```
 #[derive(Clone)]
 pub struct Fragments<'a> {
     words: &'a [AtomicU32],
@@ -137,9 +108,7 @@ impl<'a> ChunkView<'a> {
         copy_out(self.words, offset, to);
     }
 
-    /// The fragments that the header counts, one after the other.
-    ///
-    /// In a chunk being written, the last may be anything. Cost: a few loads each.
+    /// The fragments that the header counts; in a chunk being written, the last may be anything.
     pub fn fragments(&self) -> Fragments<'a> {
         Fragments { words: self.words, pos: 0, left: self.header.fragments }
     }

@@ -12,8 +12,6 @@ pub(super) const PAGE_HEADER: usize = 8;
 ///
 /// let layouts = [Layout::Fourteen, Layout::Seven, Layout::Four, Layout::Two, Layout::One];
 /// assert_eq!(layouts.map(|layout| layout.chunk_size(4096)), [292, 584, 1020, 2044, 4088]);
-/// // The most chunks that hold a packet of 500 bytes each: headers take 12 more.
-/// assert_eq!(layouts.into_iter().find(|layout| layout.chunk_size(4096) >= 512), Some(Layout::Seven));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]

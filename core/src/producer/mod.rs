@@ -1,6 +1,5 @@
-//! The producer side: shared memory, trace writers, commits, and the service's view of shared memory.
-//!
-//! This part knows nothing of the central buffer. See [`Producer`] to begin with.
+//! The producer side: shared memory, trace writers, commits, and the service's view of shared memory. See [`Producer`]
+//! to begin with.
 //!
 //! # Where things are
 //!
@@ -14,9 +13,6 @@
 //! | `PatchList` | what is to be patched, [`ChunkPatch`] | `patch_list` |
 //! | `CommitDataRequest` | [`CommitRequest`], [`Request`], and [`CommitSink`], the way they take | `commit`, `request` |
 //! | the service taking chunks, `ScrapeSharedMemoryBuffers` | [`Consumer`] | `drain`, `scrape` |
-//!
-//! Besides these: [`ChunkView`] for looking at chunks (`fragments`), atomics and plain memory seen as such (`atomics`),
-//! and the events that the SDK's macros write (`track_event`).
 
 mod arbiter;
 mod atomics;

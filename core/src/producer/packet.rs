@@ -21,21 +21,12 @@ use core::ops::{Deref, DerefMut};
 /// }
 /// ```
 ///
-/// Forgotten with `mem::forget`, it ends when the next one begins or the writer is flushed.
+/// Forgotten, it ends when the next one begins or the writer is flushed.
 pub struct PacketHandle<'w, 'a> {
     message: MessageHandle<'w, 'a>,
 }
 
 /// A message being written: the packet itself, or one nested in it. It ends when this is dropped.
-///
-/// ```
-/// use tracebuf::producer::MessageHandle;
-///
-/// /// `for_testing { str: ... }` of a packet.
-/// fn write(packet: &mut MessageHandle<'_, '_>, text: &str) {
-///     packet.message(900).string(1, text);
-/// }
-/// ```
 ///
 /// Fields are written in the order of the calls. An invalid field number (0, or 2²⁹ and more) gives the whole packet
 /// up. A packet with fields that only the service may write, such as its ids, is dropped by the service
@@ -48,10 +39,8 @@ pub struct MessageHandle<'w, 'a> {
 }
 
 impl<'a> TraceWriter<'a> {
-    /// Begins a packet; it ends when the handle is dropped.
-    ///
-    /// When there is no free chunk and the policy does not wait, what is written into the packet is discarded and the
-    /// packet counted as dropped, even if nothing is written.
+    /// Begins a packet; it ends when the handle is dropped. When there is no free chunk and the policy does not wait,
+    /// the packet is discarded and counted as dropped, even if nothing is written.
     pub fn packet(&mut self) -> PacketHandle<'_, 'a> {
         self.begin();
         PacketHandle { message: MessageHandle { writer: self, depth: 0 } }
@@ -117,26 +106,15 @@ impl<'w, 'a> MessageHandle<'w, 'a> {
         self.here().bytes(field, value);
     }
 
-    /// A string made by formatting, without a buffer of its own.
-    ///
-    /// While it is formatted it takes one of the [`TraceWriter::MAX_NESTING`] levels, as a message does: with none
-    /// left, the packet is given up.
-    ///
-    /// ```
-    /// # fn example(message: &mut tracebuf::producer::MessageHandle<'_, '_>) {
-    /// message.formatted(6, format_args!("{:?}", [1, 2, 3]));
-    /// # }
-    /// ```
+    /// A string made by formatting, without a buffer of its own; it takes a level as a [message](Self::message) does.
     pub fn formatted(&mut self, field: u32, text: fmt::Arguments<'_>) {
         let mut message = self.message(field);
         // The text of a value that fails to format ends where it failed.
         let _ = fmt::Write::write_fmt(&mut Text(&mut message), text);
     }
 
-    /// A nested message.
-    ///
-    /// Until it ends, it takes one of [`TraceWriter::MAX_NESTING`] levels. With none left, the whole packet is given
-    /// up, and counted in [`TraceWriterStats::over_limit`](super::TraceWriterStats::over_limit).
+    /// A nested message. Until it ends, it takes one of [`TraceWriter::MAX_NESTING`] levels; with none left, the whole
+    /// packet is given up.
     pub fn message(&mut self, field: u32) -> MessageHandle<'_, 'a> {
         let depth = self.depth + 1;
         self.here().open(field);

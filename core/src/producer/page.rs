@@ -5,16 +5,6 @@ use super::chunk_header::SmbChunkHeader;
 use super::layout::{Division, Layout, PAGE_HEADER};
 
 /// Who has a chunk; the number is the one in the page's bitmap.
-///
-/// ```
-/// use tracebuf::producer::{ChunkState, SharedMemory};
-///
-/// /// Chunks that are taken, by writers or for the service: once these are all there are, a writer finds none.
-/// fn taken(memory: SharedMemory<'_>) -> usize {
-///     let chunks = memory.all_pages().flat_map(|page| page.chunks());
-///     chunks.filter(|chunk| chunk.state() != ChunkState::Free).count()
-/// }
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ChunkState {
@@ -28,25 +18,7 @@ pub enum ChunkState {
     Complete = 3,
 }
 
-impl ChunkState {
-    const fn from_bits(bits: u32) -> ChunkState {
-        match bits & 3 {
-            0 => ChunkState::Free,
-            1 => ChunkState::BeingWritten,
-            2 => ChunkState::BeingRead,
-            _ => ChunkState::Complete,
-        }
-    }
-}
-
 /// One loaded value of a page's bitmap.
-///
-/// ```
-/// use tracebuf::producer::{Bitmap, ChunkState};
-///
-/// let of_a_page_that_nobody_used = Bitmap(0);
-/// assert_eq!(of_a_page_that_nobody_used.state(0), ChunkState::Free);
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bitmap(
     /// The word as it is in memory, in native byte order.
@@ -71,7 +43,15 @@ impl Bitmap {
     /// The state of a chunk; `Free` beyond 13.
     #[inline]
     pub const fn state(self, chunk: u32) -> ChunkState {
-        if chunk >= 14 { ChunkState::Free } else { ChunkState::from_bits(self.0 >> (chunk * 2)) }
+        if chunk >= 14 {
+            return ChunkState::Free;
+        }
+        match self.0 >> (chunk * 2) & 3 {
+            0 => ChunkState::Free,
+            1 => ChunkState::BeingWritten,
+            2 => ChunkState::BeingRead,
+            _ => ChunkState::Complete,
+        }
     }
 
     /// Whether the reserved highest bit is set.
@@ -81,30 +61,12 @@ impl Bitmap {
 
     /// Whether states are set for chunks that the layout does not have.
     pub const fn has_stray_states(self) -> bool {
-        let chunks = match self.layout() {
-            Some(layout) => layout.chunks(),
-            None => 0,
-        };
+        let chunks = if let Some(layout) = self.layout() { layout.chunks() } else { 0 };
         (self.0 & Self::STATES) >> (chunks * 2) != 0
-    }
-
-    const fn with_state(self, chunk: u32, state: ChunkState) -> Bitmap {
-        let shift = (chunk & 15) * 2;
-        Bitmap(self.0 & !(3 << shift) | (state as u32) << shift)
     }
 }
 
 /// A page of a shared memory buffer: two header words, then chunks.
-///
-/// ```
-/// use tracebuf::producer::{SharedMemory, atomic_words};
-///
-/// let mut memory = vec![0u32; 1024];
-/// let memory = SharedMemory::new(atomic_words(&mut memory), 4096)?;
-/// let page = memory.page(0).expect("there is one");
-/// assert_eq!((page.size(), page.bitmap().layout()), (4096, None));
-/// # Ok::<(), tracebuf::producer::MemoryError>(())
-/// ```
 #[derive(Clone, Copy)]
 pub struct Page<'a> {
     words: &'a [AtomicU32],
@@ -158,23 +120,28 @@ impl<'a> Page<'a> {
 pub(crate) fn change_state(word: &AtomicU32, chunk: u32, from: ChunkState, to: ChunkState) -> bool {
     let mut seen = word.load(Ordering::Relaxed);
     loop {
-        let bitmap = Bitmap(u32::from_le(seen));
-        if bitmap.0 >> (chunk * 2) & 3 != from as u32 {
+        let (bitmap, shift) = (u32::from_le(seen), (chunk & 15) * 2);
+        if bitmap >> shift & 3 != from as u32 {
             return false;
         }
-        let mut next = bitmap.with_state(chunk, to);
-        if to as u32 == ChunkState::Free as u32 && next.0 & Bitmap::STATES == 0 {
+        let mut next = bitmap & !(3 << shift) | (to as u32) << shift;
+        if to == ChunkState::Free && next & Bitmap::STATES == 0 {
             // The last chunk of the page is free: the next writer may divide it differently.
-            next = Bitmap(0);
+            next = 0;
         }
-        match word.compare_exchange_weak(seen, next.0.to_le(), Ordering::AcqRel, Ordering::Relaxed) {
+        match word.compare_exchange_weak(seen, next.to_le(), Ordering::AcqRel, Ordering::Relaxed) {
             Ok(_) => return true,
             Err(now) => seen = now,
         }
     }
 }
 
-impl ChunkPlace<'_> {
+impl<'a> ChunkPlace<'a> {
+    #[inline]
+    pub(crate) fn payload(&self) -> &'a [AtomicU32] {
+        self.words.get(2..).unwrap_or_default()
+    }
+
     /// See [`change_state`].
     pub(crate) fn change_state(&self, from: ChunkState, to: ChunkState) -> bool {
         change_state(self.bitmap, self.chunk, from, to)
@@ -193,13 +160,6 @@ impl ChunkPlace<'_> {
         let [id, packets, ..] = self.words else { return };
         packets.store(0, Ordering::Relaxed);
         id.store(0, Ordering::Release);
-    }
-}
-
-impl<'a> ChunkPlace<'a> {
-    #[inline]
-    pub(crate) fn payload(&self) -> &'a [AtomicU32] {
-        self.words.get(2..).unwrap_or_default()
     }
 }
 

@@ -2,21 +2,11 @@
 
 use super::atomics::{AtomicU32, Ordering, const_fn};
 
-/// Whether writers fill size fields in chunks that they gave away, for which there is the feature `patches`. Without
-/// it, none of their requests has [`chunks_to_patch`](super::CommitRequest::chunks_to_patch), and a service needs no
-/// room for any.
+/// Whether writers fill size fields in chunks that they gave away: the feature `patches`. Without it, none of their
+/// requests has [`chunks_to_patch`](super::CommitRequest::chunks_to_patch).
 pub const PATCHES: bool = cfg!(feature = "patches");
 
 /// Four bytes that a size field gets after its chunk was given away.
-///
-/// ```
-/// use tracebuf::{buffer, producer};
-///
-/// /// What a buffer is told of it; writer and chunk are named besides.
-/// fn in_buffer(patch: &producer::ChunkPatch) -> buffer::Patch {
-///     buffer::Patch { offset: patch.offset.into(), data: patch.data }
-/// }
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct ChunkPatch {
@@ -28,10 +18,8 @@ pub struct ChunkPatch {
     pub data: [u8; 4],
 }
 
-/// The size fields of one writer that wait for their messages' ends, or for somebody to send them.
-///
-/// The writer adds fields and makes them ready; senders, one at a time, take the ready ones. So there is room for a
-/// field exactly when it was promised, and none is ever left behind.
+/// The size fields of one writer that wait for their messages' ends, or for somebody to send them. The writer adds
+/// fields and makes them ready; senders, one at a time, take the ready ones.
 pub(crate) struct PatchList {
     fields: [Field; PatchList::CAPACITY],
 }

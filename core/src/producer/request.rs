@@ -3,10 +3,9 @@
 use super::commit::{ChunkToMove, CommitRequest};
 use super::patch_list::ChunkPatch;
 
-/// One thing that a producer asks of its service, with nothing borrowed: what queues between them hold.
-///
-/// All that a [`CommitSink`](super::CommitSink) is told can be said like this; the service's end of the producer
-/// [carries it out](crate::service::ProducerEndpoint::carry_out_one).
+/// One thing that a producer asks of its service, with nothing borrowed: what queues between them hold. The service's
+/// end of the producer [carries it out](crate::service::ProducerEndpoint::carry_out_one). To another process or
+/// processor it goes as [bytes](Self::to_bytes).
 ///
 /// ```
 /// use tracebuf::producer::{ChunkToMove, CommitRequest, Request};
@@ -15,8 +14,6 @@ use super::patch_list::ChunkPatch;
 /// let commit = CommitRequest { chunks_to_move: &[chunk], flush: 7, ..CommitRequest::default() };
 /// assert!(commit.each().eq([Request::Move(chunk), Request::Flush(7)]));
 /// ```
-///
-/// To another process or processor it goes as [bytes](Self::to_bytes).
 // With a shorter tag, a copy would begin within a word. On a Cortex-M0, taking one out of a queue, with interrupts
 // masked, would then take 171 instructions, more than four times as many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,8 +51,7 @@ pub enum Request {
 
 impl<'r> CommitRequest<'r> {
     /// What it asks for, one thing after the other, in the order in which it is to be done. All of a chunk's patches
-    /// except the last say that there are more. A chunk without any, which no producer of this crate sends, is left
-    /// out.
+    /// except the last say that there are more.
     pub fn each(self) -> impl Iterator<Item = Request> + Clone + 'r {
         let moves = self.chunks_to_move.iter().map(|chunk| Request::Move(*chunk));
         let patches = self.chunks_to_patch.iter().flat_map(|chunk| {
@@ -76,15 +72,7 @@ impl Request {
     /// Bytes of one on its way to another process or processor.
     pub const BYTES: usize = 16;
 
-    /// The request as bytes, the first of which is 1 to 5. A transport whose own messages begin with other bytes can
-    /// tell them from these.
-    ///
-    /// ```
-    /// use tracebuf::producer::Request;
-    ///
-    /// let bytes = Request::Flush(7).to_bytes();
-    /// assert_eq!(Request::from_bytes(bytes), Some(Request::Flush(7)));
-    /// ```
+    /// The request as bytes, the first of which is 1 to 5.
     pub const fn to_bytes(self) -> [u8; Self::BYTES] {
         let (tag, has_more, shorts, words) = match self {
             Self::Register { writer_id, target } => (REGISTER, false, [writer_id, target, 0], [0, 0]),
@@ -101,8 +89,7 @@ impl Request {
         [tag, has_more as u8, a, b, c, d, e, f, g, h, i, j, k, l, m, n]
     }
 
-    /// The request that [`to_bytes`](Self::to_bytes) makes these bytes of; `None` for all others, such as those with a
-    /// byte that is not 0 where nothing is said.
+    /// The request that [`to_bytes`](Self::to_bytes) makes these bytes of; `None` for all others.
     pub fn from_bytes(bytes: [u8; Self::BYTES]) -> Option<Self> {
         let [tag, has_more, a, b, c, d, e, f, g, h, i, j, k, l, m, n] = bytes;
         let [first, target, offset] = [[a, b], [c, d], [e, f]].map(u16::from_le_bytes);

@@ -44,10 +44,9 @@ pub struct ScrapedChunk<'c> {
 impl Consumer<'_> {
     /// The chunks that a scrape may copy now, in address order.
     ///
-    /// Another writer may complete a chunk that this has passed and go on in one that it has yet to reach: a
-    /// single pass can show a chunk without its predecessor, and reading that would break a packet. Use
-    /// [`Consumer::scrape`], or make two passes and copy in the second what the first has seen of a writer,
-    /// and all that is older.
+    /// A single pass can show a chunk without its predecessor, which was completed when the pass was beyond it; reading
+    /// that would break a packet. Use [`Consumer::scrape`], or make two passes and copy in the second what the first
+    /// has seen of a writer, and all that is older.
     pub fn visible(&self) -> impl Iterator<Item = ScrapedChunk<'_>> {
         (0..self.memory().pages())
             .filter_map(|i| Some((i, self.memory().page(i)?)))
@@ -59,8 +58,7 @@ impl Consumer<'_> {
     ///
     /// Cost: three walks over the headers, one more where a writer's chunks lie around the memory's end, and for each
     /// chunk a look at some of the writers. For chunks in any other order, up to 256 more walks (299,593 divided by the
-    /// pages, if those are more than 1,170), every two of which put 16 or more chunks of a writer in place; the chunks
-    /// left then come in address order, and readers find them as far as a buffer lets chunks come late.
+    /// pages, if those are more than 1,170); the chunks left then come in address order.
     pub fn scrape<const WRITERS: usize>(&mut self, mut copy: impl FnMut(&ScrapedChunk<'_>)) {
         self.scrape_those::<WRITERS, _>(&mut (), |_, _| true, |_, chunk| copy(chunk));
     }
@@ -161,11 +159,8 @@ impl Consumer<'_> {
 
 /// Chunks of a writer that are put in order at once.
 const AT_ONCE: usize = 16;
-
-/// Walks of one scrape to put chunks in order, so that the worst order of many chunks cannot hold up the service:
-/// each walk is over all of them.
+/// Walks of one scrape to put chunks in order: the worst order must not hold up the service.
 const MOST_WALKS: u32 = 256;
-
 /// Chunks that these walks pass, 14 to a page, for the same reason.
 const MOST_LOOKS: u32 = MOST_WALKS * 16_384;
 
@@ -192,8 +187,7 @@ impl ScrapedChunk<'_> {
         self.header
     }
 
-    /// Whether it is complete. If not, the last fragment that the header counts may have any content and must not be
-    /// looked at.
+    /// Whether it is complete. If not, the last fragment that the header counts must not be looked at.
     pub fn is_complete(&self) -> bool {
         self.complete
     }

@@ -5,11 +5,10 @@ use super::layout::{Division, Layout};
 use super::page::Page;
 use core::fmt;
 
-/// A shared memory buffer: pages of equal size in memory that the caller provides.
+/// A shared memory buffer in Perfetto's ABI: pages of equal size in memory that the caller provides.
 ///
-/// The layout is Perfetto's ABI: what one side writes the other's code reads. There, pages are a multiple of 4 KiB, up
-/// to 64 KiB; here they may also be smaller, for microcontrollers. The value is two words and a slice: give a copy to
-/// each side. A buffer starts out as zeros.
+/// There, pages are a multiple of 4 KiB, up to 64 KiB; here they may also be smaller, for microcontrollers. Give a copy
+/// of this to each side. A buffer starts out as zeros.
 ///
 /// ```
 /// use tracebuf::producer::{SharedMemory, atomic_words};
@@ -27,14 +26,6 @@ pub struct SharedMemory<'a> {
 }
 
 /// Why memory cannot be a shared memory buffer.
-///
-/// ```
-/// use tracebuf::producer::{MemoryError, SharedMemory, atomic_words};
-///
-/// let mut memory = vec![0u32; 8];
-/// let too_small = SharedMemory::new(atomic_words(&mut memory), 4096);
-/// assert_eq!(too_small.err(), Some(MemoryError::NoPage));
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
@@ -79,9 +70,7 @@ impl<'a> SharedMemory<'a> {
     /// A buffer over `words`, in pages of `page_size` bytes. What does not fill a page is left unused.
     ///
     /// # Errors
-    /// [`MemoryError::PageSize`]: the size is not a multiple of 4 between [`MIN_PAGE`](Self::MIN_PAGE) and
-    /// [`MAX_PAGE`](Self::MAX_PAGE). [`MemoryError::NoPage`]: the words are too few for a page.
-    /// [`MemoryError::TooManyPages`]: they are enough for more than [`MAX_PAGES`](Self::MAX_PAGES).
+    /// [`MemoryError::PageSize`], [`MemoryError::NoPage`] or [`MemoryError::TooManyPages`].
     pub const fn new(words: &'a [AtomicU32], page_size: u32) -> Result<Self, MemoryError> {
         if page_size < Self::MIN_PAGE || page_size > Self::MAX_PAGE || !page_size.is_multiple_of(4) {
             return Err(MemoryError::PageSize);
@@ -138,18 +127,6 @@ impl<'a> SharedMemory<'a> {
     }
 
     /// Chunks in the whole buffer when every page has this layout.
-    ///
-    /// ```
-    /// # use tracebuf::producer::*;
-    /// let mut words = vec![0u32; 16 * 1024];
-    /// let memory = SharedMemory::new(atomic_words(&mut words), 4096)?;
-    /// assert_eq!(memory.chunks(Layout::Four), 64);
-    /// let storage = ProducerStorage::<64, 8>::new();
-    /// let producer = Producer::new(memory, Layout::Four, &storage, &Nowhere)?;
-    /// # struct Nowhere;
-    /// # impl CommitSink for Nowhere { fn commit(&self, _: &CommitRequest<'_>) {} }
-    /// # Ok::<(), MemoryError>(())
-    /// ```
     pub const fn chunks(&self, layout: Layout) -> u32 {
         self.pages * layout.chunks()
     }

@@ -59,15 +59,14 @@ impl WriterSlot {
     }
 
     /// Whether buffer `target` has the latest chunks of this id and is to hear what its previous writer left to be
-    /// said, if there is either: what comes then follows them.
+    /// said, if there is either.
     pub(crate) fn suits(&self, target: u16) -> bool {
         let before = self.target.load(Ordering::Relaxed);
         before as u16 == target || before >> 16 == 0 && self.next_chunk.load(Ordering::Relaxed) == 0
     }
 
-    /// Ends its writer, all of whose chunks are completed, and leaves to the next what no packet of its own has said:
-    /// that the last ones were given up, and whether that was for want of shared memory. The id becomes free when the
-    /// chunks are sent.
+    /// Ends its writer, all of whose chunks are completed, and leaves to the next what no packet of its own has said.
+    /// The id becomes free when the chunks are sent.
     pub(crate) fn end(&self, next_chunk: u32, news: u8) {
         self.target.store(u32::from(news) << 16 | u32::from(self.target()), Ordering::Relaxed);
         self.next_chunk.store(next_chunk, Ordering::Relaxed);

@@ -14,14 +14,6 @@ mod fields;
 mod short_sizes;
 
 /// What a writer does when shared memory is full.
-///
-/// ```
-/// # use tracebuf::producer::*;
-/// # fn example<'p>(producer: &'p Producer<'p>) {
-/// // For a thread that may wait for the service and shall lose nothing.
-/// let writer = producer.writer(0, Exhaustion::Stall).expect("as many ids as threads");
-/// # }
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[doc(alias = "BufferExhaustedPolicy")]
@@ -30,31 +22,20 @@ pub enum Exhaustion {
     #[default]
     Drop,
     /// Waits for the service, in growing steps, until [`CommitSink::stall`](super::CommitSink::stall) says to give up.
-    /// Nothing is lost, but it waits for ever if no service runs. Not for interrupts.
-    ///
-    /// Needs more chunks than there are writers, and two for each writer where packets stay open meanwhile: an open
-    /// message keeps the chunk that it began in until the packet needs a third. With a single chunk, a longer packet is
-    /// dropped.
+    /// Nothing is lost, but it waits for ever if no service runs. Not for interrupts. Needs more chunks than there are
+    /// writers, and two for each writer where packets stay open meanwhile.
     Stall,
-    /// Waits up to [300 steps](TraceWriter::STALL_STEPS) for a free chunk, then drops until there is one. The steps take
-    /// about 28 s if [`CommitSink::stall`](super::CommitSink::stall) waits as long as it is asked to, which its default
-    /// does not. Not for interrupts.
+    /// Waits up to [300 steps](TraceWriter::STALL_STEPS), about 28 s if [`CommitSink::stall`](super::CommitSink::stall)
+    /// waits as long as it is asked to, for a free chunk, then drops until there is one. Not for interrupts.
     StallThenDrop,
 }
 
 /// What a writer has done so far; on targets of 32 bits modulo 2³².
-///
-/// ```
-/// # fn example(writer: &tracebuf::producer::TraceWriter<'_>) {
-/// let stats = writer.stats();
-/// println!("{} of {} packets lost, {} of them over a limit", stats.dropped, stats.packets, stats.over_limit);
-/// # }
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct TraceWriterStats {
-    /// Packets begun, including dropped ones. Empty ones do not count, as no reader sees them, unless there was no
-    /// chunk to begin them in, or they carry a flag, as a writer's first packet and one after a loss do.
+    /// Packets begun, including dropped ones. Empty ones do not count, unless there was no chunk to begin them in, or
+    /// they carry a flag, as a writer's first packet and one after a loss do.
     pub packets: u64,
     /// Packets given up.
     pub dropped: u64,
@@ -68,8 +49,7 @@ pub struct TraceWriterStats {
 
 /// Writes the packets of one thread, interrupt priority or core straight into shared memory.
 ///
-/// Dropping it flushes what there is and returns its id. Forgetting it loses the id and leaves its last
-/// chunk to a scrape.
+/// Dropping it flushes what there is and returns its id.
 ///
 /// ```
 /// # use tracebuf::producer::*;
@@ -90,10 +70,9 @@ pub struct TraceWriterStats {
 ///
 /// A packet that does not fit the chunk goes on in the next; the reader joins its fragments. The chunk before the
 /// current one is *held back*, still being written, so that size fields in it are filled in place. Only when the packet
-/// needs a third chunk is the first given away, with a promise to send patches: so a chunk never changes after it was
-/// completed. Patches lie outside shared memory: after a crash, packets over three or more chunks whose patches were not
-/// sent are lost. Without the feature `patches`, a packet is given up if it needs a third chunk while a message that
-/// began in the first is open: make chunks as long as the longest packet.
+/// needs a third chunk is the first given away, with a promise to send patches. Patches lie outside shared memory:
+/// after a crash, packets whose patches were not sent are lost. Without the feature `patches`, a packet is given up if
+/// it needs a third chunk while a message that began in the first is open: make chunks as long as the longest packet.
 // Small fields first: instructions for Cortex-M are shorter for fields near the start.
 #[repr(C)]
 pub struct TraceWriter<'a> {
@@ -150,45 +129,16 @@ const FULL: u8 = 4;
 impl<'a> Producer<'a> {
     /// A writer to the central buffer `target`; `None` when all ids are taken.
     ///
-    /// `exhaustion` says what the writer does when shared memory is full. The id becomes free when the writer is
-    /// dropped. Cost: at most two looks at each id.
+    /// The id becomes free when the writer is dropped. Cost: at most two looks at each id.
     ///
     /// Have as many ids as all buffers together have writers at a time. With fewer, an id may go to a writer to another
-    /// buffer: its chunk ids go on, so that a buffer takes those that it misses for lost, and a scrape by a service that
-    /// has not heard of the change yet puts the new writer's chunks into the old one's buffer.
+    /// buffer, which then takes earlier chunks for lost, and a service that scrapes before it has heard of the change
+    /// puts the new writer's chunks into the old one's buffer.
     pub fn writer(&'a self, target: u16, exhaustion: Exhaustion) -> Option<TraceWriter<'a>> {
         let (id, slot, news) = self.take_id(target)?;
         let next_chunk = slot.next_chunk.load(Ordering::Relaxed);
-        Some(TraceWriter::new(self, slot, id, exhaustion, next_chunk, news))
-    }
-}
-
-impl<'a> TraceWriter<'a> {
-    /// Messages that can be open within each other; a deeper one gives the packet up.
-    pub const MAX_NESTING: usize = 12;
-    /// Chunks that a message can span, with the feature `patches`; a longer one gives the packet up. A
-    /// [`TraceBuffer`](crate::buffer::TraceBuffer) finds a chunk to be patched among the newest
-    /// [`WALK_LIMIT`](crate::buffer::WALK_LIMIT) of its sequence; the rest is room for chunks that are scraped before the
-    /// patch comes. To a writer that has 16 size fields waiting, or whose patches another writer has yet to send, shared
-    /// memory is full.
-    pub const MAX_PATCHED: u32 = 3_072;
-    /// Steps that [`Exhaustion::StallThenDrop`] waits, as many as the reference takes before it aborts.
-    pub const STALL_STEPS: u32 = 300;
-    /// A packet is not begun with less room than this in the chunk.
-    const MIN_ROOM: usize = 12;
-    /// Nor beyond this many fragments.
-    const MAX_FRAGMENTS: u16 = SmbChunkHeader::MAX_FRAGMENTS - 1;
-
-    fn new(
-        producer: &'a Producer<'a>,
-        slot: &'a WriterSlot,
-        id: u16,
-        exhaustion: Exhaustion,
-        next_chunk: u32,
-        news: u8,
-    ) -> Self {
-        TraceWriter {
-            producer,
+        Some(TraceWriter {
+            producer: self,
             cursor: Cursor::NONE,
             chunk: NONE,
             held: NONE,
@@ -203,7 +153,7 @@ impl<'a> TraceWriter<'a> {
             patience: match exhaustion {
                 Exhaustion::Drop => 0,
                 Exhaustion::Stall => u32::MAX,
-                Exhaustion::StallThenDrop => Self::STALL_STEPS,
+                Exhaustion::StallThenDrop => TraceWriter::STALL_STEPS,
             },
             id,
             is_open: false,
@@ -212,8 +162,24 @@ impl<'a> TraceWriter<'a> {
             gave_up_waiting: false,
             has_ready_patches: false,
             short: ShortSizes::NONE,
-        }
+        })
     }
+}
+
+impl<'a> TraceWriter<'a> {
+    /// Messages that can be open within each other; a deeper one gives the packet up.
+    pub const MAX_NESTING: usize = 12;
+    /// Chunks that a message can span, with the feature `patches`; a longer one gives the packet up. Less than
+    /// [`WALK_LIMIT`](crate::buffer::WALK_LIMIT): the rest is room for chunks that are scraped before the patch comes.
+    /// To a writer that has 16 size fields waiting, or whose patches another writer has yet to send, shared memory is
+    /// full.
+    pub const MAX_PATCHED: u32 = 3_072;
+    /// Steps that [`Exhaustion::StallThenDrop`] waits, as many as the reference takes before it aborts.
+    pub const STALL_STEPS: u32 = 300;
+    /// A packet is not begun with less room than this in the chunk.
+    const MIN_ROOM: usize = 12;
+    /// Nor beyond this many fragments.
+    const MAX_FRAGMENTS: u16 = SmbChunkHeader::MAX_FRAGMENTS - 1;
 
     /// The writer's id in its producer, from 1.
     pub fn id(&self) -> u16 {
@@ -231,10 +197,9 @@ impl<'a> TraceWriter<'a> {
         }
     }
 
-    /// Completes the chunk even if it is only partly filled, and sends all there is to send.
-    ///
-    /// Returns a number that the service acknowledges: [`Producer::is_flushed`]. Never waits: if another writer is
-    /// sending just then, that one sends this too.
+    /// Completes the chunk, filled or not, and sends all there is to send. Returns a number that the service
+    /// acknowledges: [`Producer::is_flushed`]. Never waits: if another writer is sending just then, that one sends this
+    /// too.
     pub fn flush(&mut self) -> u32 {
         self.end_chunk();
         let flush = self.producer.ask_flush();
@@ -255,6 +220,15 @@ impl<'a> TraceWriter<'a> {
     /// The id of the chunk that comes after the current one.
     pub(crate) fn next_chunk(&self) -> u32 {
         self.next_chunk
+    }
+
+    /// Packets begun, in the machine's words.
+    pub(crate) fn packets(&self) -> usize {
+        self.counts.packets
+    }
+
+    pub(crate) fn producer(&self) -> &'a Producer<'a> {
+        self.producer
     }
 
     /// Opens a packet. False: it is given up, and what is written into it goes nowhere.
@@ -279,11 +253,6 @@ impl<'a> TraceWriter<'a> {
         true
     }
 
-    /// Packets begun, in the machine's words.
-    pub(crate) fn packets(&self) -> usize {
-        self.counts.packets
-    }
-
     /// Whether the last packet is missing, or the next is the first: the next one has to say so.
     #[inline]
     pub(crate) fn is_interrupted(&self) -> bool {
@@ -303,10 +272,6 @@ impl<'a> TraceWriter<'a> {
     /// Whether a packet of up to `bytes` bytes, if written next, goes into this chunk as a whole.
     pub(crate) fn goes_into(&self, chunk_id: u32, bytes: usize) -> bool {
         self.chunk != NONE && self.age(chunk_id) == 0 && self.cursor.room() >= bytes
-    }
-
-    pub(crate) fn producer(&self) -> &'a Producer<'a> {
-        self.producer
     }
 
     /// Ends the open packet, if there is one, and whatever is open in it.
@@ -330,11 +295,6 @@ impl<'a> TraceWriter<'a> {
         } else {
             self.cursor.fill_size(self.fragment, size);
         }
-        self.end_packet();
-    }
-
-    /// Ends a packet that is in memory, with its size.
-    fn end_packet(&mut self) {
         self.news = 0;
         if self.held != NONE {
             self.release_held();

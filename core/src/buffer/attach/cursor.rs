@@ -20,22 +20,17 @@ struct Laps {
 }
 
 impl State<'_> {
-    /// Finds the write cursor. The header's is off by a chunk if the program ended between storing one and noting it;
-    /// each chunk's lap, odd or even, says on which side of the cursor it is.
+    /// Finds the write cursor, by the chunks' laps: the header's may be off by a chunk.
     pub(super) fn place_cursor(&mut self) {
         let (used, hint) = (self.header.used.get(), self.header.write.get());
         let laps = self.laps(used, hint);
         let mut lap = self.header.mode().contains(Mode::LAP);
-        let sane =
-            hint <= used && hint.is_multiple_of(4) && !laps.as_ref().is_some_and(|laps| laps.covers_hint);
-        let between =
-            |low: u32, high: u32, or: u32| if sane && low <= hint && hint <= high { hint } else { or };
+        let covered = laps.as_ref().is_some_and(|laps| laps.covers_hint);
+        let sane = hint <= used && hint.is_multiple_of(4) && !covered;
+        let between = |low, high, or| if sane && low <= hint && hint <= high { hint } else { or };
+        let (size, there) = (self.header.ring_size(), self.ring.bytes().len());
         let write = match laps {
-            _ if used < self.header.ring_size()
-                && self.ring.bytes().len() == self.header.ring_size() as usize =>
-            {
-                used
-            }
+            _ if used < size && there == size as usize => used,
             Some(Laps { is_broken: false, turn: Some((low, high)), first, .. }) => {
                 lap = first;
                 between(low, high, low)
@@ -52,15 +47,11 @@ impl State<'_> {
             mode.remove(Mode::SEALED);
         }
         self.header.set_mode(mode);
-        let lapped = u64::from(self.header.ring_size()).saturating_add(u64::from(write));
-        let position = self.header.position.get();
-        let known = if used < self.header.ring_size() {
-            position == u64::from(write)
-        } else {
-            position >= u64::from(write) && position <= u64::MAX / 2
-        };
-        if !known {
-            self.header.position.set(if used < self.header.ring_size() { write.into() } else { lapped });
+        let (first_lap, write_at) = (used < size, u64::from(write));
+        let known = if first_lap { write_at..=write_at } else { write_at..=u64::MAX / 2 };
+        if !known.contains(&self.header.position.get()) {
+            let lapped = u64::from(size).saturating_add(write_at);
+            self.header.position.set(if first_lap { write_at } else { lapped });
         }
         // There are no leases yet that a copy in front of the cursor could have ended.
         self.header.touched.set(self.header.touched.get().min(self.header.position.get()));
@@ -73,14 +64,9 @@ impl State<'_> {
         while let Some(chunk) = items.next_chunk(&self.ring) {
             let (at, lap) = (chunk.offset, chunk.has(Flags::LAP));
             let next = at.checked_add(chunk.outer_size())?;
-            let laps = laps.get_or_insert(Laps {
-                first: lap,
-                start: at,
-                end: at,
-                turn: None,
-                is_broken: false,
-                covers_hint: false,
-            });
+            let new =
+                Laps { first: lap, start: at, end: at, turn: None, is_broken: false, covers_hint: false };
+            let laps = laps.get_or_insert(new);
             if laps.turn.is_none() && lap != laps.first {
                 laps.turn = Some((laps.end, at));
             }

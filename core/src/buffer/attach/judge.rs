@@ -33,8 +33,8 @@ impl State<'_> {
         if chunk.valid.get() > room || chunk.read.get() > chunk.valid.get() || (scraped && chunk.has(waits)) {
             return Some(Verdict::Drop(Cause::Malformed));
         }
-        let checked = self.header.checksum_size() > 0;
-        if checked && self.ring.checksum(chunk) != self.checksum(chunk, entry, chunk.valid.get()) {
+        let expected = || checksum(&self.ring, entry, chunk, chunk.flags(), chunk.valid.get());
+        if self.header.checksum_size() > 0 && self.ring.checksum(chunk) != expected() {
             return Some(Verdict::Drop(Cause::Checksum));
         }
         let agrees = self.agrees(chunk.offset, &Mended::as_is(chunk));
@@ -47,15 +47,12 @@ impl State<'_> {
         payload.is_some_and(|payload| Found::of(payload, fields.valid, fields.read).agrees_with(fields))
     }
 
-    fn checksum(&self, chunk: &Stored, entry: &SequenceState, valid: u16) -> Option<u32> {
-        checksum(&self.ring, entry, chunk, chunk.flags(), valid)
-    }
-
     /// What was published of a chunk that was being changed.
     fn mend(&self, chunk: &Stored, entry: &SequenceState, room: u16) -> Option<Mended> {
         let at = chunk.offset;
         let change = Interrupted::of(chunk.links).filter(|change| change.from <= room)?;
-        if self.header.checksum_size() > 0 && change.checksum != self.checksum(chunk, entry, change.from)? {
+        let expected = || checksum(&self.ring, entry, chunk, chunk.flags(), change.from);
+        if self.header.checksum_size() > 0 && change.checksum != expected()? {
             return None;
         }
         let flags = chunk.flags() - Flags::BUSY;

@@ -7,10 +7,9 @@
 //! | `stalled` | the read session in which it stalled, 0 for none | [`Marks`]; none once its list is made |
 //! | `hash_next` | the next one in its chain of the index | the balance, until the index is made anew |
 //!
-//! One bit of the status has two meanings at any time. While nothing of the sequence has been erased, it is
-//! `FORGOTTEN`: something of the sequence was dropped before all that is here. After that it is `ERASED_FIRST`: nothing
-//! is known of what was before the chunk erased last. As a crash may come between the stores, the latter may have been
-//! set for a chunk erased before that one, so attaching begins and ends with clearing it.
+//! One bit of the status is `FORGOTTEN` while nothing of the sequence has been erased, and `ERASED_FIRST` after that.
+//! As a crash may come between the stores, the latter may have been set for a chunk erased before the last one, so
+//! attaching begins and ends with clearing it.
 
 use crate::buffer::sequence_state::SequenceState;
 use crate::buffer::words::Le16;

@@ -53,9 +53,8 @@ impl State<'_> {
         }
     }
 
-    /// Finds sequences of the same identity. If only one of two has chunks, that is the right one; if both have, nobody
-    /// can say. And if a table was filled with identities of the same hash, so that every lookup would be long, some
-    /// are left out.
+    /// Finds sequences of the same identity: if only one of two has chunks, it is the right one. Of very many with the
+    /// same hash, some are left out.
     fn find_doubles(&mut self) {
         self.clear_index();
         for with_chunks in [true, false] {
@@ -85,8 +84,7 @@ impl State<'_> {
         }
     }
 
-    /// Lists the places that nobody has, to be given out first, then sequences in the order in which they became empty,
-    /// as far as that is known, then the others.
+    /// Lists the places that nobody has, then sequences in the order in which they became empty, then the others.
     fn rebuild_empty(&mut self, slots: u16) {
         let mut hint = self.header.longest_empty.get();
         self.header.longest_empty.set(NO_SLOT);
@@ -190,8 +188,7 @@ impl State<'_> {
         }
     }
 
-    /// Makes the counters agree: what came is what is there and what went. The header's counters say what went, as far
-    /// as they can; what was dropped now counts as overwritten.
+    /// Makes the counters agree: what came is what is there and what went. What was dropped counts as overwritten.
     pub(super) fn balance_counters(&mut self) {
         let (mut held, mut items) = (0u64, Items::of(0..self.header.used.get()));
         while let Some((_, item)) = items.next(&self.ring) {
@@ -202,19 +199,12 @@ impl State<'_> {
         let counters = &mut self.header.counters;
         counters.reset_if(|count| count >= IMPLAUSIBLE_COUNT);
         let came = counters.bytes_written.get().wrapping_add(counters.padding_bytes_written.get());
-        let went = counters
-            .bytes_read
-            .get()
-            .wrapping_add(counters.bytes_overwritten.get())
-            .wrapping_add(counters.padding_bytes_cleared.get());
-        let accounted = held.wrapping_add(went);
-        match came.checked_sub(accounted) {
-            Some(missing) => {
-                counters.bytes_overwritten.set(counters.bytes_overwritten.get().wrapping_add(missing))
-            }
-            None => counters
-                .bytes_written
-                .set(counters.bytes_written.get().wrapping_add(accounted.wrapping_sub(came))),
-        }
+        let went = [counters.bytes_read, counters.bytes_overwritten, counters.padding_bytes_cleared];
+        let accounted = went.iter().fold(held, |sum, bytes| sum.wrapping_add(bytes.get()));
+        let (counter, more) = match came.checked_sub(accounted) {
+            Some(missing) => (&mut counters.bytes_overwritten, missing),
+            None => (&mut counters.bytes_written, accounted.wrapping_sub(came)),
+        };
+        counter.set(counter.get().wrapping_add(more));
     }
 }

@@ -3,14 +3,6 @@
 use core::fmt;
 
 /// What [`TraceBuffer::attach`](crate::buffer::TraceBuffer::attach) kept and what it had to drop.
-///
-/// ```
-/// use tracebuf::buffer::Salvage;
-///
-/// let salvage = Salvage::default();
-/// assert!(salvage.is_clean());
-/// assert_eq!(salvage.to_string(), "0 chunks of 0 sequences kept");
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]

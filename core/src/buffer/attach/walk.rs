@@ -8,13 +8,11 @@ use crate::buffer::region::State;
 use crate::buffer::repair::Mended;
 use crate::buffer::ring::Items;
 use crate::buffer::sequence_state::Status;
-use crate::buffer::tb_chunk::{Flags, Item, Stored, TBChunk};
+use crate::buffer::tb_chunk::{Flags, Item, Stored};
 
 /// How often the chain of items may be found broken. Each time costs a walk over everything before.
 const BREAKS: u32 = 256;
-/// Bytes that may be judged, per byte of the ring, to find where it goes on after all breaks: at each break, some of
-/// what is named behind it is judged twice and, in a region crafted for that, one large place once for each that names
-/// it.
+/// Bytes that may be judged, per byte of the ring, to find where it goes on after all breaks.
 const JUDGED: u64 = 32;
 
 impl State<'_> {
@@ -63,11 +61,11 @@ impl State<'_> {
                 Some((next, true)) => (at, certain) = (next, next),
                 Some((next, false)) => at = next,
                 None => {
-                    let resume =
-                        if breaks < BREAKS { self.next_anchor(certain, used, &mut left) } else { used };
+                    let goes_on = breaks < BREAKS;
+                    let resume = if goes_on { self.next_anchor(certain, used, &mut left) } else { used };
                     breaks += 1;
-                    salvage.bytes_unreadable =
-                        salvage.bytes_unreadable.saturating_add(u64::from(resume.saturating_sub(at)));
+                    let unreadable = &mut salvage.bytes_unreadable;
+                    *unreadable = unreadable.saturating_add(resume.saturating_sub(at).into());
                     self.ring.set_gap(certain, Item::Free(resume.saturating_sub(certain)));
                     (at, certain) = (resume, resume);
                 }
@@ -82,7 +80,7 @@ impl State<'_> {
         if !matches!(item, Item::Chunk(_)) {
             return Some((next, false));
         }
-        let chunk = self.ring.chunk(at).filter(|chunk| chunk.is_shapely())?;
+        let chunk = self.ring.chunk(at).filter(is_shapely)?;
         let verdict = self.judge(&chunk)?;
         if let Verdict::Drop(cause) = verdict {
             self.drop_found(&chunk, cause, salvage);
@@ -93,7 +91,9 @@ impl State<'_> {
             let count = if mended.cut { &mut salvage.chunks_cut } else { &mut salvage.chunks_reverted };
             *count = count.saturating_add(1);
         }
-        self.note(&chunk)?;
+        let entry = self.sequence_mut(chunk.slot.get())?;
+        entry.mark(Marks::SEEN);
+        entry.weigh(chunk.chunk_id.get());
         Some((next, true))
     }
 
@@ -120,14 +120,6 @@ impl State<'_> {
         Some(())
     }
 
-    /// Notes down whether a sound chunk is newer or older than the one that is said to be erased last.
-    fn note(&mut self, chunk: &TBChunk) -> Option<()> {
-        let entry = self.sequence_mut(chunk.slot.get())?;
-        entry.mark(Marks::SEEN);
-        entry.weigh(chunk.chunk_id.get());
-        Some(())
-    }
-
     /// Turns a chunk into a gap. The numbers of its sequence then have a gap too, which the first packet behind it
     /// reports; in front of all others, that is so only if something is known to have been there.
     pub(super) fn drop_found(&mut self, chunk: &Stored, cause: Cause, salvage: &mut Salvage) {
@@ -148,11 +140,9 @@ impl State<'_> {
         self.ring.set_gap(chunk.offset, Item::Free(chunk.outer_size()));
     }
 
-    /// The first place behind `from` where a sound chunk starts and which something else points to: the table, the
-    /// links of a sound chunk, or the write cursor. `used` if there is none.
-    ///
-    /// Looking like a chunk is not enough, as a payload may hold what does. No more than `left` bytes are judged in
-    /// all.
+    /// The first place behind `from` where a sound chunk starts and which the table, the links of a sound chunk or the
+    /// write cursor point to: a payload may hold what looks like one. `used` if there is none. No more than `left`
+    /// bytes are judged in all.
     fn next_anchor(&self, from: u32, used: u32, left: &mut u64) -> u32 {
         let mut nearest = used;
         let mut consider = |place: u32| {
@@ -182,7 +172,7 @@ impl State<'_> {
         let Some(Item::Chunk(size)) = self.ring.item(at).filter(|_| at.is_multiple_of(4)) else {
             return false;
         };
-        let Some(chunk) = self.ring.chunk(at).filter(|chunk| chunk.is_shapely()) else { return false };
+        let Some(chunk) = self.ring.chunk(at).filter(is_shapely) else { return false };
         if at.checked_add(size).is_none_or(|end| end > used) {
             return false;
         }
@@ -192,9 +182,7 @@ impl State<'_> {
     }
 }
 
-impl TBChunk {
-    /// Whether its first word has no bits that mean nothing.
-    fn is_shapely(&self) -> bool {
-        Flags::all().contains(self.flags())
-    }
+/// A chunk whose first word has no bits that mean nothing.
+fn is_shapely(chunk: &Stored) -> bool {
+    Flags::all().contains(chunk.flags())
 }

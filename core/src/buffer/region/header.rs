@@ -101,8 +101,7 @@ impl Header {
         self.check.set(self.checksum());
     }
 
-    /// Changes what a full buffer does. A ring that has lapped is full: when nothing may be overwritten any more, it
-    /// takes nothing more.
+    /// Changes what a full buffer does. A ring that has lapped is full.
     pub(in crate::buffer) fn set_policy(&mut self, policy: FillPolicy) {
         let discard = policy == FillPolicy::Discard;
         let mut mode = self.mode();
@@ -145,8 +144,6 @@ impl Header {
     pub(in crate::buffer) fn is_old(&self) -> bool {
         self.version.get() < VERSION
     }
-
-    /// Says that they no longer are.
     pub(in crate::buffer) fn set_upgraded(&mut self) {
         self.version.set(VERSION);
     }

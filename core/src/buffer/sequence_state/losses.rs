@@ -37,11 +37,10 @@ impl SequenceState {
         fence();
     }
     fn tentative(&self) -> DataLoss {
-        let status = self.status();
         let mut loss = DataLoss::empty();
-        loss.set(DataLoss::OVERWRITE, status.intersects(Status::TENTATIVE_OVERWRITE));
-        loss.set(DataLoss::WRITER_ABORT, status.intersects(Status::TENTATIVE_ABORT));
-        loss.set(DataLoss::CHUNK_CORRUPTED, status.intersects(Status::TENTATIVE_CORRUPTION));
+        loss.set(DataLoss::OVERWRITE, self.has(Status::TENTATIVE_OVERWRITE));
+        loss.set(DataLoss::WRITER_ABORT, self.has(Status::TENTATIVE_ABORT));
+        loss.set(DataLoss::CHUNK_CORRUPTED, self.has(Status::TENTATIVE_CORRUPTION));
         loss
     }
     /// Notes what the chunk erased last leaves to be settled by a later commit, or reported with a later chunk.
@@ -57,9 +56,8 @@ impl SequenceState {
         self.pending.set(0);
         loss.marked()
     }
-    /// Makes an entry of a region of version 1 one of this version: there, the pending causes were in the status, and
-    /// `malformed` had 32 bits. The old causes stay where they are, so that doing it again after a crash changes
-    /// nothing.
+    /// Makes an entry of a region of version 1, with the pending causes in the status and a `malformed` of 32 bits, one
+    /// of this version. The old causes stay, so that doing it again after a crash changes nothing.
     pub(in crate::buffer) fn upgrade(&mut self) {
         let (causes, high) = ((self.status() & Status::PENDING_IN_VERSION_1).bits(), self.pending.get());
         if high != causes {
@@ -122,9 +120,8 @@ impl SequenceState {
         self.open_broken();
         self.erased_packets.set(self.erased_packets.get() | ERASED_BROKEN);
     }
-    /// Notes that a chunk older than all others is on offer. It is lost if there is no room for it, or if making room
-    /// evicts some of those others. They report the gap before them; but where nothing was erased yet there is no gap,
-    /// and they must report that chunk.
+    /// Notes that a chunk older than all others is on offer. If it finds no room, those others report the gap before
+    /// them; but where nothing was erased yet there is no gap, and they must report that chunk.
     pub(in crate::buffer) fn risk_oldest(&mut self) {
         if !self.has(Status::HAS_ERASED) {
             self.insert(Status::TENTATIVE_OVERWRITE);
@@ -168,9 +165,9 @@ impl SequenceState {
         self.erased_read.set(u16::MAX);
         ended
     }
-    /// Notes that a chunk was turned away because it came too late. If it was known to be missing, the chunk after it
-    /// has reported that. But if that chunk was the first of all, it has reported nothing, and may still come back and
-    /// report this one, unless some of it was read before, too early to report anything.
+    /// Notes that a chunk was turned away because it came too late. The chunk after it has reported it as missing,
+    /// unless that was the first of all: then it may still come back and report this one, if nothing of it was read
+    /// before.
     pub(in crate::buffer) fn miss_older(&mut self) {
         let missing = (Status::ERASED_FIRST | Status::TENTATIVE_OVERWRITE) - self.status();
         if missing.bits() | self.erased_read.get() == 0 {

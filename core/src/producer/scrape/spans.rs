@@ -22,8 +22,8 @@ fn place_of(spans: &[Span], writer_id: u16) -> Result<usize, usize> {
     })
 }
 
-/// Inserts an item of a sorted list at its place, which is not beyond the list's end. `None` if there is no room. Does not use
-/// `Vec::insert`, which can panic.
+/// Inserts an item of a sorted list at its place, which is not beyond the list's end. `None` if there is no room. Does
+/// not use `Vec::insert`, which can panic.
 pub(crate) fn insert_at<T, const N: usize>(list: &mut Vec<T, N>, place: usize, item: T) -> Option<&mut T> {
     list.push(item).ok()?;
     let behind = list.get_mut(place..)?;
@@ -60,10 +60,8 @@ pub(super) fn seen<'c, const WRITERS: usize>(
     spans
 }
 
-/// Lets the spans begin with the oldest chunks that a second walk sees.
-///
-/// What is older than a chunk that was seen can be seen now, even if it could not when the first walk came by: only
-/// after that is it certain which is the oldest.
+/// Lets the spans begin with the oldest chunks that a second walk sees: what is older than a chunk that was seen can be
+/// seen now, even if it could not when the first walk came by.
 pub(super) fn begin_with_oldest<'c>(spans: &mut [Span], visible: impl Iterator<Item = ScrapedChunk<'c>>) {
     for chunk in visible {
         let SmbChunkHeader { writer_id, chunk_id, .. } = chunk.header;

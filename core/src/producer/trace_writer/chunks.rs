@@ -62,8 +62,7 @@ impl TraceWriter<'_> {
         self.chunk_id().wrapping_sub(chunk_id)
     }
 
-    /// Whether so much has been written since the outermost open message began that its size might not reach back
-    /// there.
+    /// Whether the outermost open message began so far back that a patch might not reach it.
     fn is_patched_too_late(&self) -> bool {
         self.levels.first().is_some_and(|level| self.age(level.chunk_id) > TraceWriter::MAX_PATCHED)
     }
@@ -123,7 +122,7 @@ impl TraceWriter<'_> {
             self.has_ready_patches = true;
         }
         if self.chunk == NONE {
-            return self.producer.sink().packet_dropped(self.id, self.slot.target());
+            return self.producer.sink.packet_dropped(self.id, self.slot.target());
         }
         self.cursor.fill_size(self.fragment, ABORTED_SIZE);
         self.complete_current();
@@ -184,7 +183,7 @@ impl TraceWriter<'_> {
             }
             // Waiting is in vain for a second chunk where there is only the one that the packet fills, and for a place
             // in a list that has none.
-            let vain = self.producer.chunks() < 2 && !flags.is_empty() || !PATCHES && self.held != NONE;
+            let vain = self.producer.chunks < 2 && !flags.is_empty() || !PATCHES && self.held != NONE;
             if step > 0 && (vain || !self.waits(step - 1)) {
                 return false;
             }
@@ -213,7 +212,7 @@ impl TraceWriter<'_> {
     fn waits(&mut self, step: u32) -> bool {
         // Not at all, then from 1 µs up to the reference's 100 ms.
         let micros = 100_000 >> 17_u32.saturating_sub(step);
-        if step < self.patience && !self.gave_up_waiting && self.producer.sink().stall(step, micros) {
+        if step < self.patience && !self.gave_up_waiting && self.producer.sink.stall(step, micros) {
             return true;
         }
         // A writer that waits for ever tries again.

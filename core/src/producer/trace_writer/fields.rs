@@ -85,7 +85,6 @@ impl TraceWriter<'_> {
         }
     }
 
-    /// The same in less code.
     #[cfg(tracebuf_small)]
     pub(crate) fn put_bytes(&mut self, bytes: &[u8]) {
         for four in bytes.chunks(4) {
@@ -151,7 +150,6 @@ impl TraceWriter<'_> {
         self.varint(value);
     }
 
-    /// The same in less code.
     #[cfg(tracebuf_small)]
     #[inline(always)]
     fn tag_and_varint(&mut self, field: u32, wire_type: WireType, value: u64) {

@@ -2,13 +2,11 @@
 //!
 //! A size field has four bytes until the size is known, and most sizes need only one: what follows is moved then. On
 //! hosts, where code is cheap, an event that is begun at once has sizes of one byte each, its packet's and its
-//! own, and room is kept for more. If it needs that, because it gets longer or goes on in the next chunk, it is moved
-//! once, and from then on is like any other: what is in the chunk in the end is the same.
+//! own, and room is kept for more. If it gets longer or goes on in the next chunk, it is moved once.
 
 use super::TraceWriter;
 
-/// All the words of the chunk, while the open packet has two sizes of one byte, its own and that of the outermost open
-/// message; the cursor has fewer words then. None at any other time.
+/// All the words of the chunk while the open packet has sizes of one byte, and the cursor fewer words; else none.
 pub(super) struct ShortSizes<'a>(Words<'a>);
 
 #[cfg(not(tracebuf_small))]

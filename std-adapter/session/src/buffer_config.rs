@@ -36,24 +36,16 @@ impl BufferConfig {
     /// and tracks are repeated with every quarter; with programs in other processes, up to half of the shared memory of
     /// each more. [`self_contained_chunks`](Self::self_contained_chunks) avoids that.
     pub const fn ring(bytes: u64) -> Self {
-        Self {
-            bytes,
-            policy: FillPolicy::RingBuffer,
-            file: None,
-            self_contained_chunks: false,
-            sequences: SEQUENCES,
-        }
+        Self::of(bytes, FillPolicy::RingBuffer)
     }
 
     /// Keeps the first `bytes` bytes, as many as a ring can have, and then takes no more.
     pub const fn discard(bytes: u64) -> Self {
-        Self {
-            bytes,
-            policy: FillPolicy::Discard,
-            file: None,
-            self_contained_chunks: false,
-            sequences: SEQUENCES,
-        }
+        Self::of(bytes, FillPolicy::Discard)
+    }
+
+    const fn of(bytes: u64, policy: FillPolicy) -> Self {
+        Self { bytes, policy, file: None, self_contained_chunks: false, sequences: SEQUENCES }
     }
 
     /// Keeps the buffer in this file, so that all but the last second survives the process, and that too with [shared
@@ -61,12 +53,9 @@ impl BufferConfig {
     /// more.
     ///
     /// **Truncating the file ends the process**, by SIGBUS: keep it from programs that truncate files to rotate them.
-    /// Removing or renaming it does no harm.
-    ///
-    /// The file is created with all its blocks, and locked against other sessions. A file that an earlier session left
-    /// is kept as `FILE.previous`, and put back if the session does not start. A link's target is used in its place.
-    /// `FILE.previous.previous` must be a valid name too: on most file systems that leaves 237 bytes for the file's
-    /// own. Not available on Windows.
+    /// It is created with all its blocks, and locked against other sessions. A file that an earlier session left is
+    /// kept as `FILE.previous`, and put back if the session does not start. `FILE.previous.previous` must be a valid
+    /// name too: on most file systems that leaves 237 bytes for the file's own. Not available on Windows.
     #[must_use]
     pub fn in_file(self, path: impl AsRef<std::path::Path>) -> Self {
         Self { file: Some(path.as_ref().to_owned()), ..self }
@@ -86,8 +75,8 @@ impl BufferConfig {
     /// many as they have writers, and as have ended without being read or overwritten.
     ///
     /// If every sequence has chunks in a ring, a new one takes the place of the one that has been silent for the
-    /// longest, whose chunks count as overwritten. A buffer that discards refuses and
-    /// [counts](tracebuf::buffer::BufferStats::chunks_refused) the new one's chunks.
+    /// longest, whose chunks count as overwritten. A buffer that discards refuses the new one's chunks, and
+    /// [counts](tracebuf::buffer::BufferStats::chunks_refused) them.
     #[must_use]
     pub const fn sequences(mut self, count: u16) -> Self {
         self.sequences = count;
@@ -116,10 +105,9 @@ impl BufferConfig {
     }
 }
 
-/// What a full chunk takes in a buffer: 24 bytes of header instead of the 8 in shared memory. A smaller buffer would
-/// refuse every one.
+/// What a full chunk takes in a buffer: 24 bytes of header instead of the 8 in shared memory.
 pub(crate) const SMALLEST: u64 = CHUNK as u64 - 8 + 24;
 
-/// Sequences in a buffer's table unless set otherwise, with their histograms: 224 KiB. Each writer of this process is
-/// one, and all may write to one buffer: none must lose its place to another.
+/// Sequences in a buffer's table unless set otherwise: each writer of this process is one, and all may write to one
+/// buffer.
 const SEQUENCES: u16 = WRITERS as u16;

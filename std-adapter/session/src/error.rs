@@ -8,14 +8,6 @@ use tracebuf::buffer::RegionError;
 use tracebuf_std::display::{Count, Escaped};
 
 /// Why a session could not do what it was asked.
-///
-/// ```
-/// use tracebuf_session::{LongTrace, Session};
-///
-/// let nowhere = LongTrace::to("/no such folder/trace.pftrace");
-/// let error = Session::builder().long_trace(nowhere).start().unwrap_err();
-/// assert!(error.to_string().contains("/no such folder/trace.pftrace"));
-/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SessionError {

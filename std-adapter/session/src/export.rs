@@ -66,12 +66,6 @@ impl Piece {
         Ok(drained)
     }
 
-    /// Adds what another one has.
-    pub(crate) fn append(&mut self, other: &Self) {
-        self.bytes.extend_from_slice(&other.bytes);
-        self.packets += other.packets;
-    }
-
     /// Adds a packet of the service.
     pub(crate) fn service<M: Message>(&mut self, message: &M) -> io::Result<()> {
         let mut exporter = TraceExporter::new(&mut self.bytes);
@@ -156,7 +150,8 @@ pub(crate) fn write_trace<B: Readable>(
     let mut piece = Piece::default();
     let mut trim = from.map(Trim::new);
     piece.service(clocks)?;
-    piece.append(side);
+    piece.bytes.extend_from_slice(&side.bytes);
+    piece.packets += side.packets;
     if trim.is_some() {
         // The service's own packets are not trimmed.
         written.bytes += piece.bytes.len() as u64;

@@ -22,9 +22,7 @@ pub(crate) struct Undo {
 impl Undo {
     /// `moved`: where the file that was there lies now, then where the one that had been in that place does.
     pub(crate) fn new(path: &Path, moved: Vec<PathBuf>) -> Self {
-        let mut names = vec![path.to_owned()];
-        names.extend(moved);
-        Self { names, settle: None }
+        Self { names: [vec![path.to_owned()], moved].concat(), settle: None }
     }
 
     /// Adds something to do when the file stays.
@@ -60,10 +58,7 @@ impl Drop for Undo {
 
 fn put_back(names: &[PathBuf], rename: impl Fn(&Path, &Path) -> io::Result<()>) {
     // If one of them fails, the next would replace what still lies there.
-    let _ = names.windows(2).try_for_each(|names| match names {
-        [to, from] => rename(from, to),
-        _ => Ok(()),
-    });
+    let _ = names.windows(2).try_for_each(|names| rename(&names[1], &names[0]));
 }
 
 /// The files that a session writes into as long as it runs.

@@ -85,6 +85,9 @@
 
 #![deny(unsafe_code)]
 
+#[macro_use]
+mod debug;
+
 mod buffer_config;
 mod builder;
 mod clock;

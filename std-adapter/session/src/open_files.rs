@@ -27,7 +27,7 @@ pub(crate) struct OpenFiles<'s> {
     /// For each buffer, if it lies in a file beside a long trace.
     outboxes: Vec<Option<Outbox>>,
     /// Shared memory, if it lies in one of them.
-    own: Option<(Arc<OwnMemory>, OwnMark)>,
+    own: Option<(OwnMemory, OwnMark)>,
     files: OwnFiles,
     long_trace: Option<(&'s LongTrace, Opened)>,
     /// The same in all files: from it, recovery knows which trace belongs to which buffer.
@@ -68,7 +68,9 @@ impl<'s> OpenFiles<'s> {
                 Some(path) => {
                     // In the first file.
                     let own = own.take().map(|own| SharedMemorySpec { buffer: index as u16, ..own });
-                    files.open(path, size, own).map_err(|error| in_file(path, error))?
+                    files
+                        .open(path, size, own)
+                        .map_err(|error| SessionError::io(format!("a buffer in {}", path.display()), error))?
                 }
             };
             files.buffers.push(TraceBuffer::new(memory, buffer.config()).map_err(SessionError::Buffer)?);
@@ -78,7 +80,7 @@ impl<'s> OpenFiles<'s> {
     }
 
     /// Shared memory, if it lies in one of the files.
-    pub(crate) fn own_memory(&self) -> Option<Arc<OwnMemory>> {
+    pub(crate) fn own_memory(&self) -> Option<OwnMemory> {
         self.own.as_ref().map(|(memory, _)| memory.clone())
     }
 
@@ -112,16 +114,12 @@ impl<'s> OpenFiles<'s> {
             None => None,
         };
         made.into_iter().for_each(Undo::forget);
-        Ok((Service::new(buffers, files).with_own_memory(own.map(|(_, mark)| mark)), long_trace))
+        Ok((Service::new(buffers, files, own.map(|(_, mark)| mark)), long_trace))
     }
 }
 
 /// Buffers of at least this size are in large pages.
 const LARGE: usize = 16 << 20;
-
-fn in_file(path: &Path, error: io::Error) -> SessionError {
-    SessionError::io(format!("a buffer in {}", path.display()), error)
-}
 
 /// This many bytes of memory for a buffer that lies in no file.
 fn memory_of(size: usize) -> Result<BufferMemory, SessionError> {

@@ -90,7 +90,8 @@ impl ProcessTree {
             return entry.presence.clone();
         }
         processes.forget_oldest();
-        let (presence, number) = (Presence::default(), processes.next());
+        processes.number += 1;
+        let (presence, number) = (Presence::default(), processes.number);
         let entry = Entry { presence: presence.clone(), time, process, number, threads: Vec::new() };
         processes.entries.push(entry);
         presence
@@ -130,11 +131,6 @@ impl ProcessTree {
 }
 
 impl Processes {
-    fn next(&mut self) -> u64 {
-        self.number += 1;
-        self.number
-    }
-
     /// Forgets the oldest of those that have gone, if they take too much.
     fn forget_oldest(&mut self) {
         let mut past: usize = self.entries.iter().filter(|entry| entry.is_gone()).map(Entry::size).sum();

@@ -1,6 +1,5 @@
 //! The queue of what recording threads ask for, until it is taken.
 
-use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,8 +9,7 @@ use tracebuf::producer::{CommitRequest, CommitSink, Request};
 use crate::limits::BUFFERS_MAX;
 use crate::recording_gate::RecordingGate;
 use crate::region_file::OwnMemory;
-use crate::waits::Waker;
-use crate::waits::may_wait;
+use crate::waits::{Waker, may_wait};
 
 /// How long a thread waits for a chunk while nothing is on its way that could free one.
 const IN_VAIN: Duration = Duration::from_secs(1);
@@ -69,11 +67,11 @@ pub struct Queue {
     /// How many chunks had come when a thread gave up waiting: until more come, others need not try.
     gave_up_at: AtomicU64,
     /// Where to note which writer writes to which buffer, if shared memory lies in a file.
-    in_file: Option<Arc<OwnMemory>>,
+    in_file: Option<OwnMemory>,
 }
 
 impl Queue {
-    pub(crate) fn new(waker: Waker, gate: Arc<RecordingGate>) -> Self {
+    pub(crate) fn new(waker: Waker, gate: Arc<RecordingGate>, in_file: Option<OwnMemory>) -> Self {
         Self {
             requests: Mutex::new(Vec::new()),
             waker,
@@ -83,13 +81,8 @@ impl Queue {
             done: AtomicU64::new(0),
             quiet: Mutex::new((0, Instant::now())),
             gave_up_at: AtomicU64::new(u64::MAX),
-            in_file: None,
+            in_file,
         }
-    }
-
-    /// Also notes in a file where each writer's packets go.
-    pub(crate) fn telling(self, memory: Arc<OwnMemory>) -> Self {
-        Self { in_file: Some(memory), ..self }
     }
 
     fn push(&self, requests: impl Iterator<Item = Request> + Clone) {
@@ -217,11 +210,7 @@ impl CommitSink for Queue {
     }
 }
 
-impl fmt::Debug for Queue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Queue").finish_non_exhaustive()
-    }
-}
+debug_fields!(Queue);
 
 #[cfg(test)]
 mod tests {
@@ -231,7 +220,7 @@ mod tests {
 
     #[test]
     fn who_begins_to_wait_does_wait_however_long_nothing_came_before() {
-        let queue = Queue::new(Waker::default(), Arc::new(RecordingGate::new()));
+        let queue = Queue::new(Waker::default(), Arc::new(RecordingGate::new()), None);
         let lock = || queue.quiet.lock().expect("nobody panicked");
         lock().1 = Instant::now() - 2 * IN_VAIN;
         let steps: Vec<_> = (0..).take_while(|step| queue.stall(*step, 1000)).collect();
@@ -267,7 +256,7 @@ mod tests {
             (&[begins(1, 0), moved, ends(1)], &[begins(1, 0), moved, ends(1)]),
             (&[begins(1, 0), moved, ends(1), begins(1, 1), ends(1)], &[begins(1, 0), moved, ends(1)]),
         ] {
-            let queue = Queue::new(Waker::default(), Arc::new(RecordingGate::new()));
+            let queue = Queue::new(Waker::default(), Arc::new(RecordingGate::new()), None);
             queue.push(asked.iter().copied());
             let mut queued = Vec::new();
             assert_eq!(

@@ -1,6 +1,5 @@
 //! Recorders: a thread's way into a buffer of a session.
 
-use std::fmt;
 use std::sync::Arc;
 
 use tracebuf::producer::track_event::Tracer;
@@ -67,11 +66,6 @@ enum By {
     Relay(Arc<Route>),
 }
 
-/// The buffer that a data source was mapped to, if it was.
-pub(crate) fn buffer_of(sources: &[(String, u16)], name: &str) -> Option<u16> {
-    sources.iter().find(|(source, _)| source == name).map(|(_, buffer)| *buffer)
-}
-
 impl Recorder {
     /// A recorder into the buffer of this number.
     pub fn new(context: Arc<RecorderContext>, target: u16) -> Self {
@@ -79,12 +73,13 @@ impl Recorder {
     }
 
     fn of_relay(route: Arc<Route>) -> Self {
-        Self { gate: route.gate().clone(), target: 0, by: By::Relay(route) }
+        Self { gate: route.gate.clone(), target: 0, by: By::Relay(route) }
     }
 
     /// A recorder into the buffer that a data source was mapped to, if it was.
     pub fn of_source(context: &Arc<RecorderContext>, sources: &[(String, u16)], name: &str) -> Option<Self> {
-        Some(Self::new(context.clone(), buffer_of(sources, name)?))
+        let (_, buffer) = sources.iter().find(|(source, _)| source == name)?;
+        Some(Self::new(context.clone(), *buffer))
     }
 
     /// Returns true if events are recorded: the session was not stopped, and this is its process. For a [`Relay`]'s
@@ -209,11 +204,7 @@ impl Recorder {
     }
 }
 
-impl fmt::Debug for Recorder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Recorder").field("buffer", &self.target).finish_non_exhaustive()
-    }
-}
+debug_fields!(Recorder, target);
 
 #[cfg(test)]
 mod tests {

@@ -42,13 +42,8 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    pub(crate) fn new(buffers: Vec<CentralBuffer>, files: OwnFiles) -> Self {
-        Self { buffers, files, ..Self::default() }
-    }
-
-    /// The same with shared memory of this process's threads in one of the files.
-    pub(crate) fn with_own_memory(self, own_memory: Option<OwnMark>) -> Self {
-        Self { own_memory, ..self }
+    pub(crate) fn new(buffers: Vec<CentralBuffer>, files: OwnFiles, own_memory: Option<OwnMark>) -> Self {
+        Self { buffers, files, own_memory, ..Self::default() }
     }
 
     /// Sets for each buffer after how many bytes writers are to repeat their state.
@@ -171,7 +166,17 @@ impl Service {
 
     /// The producers that are there.
     pub(crate) fn producers(&self) -> impl Iterator<Item = ProducerSummary> {
-        self.producers.iter().map(|producer| summary_of(producer, !producer.is_late()))
+        self.producers.iter().map(|producer| {
+            let transport = &producer.transport;
+            let dropped = (0..BUFFERS_MAX).map(|buffer| transport.packets_dropped(buffer));
+            ProducerSummary {
+                identity: transport.identity(),
+                has_answered: !producer.is_late(),
+                // A producer elsewhere may say anything.
+                packets_dropped: dropped.fold(0, u64::saturating_add),
+                endpoint: transport.stats(),
+            }
+        })
     }
 
     /// What is counted over the whole session.
@@ -187,18 +192,6 @@ impl Service {
             invalid_packets: self.invalid_packets,
             flushes: self.flushes,
         }
-    }
-}
-
-/// What a summary says of a producer.
-fn summary_of(AskedProducer { transport, .. }: &AskedProducer, has_answered: bool) -> ProducerSummary {
-    // A producer elsewhere may say anything.
-    let dropped = (0..BUFFERS_MAX).map(|buffer| transport.packets_dropped(buffer));
-    ProducerSummary {
-        identity: transport.identity(),
-        has_answered,
-        packets_dropped: dropped.fold(0, u64::saturating_add),
-        endpoint: transport.stats(),
     }
 }
 
@@ -251,7 +244,7 @@ mod tests {
         let every = 4096;
         // In the first one, each chunk begins with a state.
         let mut service =
-            Service::new(vec![buffer(), buffer()], OwnFiles::default()).state_every(&[0, every]);
+            Service::new(vec![buffer(), buffer()], OwnFiles::default(), None).state_every(&[0, every]);
         let asked = [(); 2].map(|()| Arc::<AtomicU32>::default());
         let mut chunk_id = 0;
         let mut fill = |service: &mut Service, buffer: usize, bytes: u64| {

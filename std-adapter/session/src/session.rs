@@ -1,6 +1,5 @@
 //! A running session.
 
-use std::fmt;
 use std::sync::mpsc::{RecvTimeoutError, Sender, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -15,7 +14,7 @@ use crate::limits;
 use crate::long_trace::{LongTraceStatus, Progress};
 use crate::process_tree::ProcessTree;
 use crate::producer_cell::RecorderContext;
-use crate::recorder::{Recorder, buffer_of};
+use crate::recorder::Recorder;
 use crate::side_packets::{SideData, SidePackets};
 use crate::snapshot::{Snapshot, Spare};
 use crate::stopped::Stopped;
@@ -60,20 +59,19 @@ impl Session {
         Recorder::new(self.context.clone(), 0)
     }
 
-    /// A recorder into the buffer that a data source was mapped to; `None` if it was not mapped.
+    /// A recorder into the buffer that a data source was mapped to, if it was.
     pub fn recorder_of(&self, data_source: &str) -> Option<Recorder> {
         Recorder::of_source(&self.context, &self.sources, data_source)
     }
 
     /// Gets all that was recorded until now into the buffers.
     ///
-    /// Producers have until the timeout to send what they have, less the time in which they answer another flush. Then
-    /// shared memory is *scraped*: finished packets of unfinished chunks are copied too. Meanwhile the session goes on.
+    /// Producers have until the timeout to send what they have; then shared memory is *scraped*: finished packets of
+    /// unfinished chunks are copied too.
     ///
     /// # Errors
     /// [`SessionError::Timeout`] when a producer, this process's threads included, or the drain thread did not answer
-    /// in time ([`Summary::producers`] names who did not, and what it had is scraped anyway); otherwise those of
-    /// [`snapshot`](Self::snapshot).
+    /// in time ([`Summary::producers`] names who did not); otherwise those of [`snapshot`](Self::snapshot).
     pub fn flush(&self, timeout: Duration) -> Result<(), SessionError> {
         let deadline = Instant::now() + timeout.min(FOR_EVER);
         // At the deadline the thread looks which producers have not answered; this waits a little longer to hear it.
@@ -85,12 +83,10 @@ impl Session {
 
     /// Flushes, and copies all buffers while recording goes on.
     ///
-    /// Beside a [long trace](crate::SessionBuilder::long_trace) the copy holds only what was recorded since its last
-    /// period; names, tracks and clocks of these events may be in the file, so that no reader can show them.
+    /// Beside a [long trace](crate::SessionBuilder::long_trace) it holds only what was recorded since the last period,
+    /// and names, tracks and clocks of that may be in the file, so that no reader can show it.
     ///
-    /// Cost: the drain thread copies the used part of the buffers, as long as [`Snapshot::stall`] says, into memory
-    /// that is kept for the next snapshot. [`prepare_snapshots`](crate::SessionBuilder::prepare_snapshots) has it ready
-    /// for the first.
+    /// Cost: the drain thread copies the used part of the buffers, as long as [`Snapshot::stall`] says.
     ///
     /// # Errors
     /// No memory for the copies; [`SessionError::Timeout`] when there is no answer in 10 s, of which producers have 5;
@@ -107,20 +103,10 @@ impl Session {
         taken.map_err(|error| SessionError::io("making a snapshot", error))
     }
 
-    /// Returns a number for a producer that is to be [attached](Self::attach): from 2 to 65,535, and then from 2 again,
-    /// without those of which a buffer has a sequence in its table, or that an attached transport
-    /// [names](Transport::identity).
+    /// Returns a number for a producer that is to be [attached](Self::attach): from 2 to 65,535 in turn, without those
+    /// of which a buffer has a sequence in its table, or that an attached transport [names](Transport::identity).
     ///
     /// Cost: on the drain thread, a look at each sequence of all buffers.
-    ///
-    /// ```
-    /// use tracebuf_session::Session;
-    ///
-    /// let session = Session::builder().start()?;
-    /// let ids = [session.new_producer_id()?, session.new_producer_id()?];
-    /// assert!(ids[0] != ids[1] && !ids.contains(&Session::OWN_PRODUCER_ID));
-    /// # Ok::<(), tracebuf_session::SessionError>(())
-    /// ```
     ///
     /// # Errors
     /// [`SessionError::NoProducerId`] when all are taken; otherwise those of [`summary`](Self::summary).
@@ -130,8 +116,7 @@ impl Session {
     }
 
     /// Adds a producer that is elsewhere, with a number that no other has: one from
-    /// [`new_producer_id`](Self::new_producer_id), or, where others number producers, one of which no buffer has a
-    /// sequence.
+    /// [`new_producer_id`](Self::new_producer_id), or one of your own of which no buffer has a sequence.
     ///
     /// # Errors
     /// Those of [`summary`](Self::summary). After a timeout the producer is still added as soon as possible: do not try
@@ -161,12 +146,12 @@ impl Session {
         &self.sources
     }
 
-    /// The number of the buffer that a data source was mapped to; `None` if it was not mapped.
+    /// The number of the buffer that a data source was mapped to, if it was.
     pub fn buffer_of(&self, data_source: &str) -> Option<u16> {
-        buffer_of(&self.sources, data_source)
+        self.sources.iter().find(|(source, _)| source == data_source).map(|(_, buffer)| *buffer)
     }
 
-    /// For each buffer, after how many bytes a writer repeats its state: names, clocks and tracks.
+    /// For each buffer, after how many bytes a writer repeats its names, clocks and tracks.
     pub fn state_every(&self) -> &[u32] {
         &self.context.state_every
     }
@@ -203,19 +188,12 @@ impl Session {
     ///
     /// Producers have 5 s to send what they have; then that is scraped. Snapshots and flushes that were asked for
     /// before are done first, within 5 s; other callers that wait get [`SessionError::Stopped`].
-    ///
+    /// before are done first; other callers that wait get [`SessionError::Stopped`].
     /// # Errors
     /// The session was stopped before, or this is a child after a fork, or the session's own thread.
     /// [`Stopped::long_trace`] says if the long trace could not be written whole.
     pub fn stop(&self) -> Result<Stopped, SessionError> {
-        if !self.context.gate.is_here() {
-            // The thread is not in this process; waiting for it would be for ever.
-            return Err(SessionError::Forked);
-        }
-        if self.waker.is_current() {
-            // It would wait for itself.
-            return Err(SessionError::Stopped);
-        }
+        self.check_caller()?;
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         let thread = thread.ok_or(SessionError::Stopped)?;
         self.context.gate.stop();
@@ -228,6 +206,16 @@ impl Session {
         let mut drain = thread.join().ok().flatten().ok_or(SessionError::Stopped)?;
         let file = drain.finish();
         Ok(Stopped::new(drain.service, file, self.long_trace()))
+    }
+
+    /// Refuses a call that could not be answered.
+    fn check_caller(&self) -> Result<(), SessionError> {
+        if !self.context.gate.is_here() {
+            // The thread is not in this process; waiting for it would be for ever.
+            return Err(SessionError::Forked);
+        }
+        // It would wait for itself: a panic hook, called by a panic on that thread.
+        if self.waker.is_current() { Err(SessionError::Stopped) } else { Ok(()) }
     }
 
     /// Makes the drain thread do something before the session stops, and waits for the result.
@@ -246,13 +234,7 @@ impl Session {
         make: fn(Work) -> Task,
         task: impl FnOnce(&mut Drain, SyncSender<T>) + Send + 'static,
     ) -> Result<T, SessionError> {
-        if !self.context.gate.is_here() {
-            return Err(SessionError::Forked);
-        }
-        if self.waker.is_current() {
-            // It would wait for itself: a panic hook, called by a panic on that thread.
-            return Err(SessionError::Stopped);
-        }
+        self.check_caller()?;
         let (answer, answers) = sync_channel(1);
         let work: Work = Box::new(move |drain| task(drain, answer));
         if self.context.gate.is_stopping() {
@@ -274,11 +256,7 @@ fn tell<T>(answer: &SyncSender<T>, value: T) {
     let _ = answer.send(value);
 }
 
-impl fmt::Debug for Session {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Session").field("is_on", &self.context.gate.is_on()).finish_non_exhaustive()
-    }
-}
+debug_fields!(Session, sources);
 
 impl Drop for Session {
     fn drop(&mut self) {

@@ -1,8 +1,8 @@
 //! Packets that a session keeps beside its buffers, because a ring would lose them, and writes before what those hold.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::{fmt, io};
 
 use tracebuf::proto::Message;
 
@@ -121,11 +121,7 @@ impl SidePackets {
     }
 }
 
-impl fmt::Debug for SidePackets {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SidePackets").finish_non_exhaustive()
-    }
-}
+debug_fields!(SidePackets);
 
 /// The packet as the service writes it; nothing if it is too long for a trace.
 fn packet_of<M: Message>(packet: &M) -> Box<[u8]> {

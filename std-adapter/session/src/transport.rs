@@ -8,11 +8,9 @@ use crate::region_file::BufferMemory;
 /// A central buffer of a session.
 pub type CentralBuffer = TraceBuffer<BufferMemory>;
 
-/// The session's end of one producer, wherever the producer runs.
-///
-/// A [`ProducerEndpoint`](tracebuf::service::ProducerEndpoint) does most of the work. It borrows the producer's shared
-/// memory; the crate `self_cell`, for instance, makes one value of both. For a whole transport, over a line of bytes,
-/// see `examples/transport.rs`.
+/// The session's end of one producer, wherever the producer runs. A
+/// [`ProducerEndpoint`](tracebuf::service::ProducerEndpoint) does most of the work; `examples/transport.rs` is a whole
+/// transport, over a line of bytes.
 ///
 /// ```
 /// use tracebuf::buffer::{Chunk, ChunkHeader};
@@ -49,12 +47,7 @@ pub type CentralBuffer = TraceBuffer<BufferMemory>;
 /// # The producer's number
 /// Each transport needs a number of its own, from [`Session::new_producer_id`](crate::Session::new_producer_id). Chunks
 /// of two producers that share one are taken for each other's, even if the first has gone: it is free again when no
-/// buffer has a sequence of it in its table, as [`Summary::sequences`](crate::Summary::sequences) shows.
-///
-/// All producers share the [sequences](crate::BufferConfig::sequences) of each buffer. If all have chunks in a ring, a
-/// newcomer takes the place, and the chunks, of the one that has been silent for the longest
-/// ([`make_place`](tracebuf::buffer::TraceBuffer::make_place), which an endpoint calls). A buffer that discards refuses
-/// the newcomer's chunks, and counts them as [`chunks_refused`](tracebuf::buffer::BufferStats::chunks_refused).
+/// buffer has a sequence of it in its [table](crate::BufferConfig::sequences).
 ///
 /// # What is called when
 /// When the thread wakes, and between its tasks: [`drain`](Self::drain), then [`is_connected`](Self::is_connected).
@@ -78,20 +71,18 @@ pub type CentralBuffer = TraceBuffer<BufferMemory>;
 ///    [`Producer::flushed`](tracebuf::producer::Producer::flushed).
 ///
 /// Chunks that threads still write are scraped after the answer. So are those of a producer that does not answer:
-/// snapshots and the session's end wait 5 s for it each time, and the flush counts as failed.
+/// snapshots and the session's end wait 5 s for it each time.
 ///
 /// # Memory that others can cut short
-/// Shared memory in a file that the producer has too, such as a memfd, is memory of this process: **truncating it ends
-/// the process**, by SIGBUS. Let the service make it, and seal it against that (`F_SEAL_SHRINK`) before a producer gets
-/// it.
+/// Truncating shared memory in a file that the producer has too, such as a memfd, **ends this process**, by SIGBUS.
+/// Let the service make it, and seal it against that (`F_SEAL_SHRINK`) before a producer gets it.
 pub trait Transport: Send {
     /// Carries out the requests that have come, and tells `flushes` of the answers and flushes among them. When more
     /// come, wake the drain thread with [`Waker::wake`](crate::Waker::wake); by itself it looks once a second.
     fn drain(&mut self, buffers: &mut [CentralBuffer], flushes: &mut FlushTracker);
 
     /// Sends the producer this question: for each flush, and once a second for buffers in files, unless it has yet to
-    /// answer. If the line is full, only the newest need be sent later. See [how it
-    /// answers](Transport#how-a-producer-answers-a-flush).
+    /// answer. If the line is full, only the newest need be sent later.
     fn ask_flush(&mut self, question: u64);
 
     /// Copies what lies in shared memory and was not sent.
@@ -100,28 +91,25 @@ pub trait Transport: Send {
     /// What happened before the buffers.
     fn stats(&self) -> EndpointStats;
 
-    /// Returns who the producer is, for [`Summary::producers`](crate::Summary::producers).
-    /// [`Session::new_producer_id`](crate::Session::new_producer_id) gives its number to no other while this is
-    /// attached.
+    /// Returns who the producer is, for [`Summary::producers`](crate::Summary::producers), and so that no other gets
+    /// its number.
     fn identity(&self) -> Option<ProducerIdentity> {
         None
     }
 
     /// Makes the producer's writers repeat their state (names, clocks, tracks), by
     /// [`Producer::clear_incremental_state`](tracebuf::producer::Producer::clear_incremental_state) there. Called with
-    /// each quarter of a ring that several producers have filled: each sees only what it records itself, and what lies
-    /// before a writer's oldest state in the ring cannot be read.
+    /// each quarter of a ring that several producers have filled: what lies before a writer's oldest state in the ring
+    /// cannot be read.
     fn clear_incremental_state(&mut self) {}
 
-    /// Returns how many packets for this buffer were given up without a trace in shared memory; see
-    /// [`CommitSink::packet_dropped`](tracebuf::producer::CommitSink::packet_dropped).
+    /// Returns how many packets for this buffer were given up without a trace in shared memory.
     fn packets_dropped(&self, _buffer: usize) -> u64 {
         0
     }
 
     /// Called when the producer is gone: carries out the requests that have come since, copies what the producer has
-    /// left, and ends it in the buffers, so that unfinished sequences free their places. A
-    /// [`ProducerEndpoint`](tracebuf::service::ProducerEndpoint) does the last two. By default this only scrapes.
+    /// left, and ends it in the buffers, so that unfinished sequences free their places. By default this only scrapes.
     fn disconnect(&mut self, buffers: &mut [CentralBuffer]) {
         self.scrape(buffers);
     }

@@ -66,10 +66,8 @@ impl FlightRecorder {
     }
 
     /// Writes a snapshot `panic` when any thread panics, after the previous hook has run; the thread waits for it. The
-    /// hook stays for the rest of the program, and does nothing once this recorder is gone, or in a child after a fork.
-    ///
-    /// A panic within a [`Transport`](crate::Transport) is on the session's own thread and ends the session: no trace
-    /// is written, and only a buffer [in a file](crate::BufferConfig::in_file) can be recovered.
+    /// hook stays for the rest of the program. A panic within a [`Transport`](crate::Transport) ends the session: no
+    /// trace is written.
     pub fn on_panic(&self) {
         let inner = Arc::downgrade(&self.inner);
         let before = std::panic::take_hook();
@@ -82,8 +80,8 @@ impl FlightRecorder {
     }
 
     /// Writes a snapshot `signal-NUMBER` on each of these signals, and the program goes on. Signals that come while one
-    /// is being written count as one. In a child after a fork, and once this recorder is gone, they do nothing, unless
-    /// another recorder watches them. Not available on Windows.
+    /// is being written count as one. In a child after a fork, and once this recorder is gone, they do nothing. Not
+    /// available on Windows.
     ///
     /// # Errors
     /// A signal that cannot be caught, or that tells of a crash (SIGSEGV, SIGILL, SIGFPE, SIGBUS): nothing can be
@@ -102,8 +100,7 @@ impl FlightRecorder {
     /// not count: a terminal's end is reported more than once.
     ///
     /// In a child after a fork, and once this recorder is gone, they take their default action at once, unless another
-    /// recorder of the process watches them, and even if the process has handlers of `signal-hook` for them. Not
-    /// available on Windows.
+    /// recorder watches them, and even if the process has handlers of `signal-hook` for them.
     ///
     /// # Errors
     /// As for [`on_signals`](Self::on_signals).

@@ -138,7 +138,7 @@ impl Recording {
         }
         self.turns = None;
         if self.sync == SyncPolicy::EveryPeriod {
-            let _ = self.sender.as_ref().map(|sender| sender.send(Message::Sync));
+            self.send(Message::Sync);
         }
         self.next.saturating_duration_since(Instant::now())
     }
@@ -166,17 +166,18 @@ impl Recording {
         None
     }
 
-    /// Adds what is beside the buffers, before anything is read. Within a period the buffers get more between one piece
-    /// and the next.
-    fn tell(&mut self, service: &Service) {
-        self.side = self.piece.side_data(&service.side, self.side).unwrap_or(self.side);
+    /// Hands something to the file's thread; false if that is gone.
+    fn send(&self, message: Message) -> bool {
+        self.sender.as_ref().is_some_and(|sender| sender.send(message).is_ok())
     }
 
     /// Fills the piece, or a slot, as far as there is room beside what is left out.
     fn read_on(&mut self, service: &mut Service, wait: Wait) -> Step {
         let mut refused = 0;
         while let Some(at) = self.turns.as_ref().and_then(Turns::next) {
-            self.tell(service);
+            // What is beside the buffers comes before anything is read. Within a period the buffers get more between
+            // one piece and the next.
+            self.side = self.piece.side_data(&service.side, self.side).unwrap_or(self.side);
             if self.piece.bytes.len() + refused >= PIECE {
                 return Step::Piece;
             }
@@ -238,15 +239,15 @@ impl Recording {
             self.end(service);
             return Step::Piece;
         }
-        let Some(sender) = &self.sender else { return Step::Done };
         if fits {
             self.piece.bytes.clear();
-            let _ = sender.send(Message::Slot(slot, std::mem::take(&mut self.piece.packets)));
+            let packets = std::mem::take(&mut self.piece.packets);
+            self.send(Message::Slot(slot, packets));
             self.handed_over += len;
-            return Step::Piece;
+        } else {
+            // Too large a packet, which goes the way of other buffers' packets.
+            slot.give_back();
         }
-        slot.give_back();
-        // Too large a packet, which goes the way of other buffers' packets.
         Step::Piece
     }
 
@@ -279,8 +280,7 @@ impl Recording {
         }
         let empty = Piece { bytes: spare.unwrap_or_default(), packets: 0 };
         let piece = std::mem::replace(&mut self.piece, empty);
-        let sent = self.sender.as_ref().is_some_and(|sender| sender.send(Message::Piece(piece)).is_ok());
-        if !sent {
+        if !self.send(Message::Piece(piece)) {
             // The file's thread is gone.
             self.progress.given_up.fetch_add(len, Ordering::Relaxed);
         }
@@ -315,11 +315,9 @@ impl Recording {
             reports.iter_mut().for_each(|report| report.sequences.clear());
             self.stats(&totals, &reports);
         }
-        if self.piece.bytes.is_empty() {
-            return;
-        }
-        if let Some(sender) = &self.sender {
-            let _ = sender.send(Message::Piece(std::mem::take(&mut self.piece)));
+        if !self.piece.bytes.is_empty() {
+            let piece = std::mem::take(&mut self.piece);
+            self.send(Message::Piece(piece));
         }
     }
 
@@ -347,31 +345,23 @@ impl Recording {
     /// Writes everything there is, and the statistics, and waits for the file.
     pub(crate) fn finish(&mut self, service: &mut Service) {
         self.progress.finishing.store(true, Ordering::Relaxed);
+        self.turns = Some(Turns::new(service.buffers.len(), FOR_EVER));
+        while !self.ended && self.read_on(service, Wait::UntilDone) == Step::Piece {
+            self.hand_over(service, Wait::UntilDone);
+        }
         if !self.ended {
-            self.turns = Some(Turns::new(service.buffers.len(), FOR_EVER));
-            while !self.ended && self.read_on(service, Wait::UntilDone) == Step::Piece {
-                self.hand_over(service, Wait::UntilDone);
-            }
-            if !self.ended {
-                self.hand_over(service, Wait::UntilDone);
-            }
-            if !self.ended {
-                self.end(service);
-            }
+            self.hand_over(service, Wait::UntilDone);
+        }
+        if !self.ended {
+            self.end(service);
         }
         if self.sync != SyncPolicy::Never {
-            let _ = self.sender.as_ref().map(|sender| sender.send(Message::Sync));
+            self.send(Message::Sync);
         }
         self.sender = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-    }
-}
-
-impl Drop for Recording {
-    fn drop(&mut self) {
-        self.sender = None;
     }
 }
 

@@ -33,15 +33,6 @@ impl Recorder {
     }
 
     /// A slice on this thread's track for as long as `body` runs, which may end by a panic.
-    ///
-    /// ```
-    /// # use tracebuf_session::Session;
-    /// # let session = Session::builder().start()?;
-    /// # let recorder = session.recorder();
-    /// let sum: u32 = recorder.slice("add up", || (1..=100).sum());
-    /// assert_eq!(sum, 5050);
-    /// # Ok::<(), tracebuf_session::SessionError>(())
-    /// ```
     #[inline]
     pub fn slice<R>(&self, name: &'static str, body: impl FnOnce() -> R) -> R {
         let _slice = self.enter(name);
@@ -138,21 +129,8 @@ impl Recorder {
         self.with(|tracer| tracer.log_with(name, message, details));
     }
 
-    /// A counter's value from now on.
-    ///
-    /// Counters with one name are one counter, whichever program counts; for one under this program's process, use
-    /// [`this_process`](crate::this_process).
-    ///
-    /// ```
-    /// use tracebuf_session::{Session, Track, Unit};
-    ///
-    /// static DEPTH: Track<'static> = Track::counter("queue depth", Unit::Count);
-    ///
-    /// let session = Session::builder().start()?;
-    /// session.recorder().count(&DEPTH, 7);
-    /// # session.stop()?;
-    /// # Ok::<(), tracebuf_session::SessionError>(())
-    /// ```
+    /// A counter's value from now on. Counters with one name are one counter, whichever program counts; for one under
+    /// this program's process, see [`this_process`](crate::this_process).
     #[inline]
     pub fn count(&self, counter: &Track<'_>, value: i64) {
         self.with(|tracer| tracer.on(counter).count(value));
@@ -168,28 +146,10 @@ impl Recorder {
 /// Ends the slice begun last on its thread's track when dropped. So drop guards in the reverse order of their making,
 /// as nested blocks do, and do not hold them across an `.await`, where other tasks of the thread begin and end slices.
 ///
-/// ```
-/// # use tracebuf_session::Session;
-/// use tracebuf_session::{Recorder, SliceGuard};
-///
-/// fn begin_request<'r>(recorder: &'r Recorder, url: &str) -> SliceGuard<'r> {
-///     recorder.enter_with("request", |event| event.category("net").arg("url", url))
-/// }
-///
-/// # let session = Session::builder().start()?;
-/// # let recorder = session.recorder();
-/// let request = begin_request(&recorder, "/index.html");
-/// recorder.slice("render", || ()); // lies within it
-/// drop(request);
-/// println!("lost: {}", session.stop()?.summary().losses());
-/// # Ok::<(), tracebuf_session::SessionError>(())
-/// ```
-///
 /// It ends the slice in the session where that began, wherever a [`Relay`](crate::Relay) leads by then, unless that
-/// session is over or the begin was not recorded.
-///
-/// Slices stay nested even when shared memory is full: one whose begin is lost has no end, and a lost end is made up
-/// for before the thread's next slice begins or ends, or at the thread's end if there is room.
+/// session is over or the begin was not recorded. Slices stay nested even when shared memory is full: one whose begin
+/// is lost has no end, and a lost end is made up for before the thread's next slice begins or ends, or at the thread's
+/// end if there is room.
 #[must_use = "the slice ends when this is dropped"]
 pub struct SliceGuard<'r> {
     recorder: &'r Recorder,
@@ -209,16 +169,6 @@ impl<'r> SliceGuard<'r> {
 
 impl SliceGuard<'_> {
     /// Ends the slice with details that were not known when it began.
-    ///
-    /// ```
-    /// # use tracebuf_session::Session;
-    /// # let session = Session::builder().start()?;
-    /// # let recorder = session.recorder();
-    /// let request = recorder.enter("request");
-    /// let status = 200;
-    /// request.end_with(|event| event.arg("status", status));
-    /// # Ok::<(), tracebuf_session::SessionError>(())
-    /// ```
     pub fn end_with(self, details: impl for<'a> Details<'a>) {
         // The slice ends even if the details panic.
         let mut guard = ManuallyDrop::new(self);
@@ -227,11 +177,7 @@ impl SliceGuard<'_> {
     }
 }
 
-impl fmt::Debug for SliceGuard<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SliceGuard").field("recorder", self.recorder).finish_non_exhaustive()
-    }
-}
+debug_fields!(SliceGuard<'_>, recorder);
 
 impl Drop for SliceGuard<'_> {
     #[inline(always)]

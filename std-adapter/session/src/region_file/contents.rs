@@ -55,8 +55,8 @@ pub enum Damage {
 
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the file of a buffer is ")?;
         let unknown = "which half counts, and what was on its way into a trace, is not known";
+        f.write_str("the file of a buffer is ")?;
         match self {
             Self::Cut => {
                 f.write_str("cut short: what was on its way into the buffer or a trace is not known")

@@ -18,19 +18,29 @@ use tracebuf_std::whole_file::{about, followed};
 use super::control::{Control, OwnMark};
 use super::memory::BufferMemory;
 use super::outbox::Outbox;
-use super::own_memory::OwnMemory;
+use super::own_memory::{OwnMemory, SharedMemorySpec};
 use super::previous_file::{check_is_at, keep_previous, previous, remove_unused};
-use super::region_spec::RegionSpec;
 use super::{
     BEGUN, CLOCKS, CLOCKS_MAX, COUNT, HALF, HALVES, MAGIC, PAGE, Places, SLOT, SLOTS, VERSION, WORD,
 };
+
+/// What a file is to contain.
+pub(crate) struct RegionSpec<'w> {
+    /// Bytes for a buffer.
+    pub(crate) region: u64,
+    /// Whether it has a second half, and slots.
+    pub(crate) beside_long_trace: bool,
+    /// A packet with the clocks at the session's start.
+    pub(crate) clocks: &'w [u8],
+    pub(crate) own: Option<SharedMemorySpec>,
+}
 
 /// A file's parts.
 pub(crate) struct Parts {
     pub(crate) memory: BufferMemory,
     /// For a buffer beside a long trace.
     pub(crate) outbox: Option<Outbox>,
-    pub(crate) own: Option<(Arc<OwnMemory>, OwnMark)>,
+    pub(crate) own: Option<(OwnMemory, OwnMark)>,
 }
 
 /// Makes the file, with room on the disk for all of it, and memory for a buffer in it. What an earlier process left
@@ -101,7 +111,7 @@ pub(crate) fn create(path: &Path, spec: &RegionSpec<'_>) -> io::Result<(Parts, U
     numbers.iter().for_each(|(at, value)| control.set(*at, *value));
     let own = own_memory.zip(own).map(|(memory, spec)| {
         spec.numbers().iter().for_each(|(at, value)| control.set(*at, *value));
-        (Arc::new(memory), OwnMark(control.clone()))
+        (memory, OwnMark(control.clone()))
     });
     let (begun, kept_for_it) = (control.clone(), previous(&previous(path)));
     let undo = undo.settling(move || {

@@ -1,6 +1,5 @@
 //! The memory of a session's buffers: anonymous pages, or a part of a file.
 
-use std::fmt;
 use std::sync::Arc;
 
 use memmap2::MmapMut;
@@ -21,11 +20,7 @@ enum Memory {
     },
 }
 
-impl fmt::Debug for BufferMemory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BufferMemory").field("len", &self.as_ref().len()).finish_non_exhaustive()
-    }
-}
+debug_fields!(BufferMemory);
 
 impl BufferMemory {
     pub(super) fn in_file(map: MmapMut, control: Arc<Control>) -> Self {

@@ -7,19 +7,6 @@ use tracebuf::buffer::{Config, FillPolicy};
 use crate::limits::{CHUNK, WRITERS};
 
 /// One central buffer.
-///
-/// ```
-/// use tracebuf_session::{BufferConfig, Session};
-///
-/// // The end of what happens, and the beginning of what goes wrong.
-/// let session = Session::builder()
-///     .buffer(BufferConfig::ring(8 << 20))
-///     .buffer(BufferConfig::discard(1 << 20))
-///     .data_source("errors", 1)
-///     .start()?;
-/// session.recorder_of("errors").unwrap().instant("disk full");
-/// # Ok::<(), tracebuf_session::SessionError>(())
-/// ```
 #[derive(Clone, Debug)]
 pub struct BufferConfig {
     pub(crate) bytes: u64,
@@ -61,9 +48,8 @@ impl BufferConfig {
         Self { file: Some(path.as_ref().to_owned()), ..self }
     }
 
-    /// Makes each chunk state all that its events need: names, clock and track. So what a thread did last before it
-    /// hung can be read however much other threads have overwritten since. It takes some 80 bytes of each 2 KB, plus
-    /// the names in use.
+    /// Makes each chunk state the names, clock and track that its events need. So what a thread did last before it hung
+    /// can be read however much other threads have overwritten since. It takes some 80 bytes of each 2 KB, plus names.
     #[must_use]
     pub const fn self_contained_chunks(mut self) -> Self {
         self.self_contained_chunks = true;
@@ -75,8 +61,7 @@ impl BufferConfig {
     /// many as they have writers, and as have ended without being read or overwritten.
     ///
     /// If every sequence has chunks in a ring, a new one takes the place of the one that has been silent for the
-    /// longest, whose chunks count as overwritten. A buffer that discards refuses the new one's chunks, and
-    /// [counts](tracebuf::buffer::BufferStats::chunks_refused) them.
+    /// longest, whose chunks count as overwritten. A buffer that discards refuses the new one's chunks.
     #[must_use]
     pub const fn sequences(mut self, count: u16) -> Self {
         self.sequences = count;
@@ -108,6 +93,5 @@ impl BufferConfig {
 /// What a full chunk takes in a buffer: 24 bytes of header instead of the 8 in shared memory.
 pub(crate) const SMALLEST: u64 = CHUNK as u64 - 8 + 24;
 
-/// Sequences in a buffer's table unless set otherwise: each writer of this process is one, and all may write to one
-/// buffer.
+/// Each writer of this process is a sequence, and all may write to one buffer.
 const SEQUENCES: u16 = WRITERS as u16;

@@ -72,9 +72,6 @@ impl SessionBuilder {
     /// Sets the bytes of shared memory between this process's threads and the drain thread: 4 KiB to 64 MiB. Each
     /// thread that records holds 2 KiB of it for each buffer; the rest bridges the time until the drain thread comes.
     /// The default is 1 MiB, or if threads are to [wait](Self::exhaustion) some 2 MiB, enough for 1,024 writers.
-    ///
-    /// A thread that records many events of more than 4 KB while another one is sending may lose some however much is
-    /// free, unless it [waits](Self::exhaustion).
     #[must_use]
     pub fn shared_memory(mut self, bytes: usize) -> Self {
         self.shared_memory = Some(bytes);
@@ -101,13 +98,11 @@ impl SessionBuilder {
         self
     }
 
-    /// Sets what a thread does when shared memory is full: drop, unless set. The drain thread, on which a
-    /// [`Transport`](crate::Transport) or a panic hook may record, always drops.
+    /// Sets what a thread does when shared memory is full: drop, unless set. The drain thread always drops.
     ///
     /// With [`Exhaustion::Stall`] nothing is lost while the drain thread runs and there are no more threads than
     /// [`shared_memory`](Self::shared_memory) has room for; those beyond drop. A waiting thread gives up when nothing
-    /// that could be freed has come for one second, as when idle threads hold all of it. It then drops, counted, until
-    /// something comes. The same limit holds for [`Exhaustion::StallThenDrop`].
+    /// that could be freed has come for one second, as when idle threads hold all of it; then it drops for as long.
     #[must_use]
     pub fn exhaustion(mut self, exhaustion: Exhaustion) -> Self {
         self.exhaustion = exhaustion;
@@ -131,8 +126,7 @@ impl SessionBuilder {
     }
 
     /// Reads the time of an event from the processor's counter, in some 10 ns instead of 20 to 30, within some
-    /// microseconds of the system's clock. This needs x86-64 Linux that uses the counter as its own clock, and a
-    /// process that is no child of one that has done so; elsewhere nothing changes. The first start takes 5 ms.
+    /// microseconds of the system's clock, where x86-64 Linux does so itself. The first start takes 5 ms.
     #[must_use]
     pub fn fast_clock(mut self) -> Self {
         self.fast_clock = true;
@@ -164,8 +158,7 @@ impl SessionBuilder {
         };
         let (gate, waker) = (Arc::new(RecordingGate::new()), Waker::default());
         let clock = SessionClock::new(self.fast_clock);
-        // With shared memory in a file, what the producer is made over exists only once the file does; otherwise files
-        // come last. In either case what they held is there until the session starts.
+        // With shared memory in a file, the producer is made over the file; otherwise files come last.
         let enough = if self.exhaustion == Exhaustion::Drop { 1 << 20 } else { ENOUGH_TO_STALL };
         let bytes = self.shared_memory.unwrap_or(enough);
         let wanted = SharedMemorySpec { bytes: bytes as u64, buffer: 0, identity: identity() };
@@ -174,8 +167,7 @@ impl SessionBuilder {
         let own = early.as_ref().and_then(OpenFiles::own_memory);
         let words: Words = match &own {
             Some(memory) => Box::new(memory.clone()),
-            // Before waiting for the thread: for the largest, a program that is not optimized has 16 million words to
-            // make.
+            // Before waiting for the thread: the largest may take long.
             None => producer_cell::words(bytes),
         };
         let started = self.start_drain(words, own, &gate, &waker)?;
@@ -222,8 +214,7 @@ impl SessionBuilder {
         let thread = std::thread::Builder::new()
             .name("tracebuf-drain".into())
             .spawn(move || {
-                // Made here, because it first lies on the stack, and the thread that starts the session may have little
-                // of that.
+                // Made here, because it first lies on the stack, of which the caller may have little.
                 let queue = Queue::new(its_waker, in_thread.clone(), own);
                 let producer = ProducerCell::new(words, queue, name).map(Arc::new);
                 let own = producer.as_ref().ok().cloned();
@@ -273,7 +264,6 @@ impl SessionBuilder {
     }
 }
 
-/// The drain thread, once it has begun.
 struct Started {
     producer: Result<Arc<ProducerCell>, MemoryError>,
     /// Gives the thread what it is to own; it waits for that, and ends without it.
@@ -282,7 +272,6 @@ struct Started {
     thread: JoinHandle<Option<Drain>>,
 }
 
-/// How this process is identified in a trace.
 fn identity() -> ProducerIdentity {
     ProducerIdentity {
         producer_id: Session::OWN_PRODUCER_ID,

@@ -34,28 +34,21 @@ impl Task {
     pub(crate) fn until_stop(work: Work) -> Self {
         Self { is_until_stop: true, ..Self::new(work) }
     }
-
-    /// Whether to leave it out.
-    fn is_late(&self, gate: &RecordingGate) -> bool {
-        self.is_until_stop && gate.is_stopping()
-    }
 }
-
-/// What is done once a flush has ended, with true if all producers have answered.
-type Flushed = Box<dyn FnOnce(&mut Drain, bool) + Send>;
 
 /// A flush that something waits for.
 struct Flush {
     number: u64,
     deadline: Instant,
-    then: Flushed,
+    /// Done once the flush has ended, with true if all producers have answered.
+    then: Box<dyn FnOnce(&mut Drain, bool) + Send>,
 }
 
 /// The next task. For those that are left out, the caller that waits hears that the session has ended.
 fn next(tasks: &Receiver<Task>, gate: &RecordingGate) -> Result<Task, TryRecvError> {
     loop {
         let task = tasks.try_recv()?;
-        if !task.is_late(gate) {
+        if !(task.is_until_stop && gate.is_stopping()) {
             return Ok(task);
         }
     }
@@ -91,8 +84,7 @@ impl Drain {
         while !self.stopped {
             self.service.drain();
             self.clock.steer();
-            // One at a time: while many ask, shared memory must not fill up with what producers send, nor the file
-            // wait.
+            // One at a time: meanwhile shared memory must not fill up, nor the file wait.
             let was_asked = self.end_a_flush()
                 || match next(tasks, &gate) {
                     Ok(task) => {
@@ -112,8 +104,7 @@ impl Drain {
                 break;
             }
             let wait = self.work();
-            // With more to do at once it does not even give up its processor, which other threads might keep for
-            // milliseconds.
+            // With more to do at once it does not even give up its processor.
             if !was_asked && !wait.is_zero() {
                 thread::park_timeout(wait);
             }
@@ -130,8 +121,7 @@ impl Drain {
     }
 
     /// Begins to get everything that was written until now into the buffers, and does `then` once that is done: with
-    /// false if a producer did not answer in time, and was only scraped. Meanwhile nothing else waits, not even files:
-    /// rings would go round.
+    /// false if a producer did not answer in time, and was only scraped. Meanwhile all else goes on.
     pub(crate) fn flush(&mut self, deadline: Instant, then: impl FnOnce(&mut Self, bool) + Send + 'static) {
         let number = self.service.begin_flush();
         self.flushes.push(Flush { number, deadline, then: Box::new(then) });
@@ -182,8 +172,7 @@ impl Drain {
         let now = Instant::now();
         if now >= self.next_kept {
             self.next_kept = now + MAX_SLEEP;
-            // No producer is waited for: what has not come by then is scraped. Nor is one asked that has yet to answer
-            // a question for which others may be waiting.
+            // What has not come by then is scraped. Who has yet to answer is not asked again: others may be waiting.
             self.service.ask_flush_of_idle();
             self.service.scrape();
         }

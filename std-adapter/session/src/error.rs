@@ -102,22 +102,16 @@ impl fmt::Display for SessionError {
             }
             Self::BufferCount { count } => write!(f, "a session has 1 to 32 buffers, not {count}"),
             Self::NoSuchBuffer { data_source, buffer, last } => {
-                write!(
-                    f,
-                    "the data source {} goes to buffer {buffer}, and the last one is {last}",
-                    Escaped(data_source)
-                )
+                let name = Escaped(data_source);
+                write!(f, "the data source {name} goes to buffer {buffer}, and the last one is {last}")
             }
             Self::DataSourceTwice { data_source } => {
                 write!(f, "the data source {} is there twice; each has a name of its own", Escaped(data_source))
             }
             Self::Buffer(error) => write!(f, "a buffer of the session: {error}"),
             Self::SharedMemory { bytes } => {
-                write!(
-                    f,
-                    "the session's shared memory, {}: it is 4 KiB to 64 MiB",
-                    Count(*bytes as u64, "byte")
-                )
+                let bytes = Count(*bytes as u64, "byte");
+                write!(f, "the session's shared memory, {bytes}: it is 4 KiB to 64 MiB")
             }
             Self::NoFile => f.write_str(
                 "the session's shared memory is to lie in the file of a buffer, and none of its buffers is in a file",

@@ -111,7 +111,6 @@ impl Piece {
     }
 }
 
-/// A buffer to make a trace from.
 pub(crate) trait Readable {
     fn read(&mut self) -> Reader<'_>;
     fn report(&self) -> BufferReport;

@@ -123,10 +123,8 @@ pub(crate) struct Progress {
     errors: Mutex<Errors>,
 }
 
-/// What has gone wrong.
 #[derive(Default)]
 struct Errors {
-    /// In the last write.
     write: Option<String>,
     /// The first error that nothing later makes good.
     lasting: Option<String>,

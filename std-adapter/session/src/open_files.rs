@@ -26,7 +26,6 @@ pub(crate) struct OpenFiles<'s> {
     buffers: Vec<CentralBuffer>,
     /// For each buffer, if it lies in a file beside a long trace.
     outboxes: Vec<Option<Outbox>>,
-    /// Shared memory, if it lies in one of them.
     own: Option<(OwnMemory, OwnMark)>,
     files: OwnFiles,
     long_trace: Option<(&'s LongTrace, Opened)>,
@@ -35,8 +34,7 @@ pub(crate) struct OpenFiles<'s> {
 }
 
 impl<'s> OpenFiles<'s> {
-    /// Makes the buffers, in files that do not count yet, and leaves the long trace's file as it was. `own`: shared
-    /// memory in the first of these files.
+    /// Makes the buffers, in files that do not count yet. `own`: shared memory in the first of these files.
     pub(crate) fn new(
         buffers: &[BufferConfig],
         long_trace: Option<&'s LongTrace>,
@@ -66,7 +64,6 @@ impl<'s> OpenFiles<'s> {
             let memory = match &buffer.file {
                 None => memory_of(size)?,
                 Some(path) => {
-                    // In the first file.
                     let own = own.take().map(|own| SharedMemorySpec { buffer: index as u16, ..own });
                     files
                         .open(path, size, own)
@@ -79,12 +76,10 @@ impl<'s> OpenFiles<'s> {
         Ok(files)
     }
 
-    /// Shared memory, if it lies in one of the files.
     pub(crate) fn own_memory(&self) -> Option<OwnMemory> {
         self.own.as_ref().map(|(memory, _)| memory.clone())
     }
 
-    /// Memory in a file for the next buffer.
     fn open(&mut self, path: &Path, size: usize, own: Option<SharedMemorySpec>) -> io::Result<BufferMemory> {
         // Its lock would say that another session has it.
         self.files.check_is_none(path)?;
@@ -121,7 +116,6 @@ impl<'s> OpenFiles<'s> {
 /// Buffers of at least this size are in large pages.
 const LARGE: usize = 16 << 20;
 
-/// This many bytes of memory for a buffer that lies in no file.
 fn memory_of(size: usize) -> Result<BufferMemory, SessionError> {
     let memory = PagedMemory::new(size).map_err(|error| SessionError::io("memory for a buffer", error))?;
     Ok(if size >= LARGE { memory.in_large_pages() } else { memory }.into())

@@ -1,8 +1,7 @@
 //! Programs in containers, reported as Perfetto's `ProcessTree`.
 //!
-//! A program in a pid namespace of its own names its process and threads by the numbers that they have there. A reader
-//! finds the one that is meant by `trusted_pid` in each packet, and by the numbers in all namespaces, which are
-//! reported here.
+//! A program in a pid namespace of its own names its process and threads by the numbers that they have there. Readers
+//! need the numbers in all namespaces.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -57,7 +56,6 @@ pub struct ProcessTree(Arc<Mutex<Processes>>);
 struct Processes {
     /// In the order in which they came.
     entries: Vec<Entry>,
-    /// The newest number of a process or thread.
     number: u64,
 }
 
@@ -160,9 +158,7 @@ impl Entry {
 
 impl Piece {
     /// Adds processes and threads numbered after `since`, a packet for each process; returns the newest number.
-    ///
-    /// Each packet has the time from which its process may record: readers take packets in the order of their times,
-    /// and a thread has recorded before it is reported.
+    /// Each has the time from which its process may record: readers go by it.
     pub fn processes(&mut self, tree: &ProcessTree, since: u64) -> io::Result<u64> {
         let processes = tree.lock();
         if processes.number == since {
@@ -178,7 +174,6 @@ impl Piece {
     }
 }
 
-/// What is new about a process.
 struct Packet<'k> {
     entry: &'k Entry,
     since: u64,

@@ -16,9 +16,7 @@ use crate::recording_gate::{BufferId, RecordingGate};
 use crate::this_process::process_track;
 use crate::waits::Waker;
 
-/// Bytes of shared memory with which every thread that waits for a chunk gets one, however many threads keep theirs and
-/// record nothing: one for each writer, and a page more. Not larger, because half of it may be complete before it is
-/// sent.
+/// Bytes of shared memory with which every thread that waits for a chunk gets one: one for each writer, and a page more.
 pub(crate) const ENOUGH_TO_STALL: usize = (WRITERS.div_ceil(PAGE as usize / CHUNK) + 1) * PAGE as usize;
 
 type Storage = ProducerStorage<CHUNKS, WRITERS>;
@@ -35,7 +33,6 @@ struct Home {
     process_name: String,
 }
 
-/// The producer, and the track above those of its threads.
 struct Attached<'a> {
     producer: Producer<'a>,
     process: Track<'a>,
@@ -109,7 +106,6 @@ impl ProducerCell {
         &self.0.borrow_dependent().producer
     }
 
-    /// The track above those of its threads.
     pub(crate) fn process(&self) -> &Track<'_> {
         &self.0.borrow_dependent().process
     }
@@ -147,7 +143,6 @@ pub struct RecorderContext {
 debug_fields!(RecorderContext);
 
 impl RecorderContext {
-    /// The id of its buffer of this number.
     pub(crate) fn buffer_id(&self, target: u16) -> BufferId {
         self.gate.own() | u64::from(target)
     }

@@ -13,8 +13,7 @@ use crate::waits::{Waker, may_wait};
 
 /// How long a thread waits for a chunk while nothing is on its way that could free one.
 const IN_VAIN: Duration = Duration::from_secs(1);
-/// The step of waiting before which a writer has already waited that long: from the 17th on each takes 100 ms, as much
-/// as all before that together.
+/// The step of waiting before which a writer has already waited that long.
 const WAITED: u32 = 26;
 
 /// Whether a request concerns a chunk. While nothing takes any, few such come: soon no chunk is free.
@@ -22,8 +21,8 @@ fn is_of_chunk(request: &Request) -> bool {
     matches!(request, Request::Move(_) | Request::Patch { .. })
 }
 
-/// The place in the queue of a request that another one makes needless. Requests that concern no chunk would fill the
-/// memory while a service stands still.
+/// The place in the queue of a request that another one makes needless: such would fill the memory while a service
+/// stands still.
 fn made_needless(queued: &[Request], by: Request) -> Option<usize> {
     let is_needless = |before: &Request| match (*before, by) {
         // When the later one was carried out, so were those before.
@@ -40,7 +39,6 @@ fn made_needless(queued: &[Request], by: Request) -> Option<usize> {
     queued.get(found).is_some_and(is_needless).then_some(found)
 }
 
-/// Puts a request after those in the queue.
 fn add(queued: &mut Vec<Request>, request: Request) {
     let needless = made_needless(queued, request).map(|at| queued.remove(at));
     // If nothing hears of a writer at all, nothing need hear of its end.
@@ -57,12 +55,10 @@ pub struct Queue {
     gate: Arc<RecordingGate>,
     /// Packets that threads gave up, by buffer, and that nothing in shared memory tells of.
     dropped: [AtomicU64; BUFFERS_MAX],
-    /// Chunks that have come, and those that were taken. Threads that begin or end bring none, and say nothing about
-    /// when one will come.
+    /// Chunks that have come, and those that were taken.
     came: AtomicU64,
     done: AtomicU64,
-    /// How many chunks had come when a waiting thread last saw that number change or some not yet taken, and when that
-    /// was.
+    /// How many chunks had come when a waiting thread last saw that number change or some not yet taken, and when.
     quiet: Mutex<(u64, Instant)>,
     /// How many chunks had come when a thread gave up waiting: until more come, others need not try.
     gave_up_at: AtomicU64,
@@ -99,8 +95,7 @@ impl Queue {
         }
     }
 
-    /// Swaps what has come for `requests`, which is empty, so that neither vector is allocated anew. Returns how many
-    /// chunks have come in all.
+    /// Swaps what has come for `requests`, which is empty. Returns how many chunks have come in all.
     pub fn take(&self, requests: &mut Vec<Request>) -> u64 {
         let mut queued = self.requests();
         std::mem::swap(requests, &mut queued);
@@ -142,8 +137,7 @@ impl Queue {
         }
     }
 
-    /// Returns true if all chunks that came were taken, and none has come for a while during which this thread has
-    /// waited: then all are held by threads that record nothing.
+    /// Returns true if all chunks that came were taken, and none has come while this thread has waited.
     #[cold]
     fn is_in_vain(&self, step: u32) -> bool {
         let came = self.came.load(Ordering::Relaxed);

@@ -45,9 +45,9 @@ pub type ThreadTracer<'a> = Tracer<'a, SessionClock, 127, 64>;
 /// A thread that finds no chunk, or all 1,024 writers taken, loses its events until one is free.
 ///
 /// When the session is stopped, and in a child after a fork, events go nowhere, at the cost of three loads. Events from
-/// destructors of thread locals older than the thread's first event are lost, and counted. (A thread whose first event
-/// comes from a destructor of `pthread_key_create` keeps its writer.) The program's allocator may record, if threads
-/// drop when shared memory is full; its events for what a recorder itself allocates are lost, and counted.
+/// destructors of thread locals older than the thread's first event are lost, and counted. The program's allocator may
+/// record, if threads drop when shared memory is full; its events for what a recorder itself allocates are lost, and
+/// counted.
 ///
 /// Cost of a slice's begin or end: 11 to 35 ns, and a reading of the clock.
 #[derive(Clone)]
@@ -82,8 +82,7 @@ impl Recorder {
         Some(Self::new(context.clone(), *buffer))
     }
 
-    /// Returns true if events are recorded: the session was not stopped, and this is its process. For a [`Relay`]'s
-    /// recorder: the relay is connected.
+    /// Returns true if events are recorded: the session, or a [`Relay`]'s current one, was not stopped.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.gate.is_on()
@@ -132,11 +131,9 @@ impl Recorder {
         }
     }
 
-    /// Lends this thread's tracer to `f`, for what recorders have no call for. If nothing is recorded it returns `None`
-    /// without calling `f`. Events within another one's details, into the same buffer, are lost, and counted.
-    ///
-    /// Names must live as long as the program, as literals do; for others use
-    /// [`Event::name`](tracebuf::producer::track_event::Event::name).
+    /// Lends this thread's tracer to `f`, for what recorders have no call for; if nothing is recorded it returns `None`.
+    /// Events within another one's details, into the same buffer, are lost, and counted. Names must live as long as the
+    /// program; for others use [`Event::name`](tracebuf::producer::track_event::Event::name).
     #[inline]
     pub fn with<R>(&self, f: impl for<'t, 'a> FnOnce(&'t ThreadTracer<'a>) -> R) -> Option<R> {
         self.with_in(&mut self.buffer_id(), f)
@@ -194,7 +191,7 @@ impl Recorder {
     }
 
     /// Returns a writer of whole packets, for programs that make these themselves; `None` if all writers are taken or
-    /// the session is over. From a [`Relay`]'s recorder, it writes into the session that the relay is connected to now.
+    /// the session is over. It stays in that session, wherever a [`Relay`] leads later.
     pub fn packet_writer(&self) -> Option<PacketWriter> {
         let (context, target) = self.destination().filter(|(context, _)| context.gate.is_on())?;
         let writer =

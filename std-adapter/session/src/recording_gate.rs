@@ -123,8 +123,7 @@ impl RecordingGate {
 
 debug_fields!(RecordingGate, buffer);
 
-/// Turns recording off when the drain thread ends, even by a panic, perhaps of a transport: threads that stall would
-/// wait for it for ever.
+/// Turns recording off when the drain thread ends, even by a panic: threads that stall would wait for ever.
 pub(crate) struct OffAtEnd(pub(crate) Arc<RecordingGate>);
 
 impl Drop for OffAtEnd {

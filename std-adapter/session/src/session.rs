@@ -24,19 +24,6 @@ use crate::waits::{FOR_EVER, GRACE, PATIENCE, Waker};
 
 /// A running session. See [the crate](crate).
 ///
-/// ```
-/// use std::time::Duration;
-/// use tracebuf_session::Session;
-///
-/// let session = Session::builder().ring(16 << 20).start()?;
-/// session.recorder().instant("hello");
-/// session.flush(Duration::from_secs(5))?; // what was recorded until now is in the ring
-/// let summary = session.stop()?.summary();
-/// println!("{} bytes, lost: {}", summary.buffers[0].bytes_written, summary.losses());
-/// assert!(summary.buffers[0].bytes_written > 0 && summary.losses().is_nothing());
-/// # Ok::<(), tracebuf_session::SessionError>(())
-/// ```
-///
 /// Call it from any thread, through `&Session` or an `Arc`. Dropping it stops it: a long trace is completed (soon
 /// after, where a [`Transport`] drops it), and what is in the buffers is gone.
 pub struct Session {
@@ -187,8 +174,8 @@ impl Session {
     /// thread is still within is given up, and counted, unless its buffer is full and keeps its oldest.
     ///
     /// Producers have 5 s to send what they have; then that is scraped. Snapshots and flushes that were asked for
-    /// before are done first, within 5 s; other callers that wait get [`SessionError::Stopped`].
     /// before are done first; other callers that wait get [`SessionError::Stopped`].
+    ///
     /// # Errors
     /// The session was stopped before, or this is a child after a fork, or the session's own thread.
     /// [`Stopped::long_trace`] says if the long trace could not be written whole.
@@ -208,7 +195,6 @@ impl Session {
         Ok(Stopped::new(drain.service, file, self.long_trace()))
     }
 
-    /// Refuses a call that could not be answered.
     fn check_caller(&self) -> Result<(), SessionError> {
         if !self.context.gate.is_here() {
             // The thread is not in this process; waiting for it would be for ever.

@@ -56,36 +56,20 @@ pub(crate) fn prepare(sizes: impl Iterator<Item = usize>) -> io::Result<Spare> {
 }
 
 /// What was in a session's buffers at one moment.
-///
-/// ```
-/// use tracebuf_session::Session;
-///
-/// let session = Session::builder().start()?;
-/// session.recorder().instant("before");
-/// let snapshot = session.snapshot()?;
-/// println!("the drain thread stood still for {:?}", snapshot.stall());
-/// let path = std::env::temp_dir().join(format!("doc-snapshot-{}.pftrace", std::process::id()));
-/// assert!(snapshot.write_to(&path)?.packets >= 2);
-/// # std::fs::remove_file(path)?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 pub struct Snapshot {
     buffers: Vec<ReadOnlyTraceBuffer<PagedMemory>>,
     totals: Totals,
     clocks: ClockReading,
-    /// What is beside the buffers.
     side: Piece,
     stall: Duration,
     spare: Spare,
     /// The fork count of the process that took it.
     forks: u32,
     from: Option<u64>,
-    /// The files of the session.
     files: OwnFiles,
 }
 
 impl Snapshot {
-    /// Copies the buffers, on the drain thread.
     pub(crate) fn take(service: &Service, spare: &Spare) -> io::Result<Self> {
         let sizes = service.buffers.iter().map(CentralBuffer::clone_size).enumerate();
         let memory = sizes.map(|(buffer, size)| memory_of(spare, buffer, size));
@@ -141,8 +125,7 @@ impl Snapshot {
     /// # Errors
     /// Those of the output.
     pub fn write(mut self, output: &mut impl Write) -> io::Result<Written> {
-        // An event that a thread is within when the snapshot is taken must not keep back what the thread recorded
-        // before.
+        // An event that a thread is within must not keep back what the thread recorded before.
         self.buffers.iter_mut().for_each(ReadOnlyTraceBuffer::stop_waiting);
         write_trace(&mut self.buffers, self.totals, &self.clocks, &self.side, self.from, output)
     }

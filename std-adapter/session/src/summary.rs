@@ -72,7 +72,6 @@ impl Summary {
     }
 }
 
-/// What has happened so far, with the long trace's file.
 pub(crate) fn summary_of(service: &Service, file: Option<Written>) -> Summary {
     let totals = service.totals();
     let full = service.buffers.iter().filter(|buffer| buffer.policy() == FillPolicy::Discard);

@@ -5,9 +5,8 @@ use tracebuf_std::process;
 
 /// Returns this program's own track, which contains its threads.
 ///
-/// It tells programs that record into one trace apart. Tracks of the same name are one, and slices on them end each
-/// other, whichever program began them; a track within this one belongs to no other program.
-///
+/// Tracks of the same name are one, and slices on them end each other, whichever program began them; a track within
+/// this one belongs to no other program.
 /// ```
 /// use std::sync::LazyLock;
 /// use tracebuf_session::{Session, Track, Unit, this_process};
@@ -17,17 +16,12 @@ use tracebuf_std::process;
 ///     LazyLock::new(|| Track::counter("queue depth", Unit::Count).within(&PROCESS));
 ///
 /// let session = Session::builder().process_name("server").start()?;
-/// let recorder = session.recorder();
-/// recorder.count(&DEPTH, 7);
-/// let track = Track::custom("requests").within(&PROCESS).numbered(17);
-/// recorder.on(&track).instant("accepted");
-/// # session.stop()?;
+/// session.recorder().count(&DEPTH, 7);
 /// # Ok::<(), tracebuf_session::SessionError>(())
 /// ```
 ///
-/// Its id is made from the process's number and, on Linux in a container, that of its pid namespace. A child after a
-/// fork is another process, which must make its tracks anew. The track has the name that a session or a connection was
-/// given first or, before that, the program's.
+/// Its id is made from the process's number and, on Linux in a container, that of its pid namespace: a child after a
+/// fork must make its tracks anew. Its name is what a session or a connection was given first, or else the program's.
 ///
 /// Cost: a system call, and on Linux another one the first time.
 pub fn this_process() -> Track<'static> {

@@ -45,8 +45,7 @@ impl Flushes {
 pub struct ProducerSummary {
     /// Who it is; `None` where its [transport](crate::Transport) does not tell.
     pub identity: Option<ProducerIdentity>,
-    /// It has sent everything that ended flushes asked it for. False for one that hangs, until it answers; flushes wait
-    /// for it in vain.
+    /// It has sent everything that ended flushes asked it for.
     pub has_answered: bool,
     /// Packets that its writers gave up, in all buffers, and that nothing in shared memory tells of.
     pub packets_dropped: u64,

@@ -41,8 +41,7 @@ pub type CentralBuffer = TraceBuffer<BufferMemory>;
 /// # Ok::<(), tracebuf_session::SessionError>(())
 /// ```
 ///
-/// All calls come from the session's drain thread, one at a time, and must not block. A panic ends the session:
-/// recorders record nothing from then on, and calls return [`SessionError::Stopped`](crate::SessionError::Stopped).
+/// All calls come from the session's drain thread, one at a time, and must not block. A panic ends the session.
 ///
 /// # The producer's number
 /// Each transport needs a number of its own, from [`Session::new_producer_id`](crate::Session::new_producer_id). Chunks
@@ -53,12 +52,10 @@ pub type CentralBuffer = TraceBuffer<BufferMemory>;
 /// When the thread wakes, and between its tasks: [`drain`](Self::drain), then [`is_connected`](Self::is_connected).
 /// Once that is false, [`disconnect`](Self::disconnect), [`stats`](Self::stats) and
 /// [`packets_dropped`](Self::packets_dropped) follow, and the transport is dropped. A session that stops flushes and
-/// scrapes the transports that are still connected, calls [`end`](Self::end), and drops them with
-/// [`Stopped`](crate::Stopped).
+/// scrapes the others, calls [`end`](Self::end), and drops them with [`Stopped`](crate::Stopped).
 ///
-/// Requests may come after the last `drain`. Carry them out in `disconnect` before anything else, or stay connected
-/// until none is left. Otherwise patches are lost, with the packets that wait for them, and all chunks of writers whose
-/// registration was among the requests.
+/// Requests may come after the last `drain`. Carry them out in `disconnect` before anything else. Otherwise patches are
+/// lost, with the packets that wait for them, and all chunks of writers whose registration was among the requests.
 ///
 /// # How a producer answers a flush
 /// 1. [`ask_flush`](Self::ask_flush) sends a question, which is a number, and does not wait.

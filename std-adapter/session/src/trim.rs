@@ -4,8 +4,7 @@
 //! out must leave its distance to the next one, and its names to all. Only events are left out: a packet that also
 //! holds names or defaults, or reports a loss, stays without its event.
 //!
-//! Values of incremental counters, as Perfetto's SDK writes them, stay as well: later values count from them. What they
-//! add beside slices, as `extra_counter_values`, goes with the slices.
+//! Values of incremental counters stay as well: later values count from them.
 
 use std::collections::{HashMap, HashSet};
 

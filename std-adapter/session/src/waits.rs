@@ -40,8 +40,7 @@ pub fn join(thread: JoinHandle<()>) {
     }
 }
 
-/// Receives what a newly started thread makes first. It may never come: in a child after a fork, a thread that does not
-/// exist there may hold a lock.
+/// Receives what a newly started thread makes first. In a child after a fork it may never come.
 ///
 /// # Errors
 /// [`SessionError::Timeout`]; or the thread has ended.

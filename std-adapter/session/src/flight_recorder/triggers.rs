@@ -11,7 +11,6 @@ use super::{FlightRecorder, Inner};
 use crate::error::SessionError;
 use crate::waits::FOR_EVER;
 
-/// A trigger that waits for its time.
 pub(super) struct Request {
     reason: String,
     due: Instant,
@@ -32,8 +31,8 @@ impl FlightRecorder {
         self.request(reason, after, None);
     }
 
-    /// Like [`trigger`](Self::trigger), but keeps nothing from earlier than `before` the trigger, so that the file is
-    /// small. Triggers that share a snapshot share the window of the first.
+    /// Like [`trigger`](Self::trigger), but keeps nothing from earlier than `before` the trigger. Triggers that share a
+    /// snapshot share the window of the first.
     pub fn trigger_window(&self, reason: &'static str, before: Duration, after: Duration) {
         let before = u64::try_from(before.as_nanos()).unwrap_or(u64::MAX);
         let now = self.inner.session.upgrade().map(|session| session.now());

@@ -22,7 +22,6 @@ pub(super) enum Message {
 
 const RETRY: Duration = Duration::from_millis(100);
 
-/// The file's thread.
 pub(super) struct Output {
     file: File,
     write: fn(&File, &[u8]) -> io::Result<usize>,
@@ -38,7 +37,6 @@ pub(super) struct Output {
     written: Sender<Vec<u8>>,
 }
 
-/// Removes what an earlier trace left.
 pub(super) fn empty(file: &File) -> io::Result<()> {
     // A pipe or a device has nothing in it.
     if file.metadata()?.is_file() { cut(file, 0) } else { Ok(()) }
@@ -136,8 +134,7 @@ impl Output {
         Ok(())
     }
 
-    /// What is written next goes to the file's end. That may have moved, as after `> trace`: so that the file has no
-    /// hole, writing goes on from there, and what became of the rest is reported.
+    /// What is written next goes to the file's end. That may have moved, as after `> trace`: writing goes on there.
     fn see_length(&mut self, progress: &Progress) {
         if self.is_torn {
             // What lies after what is whole is this session's own.
@@ -190,7 +187,6 @@ impl Output {
     }
 }
 
-/// Cuts a file to this length, and goes on from there.
 fn cut(mut file: &File, len: u64) -> io::Result<()> {
     file.set_len(len)?;
     file.seek(SeekFrom::Start(len)).map(drop)

@@ -51,7 +51,6 @@ pub(crate) struct Recording {
     ended: bool,
 }
 
-/// How reading gets on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
     /// A piece was read: what was not left out of it is there to hand over, or already was.
@@ -63,12 +62,10 @@ enum Step {
 }
 
 /// Pieces on their way or being written. With the one being filled they are 9 MiB, plus what their last packets have
-/// beyond that: packets of many MiB take it until they are written. If producers keep all cores busy, the file's thread
-/// may have to wait for some milliseconds.
+/// beyond that.
 const PIECES: usize = 8;
 
 impl Recording {
-    /// Starts the file's thread and, once everything else is there, empties the file.
     pub(crate) fn start(
         trace: &LongTrace,
         opened: Opened,
@@ -115,8 +112,7 @@ impl Recording {
         })
     }
 
-    /// Does what is due, and says when to come again. Never does more than a piece at once, and never waits: shared
-    /// memory must not fill up meanwhile, and others ask for things.
+    /// Does what is due, and says when to come again. Never does more than a piece at once, and never waits.
     pub(crate) fn work(&mut self, service: &mut Service) -> Duration {
         if self.ended {
             return self.period;
@@ -251,8 +247,7 @@ impl Recording {
         Step::Piece
     }
 
-    /// Bytes that the file may still take. The clocks come before the room for the statistics: without them no time is
-    /// right, and recovery does not know the file.
+    /// Bytes that the file may still take. The clocks come before the room for the statistics.
     fn room(&self, service: &Service) -> u64 {
         let all = self.max_file_size.saturating_sub(self.handed_over);
         let first = if self.handed_over == 0 { self.clocks.min(all) } else { 0 };
@@ -333,7 +328,6 @@ impl Recording {
         fits
     }
 
-    /// What is in the file so far.
     pub(crate) fn written(&self) -> Written {
         Written {
             packets: self.progress.packets.load(Ordering::Relaxed),
@@ -342,7 +336,6 @@ impl Recording {
         }
     }
 
-    /// Writes everything there is, and the statistics, and waits for the file.
     pub(crate) fn finish(&mut self, service: &mut Service) {
         self.progress.finishing.store(true, Ordering::Relaxed);
         self.turns = Some(Turns::new(service.buffers.len(), FOR_EVER));

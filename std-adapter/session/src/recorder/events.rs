@@ -102,16 +102,6 @@ impl Recorder {
     }
 
     /// A log line: an instant on this thread's track, and a row in ui.perfetto.dev's list of logs.
-    ///
-    /// ```
-    /// use tracebuf_session::{LogMessage, LogPriority, Session};
-    ///
-    /// let session = Session::builder().start()?;
-    /// let (recorder, peer) = (session.recorder(), "10.0.0.1");
-    /// recorder.log("net", LogMessage::new(LogPriority::Error, format_args!("no answer from {peer}")));
-    /// # Ok::<(), tracebuf_session::SessionError>(())
-    /// ```
-    ///
     /// Cost: that of two instants, and of formatting the text, which takes some 20 bytes beside itself.
     #[inline]
     pub fn log(&self, name: &'static str, message: LogMessage<'static, impl fmt::Display>) {

@@ -128,7 +128,6 @@ impl<'r> TrackRecorder<'r> {
 #[must_use = "the slice ends when this is dropped"]
 pub struct TrackSliceGuard<'r> {
     on: TrackRecorder<'r>,
-    /// The buffer in which the slice began; none if it is not recorded.
     buffer: BufferId,
 }
 

@@ -37,10 +37,8 @@ use crate::recording_gate::{BufferId, Connected, NO_BUFFER, RecordingGate};
 /// some 1.4 MB by default, until its next event in another session, or its own end.
 ///
 /// A slice that is open when the sessions change is ended by its [guard](crate::SliceGuard) or span in the session
-/// where it began, if that goes on; [`Recorder::end`] does not know where that was.
-///
-/// Clones are the same relay. Recorders stay connected when all clones are gone. In a child after a fork recorders are
-/// off, and the relay cannot be connected again.
+/// where it began, if that goes on. Clones are the same relay. Recorders stay connected when all clones are gone. In a
+/// child after a fork recorders are off, and the relay cannot be connected again.
 #[derive(Clone)]
 pub struct Relay(Arc<Route>);
 
@@ -108,7 +106,6 @@ debug_fields!(Relay);
 /// A session, and a buffer of it.
 type Destination = Option<(Arc<RecorderContext>, u16)>;
 
-/// What the recorders of one relay share.
 pub(crate) struct Route {
     /// What every event looks at. Changed under the lock of `to`, to where that leads.
     pub(super) gate: Arc<RecordingGate>,
@@ -116,7 +113,6 @@ pub(crate) struct Route {
 }
 
 impl Route {
-    /// Where its recorders record now.
     pub(super) fn destination(&self) -> Destination {
         // In a child, a thread that does not exist there may hold the lock.
         if self.gate.is_on() { self.to().clone() } else { None }

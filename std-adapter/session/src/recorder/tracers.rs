@@ -40,7 +40,6 @@ self_cell!(
     }
 );
 
-/// A thread's tracer.
 pub(super) struct ThreadRecording {
     tracer: TracerCell,
     target: u16,
@@ -227,7 +226,6 @@ fn put_others_aside(tracers: &[Entry], of: &Entry) {
     others(tracers, of).for_each(|other| other.buffer.set(other.buffer.get() | ASIDE));
 }
 
-/// The thread's other tracers in the same session.
 fn others<'e>(tracers: &'e [Entry], of: &'e Entry) -> impl Iterator<Item = &'e Entry> {
     let is_other =
         |entry: &&Entry| !std::ptr::eq(*entry, of) && is_one_session(entry.own_buffer(), of.own_buffer());

@@ -81,7 +81,6 @@ impl From<Damage> for io::Error {
 /// Where in the file the valid content lies.
 struct ValidParts {
     region: (u64, u64),
-    /// The slots' places, and what is known of them.
     slots: Vec<(PendingWrite, (u64, u64))>,
     clocks: Vec<u8>,
     own: Option<RecoveredSmb>,
@@ -135,7 +134,6 @@ fn sound(page: &[u8]) -> Option<ValidParts> {
 }
 
 impl ValidParts {
-    /// Whether all of it lies within a file of so many bytes.
     fn check_is_within(&self, file: u64) -> Result<(), Damage> {
         let is_within = |(at, len): (u64, u64)| at.checked_add(len).is_some_and(|behind| behind <= file);
         if self.region.0 >= file {
@@ -146,7 +144,6 @@ impl ValidParts {
         if is_within(self.region) && slots.chain(own).all(is_within) { Ok(()) } else { Err(Damage::Cut) }
     }
 
-    /// Adds the bytes that lie at these places.
     fn contents<E>(self, mut bytes: impl FnMut((u64, u64)) -> Result<Vec<u8>, E>) -> Result<Contents, E> {
         let region = bytes(self.region)?;
         let fill = |(slot, place)| Ok(PendingWrite { bytes: bytes(place)?, ..slot });

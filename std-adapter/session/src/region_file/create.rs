@@ -26,7 +26,6 @@ use super::{
 
 /// What a file is to contain.
 pub(crate) struct RegionSpec<'w> {
-    /// Bytes for a buffer.
     pub(crate) region: u64,
     /// Whether it has a second half, and slots.
     pub(crate) beside_long_trace: bool,
@@ -35,7 +34,6 @@ pub(crate) struct RegionSpec<'w> {
     pub(crate) own: Option<SharedMemorySpec>,
 }
 
-/// A file's parts.
 pub(crate) struct Parts {
     pub(crate) memory: BufferMemory,
     /// For a buffer beside a long trace.
@@ -44,8 +42,7 @@ pub(crate) struct Parts {
 }
 
 /// Makes the file, with room on the disk for all of it, and memory for a buffer in it. What an earlier process left
-/// there is kept beside it, as `PATH.previous`; the previous such file is kept until [`Undo::forget`] is called, which
-/// makes the new file valid. Dropping the [`Undo`] puts both back.
+/// there is kept beside it until [`Undo::forget`] makes the new file valid; dropping the [`Undo`] puts it back.
 pub(crate) fn create(path: &Path, spec: &RegionSpec<'_>) -> io::Result<(Parts, Undo)> {
     let RegionSpec { region, beside_long_trace, clocks, own } = *spec;
     // The file is what a link leads to, so the names beside it are too.
@@ -130,8 +127,7 @@ fn make(path: &Path) -> io::Result<File> {
     made.map_err(|error| if error.kind() == io::ErrorKind::AlreadyExists { in_use() } else { error })
 }
 
-/// Locks the file that was made here; by now another start may have removed it, taking it for the remains of a killed
-/// start.
+/// Locks the file that was made here; by now another start may have removed it.
 fn lock_of(file: &File, path: &Path) -> io::Result<Lock> {
     let locked = Lock::new(file, path);
     locked.map_err(|error| if error.kind() == io::ErrorKind::NotFound { in_use() } else { error })

@@ -144,7 +144,6 @@ const TABLE: u64 = (WRITERS * ENTRIES * 8) as u64;
 /// In place of a slot's offset in the file while that is not known.
 const NO_OFFSET: u64 = u64::MAX;
 
-/// Where the parts lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Places {
     half: u64,
@@ -164,7 +163,6 @@ impl Places {
         self.half_at(self.halves).saturating_add(whole_pages(self.slot).saturating_mul(slot))
     }
 
-    /// Where the table of writers begins.
     fn own_at(&self) -> u64 {
         self.slot_at(self.slots)
     }
@@ -180,7 +178,6 @@ fn whole_pages(len: u64) -> u64 {
     len.checked_next_multiple_of(PAGE).unwrap_or(u64::MAX)
 }
 
-/// The number that lies at a place.
 fn number(file: &[u8], at: usize) -> Option<u64> {
     let bytes = file.get(at..at.checked_add(8)?)?;
     Some(u64::from_le_bytes(bytes.try_into().ok()?))

@@ -18,7 +18,6 @@ pub(crate) struct Outbox {
     free: Receiver<Result<Slot, Unwritten>>,
     /// Bytes to read at once.
     pub(crate) limit: usize,
-    /// Slots filled so far.
     count: u64,
 }
 
@@ -35,7 +34,6 @@ pub(crate) struct Slot {
 }
 
 impl Outbox {
-    /// An outbox whose slots are all free.
     pub(super) fn new(control: Arc<Control>, copy: MmapMut, slots: Vec<MmapMut>, limit: usize) -> Self {
         let (back, free) = channel();
         for (map, index) in slots.into_iter().zip(0..) {
@@ -44,7 +42,6 @@ impl Outbox {
         Self { control, copy, free, limit, count: 0 }
     }
 
-    /// A free slot, if there is one now.
     pub(crate) fn free_slot(&self) -> Option<Slot> {
         self.free.try_recv().ok().and_then(Result::ok)
     }

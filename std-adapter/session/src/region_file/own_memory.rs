@@ -16,16 +16,13 @@ use crate::limits::{self, LAYOUT, WRITERS};
 /// Shared memory that is to lie in the file.
 #[derive(Clone, Copy)]
 pub(crate) struct SharedMemorySpec {
-    /// Its bytes.
     pub(crate) bytes: u64,
     /// The number of the buffer that the file belongs to.
     pub(crate) buffer: u16,
-    /// The producer whose writers write into it.
     pub(crate) identity: ProducerIdentity,
 }
 
 impl SharedMemorySpec {
-    /// What the first page says of it, and where.
     pub(super) fn numbers(&self) -> [(usize, u64); 7] {
         [
             (OWN, self.bytes),
@@ -67,7 +64,6 @@ impl OwnMemory {
         Ok(memory)
     }
 
-    /// A writer's entries.
     fn entries(&self, writer_id: u16) -> Option<&[AtomicU64; ENTRIES]> {
         let place = usize::from(writer_id).checked_sub(1)? * ENTRIES;
         self.0.long_words(TABLE as usize).get(place..)?.first_chunk()

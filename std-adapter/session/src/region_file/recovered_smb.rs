@@ -20,7 +20,6 @@ pub struct RecoveredSmb {
 }
 
 impl RecoveredSmb {
-    /// What the first page says of it, without its bytes.
     pub(super) fn told(page: &[u8], places: Places) -> Option<Self> {
         let bytes = usize::try_from(places.own).ok().filter(|bytes| SHARED_MEMORY.contains(bytes))?;
         if (number(page, OWN_PAGE)?, number(page, WRITERS_AT)?) != (PAGE.into(), WRITERS as u64) {

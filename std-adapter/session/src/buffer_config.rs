@@ -19,9 +19,8 @@ pub struct BufferConfig {
 impl BufferConfig {
     /// Keeps the newest `bytes` bytes: from 2,060, which one chunk of a thread takes, to less than 4 GiB.
     ///
-    /// Once it has overwritten something, readers skip its oldest part, up to about a quarter, because names, clocks
-    /// and tracks are repeated with every quarter; with programs in other processes, up to half of the shared memory of
-    /// each more. [`self_contained_chunks`](Self::self_contained_chunks) avoids that.
+    /// Once it has overwritten something, readers skip its oldest part, up to about a quarter, because names are
+    /// repeated with every quarter, unless it has [`self_contained_chunks`](Self::self_contained_chunks).
     pub const fn ring(bytes: u64) -> Self {
         Self::of(bytes, FillPolicy::RingBuffer)
     }
@@ -35,9 +34,8 @@ impl BufferConfig {
         Self { bytes, policy, file: None, self_contained_chunks: false, sequences: SEQUENCES }
     }
 
-    /// Keeps the buffer in this file, so that all but the last second survives the process, and that too with [shared
-    /// memory in the file](crate::SessionBuilder::shared_memory_in_file). [`region_file`](crate::region_file) says
-    /// more.
+    /// Keeps the buffer in [this file](crate::region_file), so that all but the last second survives the process, and
+    /// that too with [shared memory in the file](crate::SessionBuilder::shared_memory_in_file).
     ///
     /// **Truncating the file ends the process**, by SIGBUS: keep it from programs that truncate files to rotate them.
     /// It is created with all its blocks, and locked against other sessions. A file that an earlier session left is

@@ -89,9 +89,8 @@ impl SessionBuilder {
     /// A child created without the handlers of `pthread_atfork`, by `_Fork` or the bare system call, must not record:
     /// it would write into its parent's memory.
     ///
-    /// Cost: when the system writes the file's pages back, on Linux after 30 s, the next event in each takes a page
-    /// fault, and may wait for the disk, unless the file is in memory, as in `/dev/shm`. A new thread's first event may
-    /// look at all chunks: some milliseconds with 64 MiB.
+    /// Cost: when the system writes the file's pages back, the next event in each takes a page fault, and may wait for
+    /// the disk, unless that is memory, as `/dev/shm` is. A new thread's first event may take some milliseconds.
     #[must_use]
     pub fn shared_memory_in_file(mut self) -> Self {
         self.is_in_file = true;
@@ -143,8 +142,7 @@ impl SessionBuilder {
     /// Starts the session, with its drain thread.
     ///
     /// # Errors
-    /// A size or a number that cannot be, a data source named twice, no memory, no thread within 10 s, no file for a
-    /// buffer or the long trace. Files are then as they were.
+    /// A size, number or name that cannot be, no memory, no thread, no file. Files are then as they were.
     pub fn start(mut self) -> Result<Session, SessionError> {
         if self.buffers.is_empty() {
             self.buffers.push(BufferConfig::ring(4 << 20));

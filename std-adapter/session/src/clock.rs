@@ -12,9 +12,8 @@ use tracebuf_std::system::{boot_time, steady_time};
 use tsc::TscClock;
 
 /// Nanoseconds since the machine started, sleep included: `CLOCK_BOOTTIME`, Perfetto's default trace clock. On Windows
-/// it is the performance counter; on Unixes other than Linux, the steady clock. The same for all processes of a machine.
-///
-/// Cost: on Linux a call into the vDSO, 20 to 30 ns on x86-64.
+/// it is the performance counter; on Unixes other than Linux, the steady clock, the same for all
+/// processes of a machine. Cost: on Linux a call into the vDSO, 20 to 30 ns on x86-64.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BootClock;
 

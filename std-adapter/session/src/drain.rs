@@ -14,10 +14,8 @@ use crate::service::Service;
 use crate::totals::Written;
 use crate::waits::{MAX_SLEEP, PATIENCE, POLL_INTERVAL};
 
-/// Work for the drain thread.
 pub(crate) type Work = Box<dyn FnOnce(&mut Drain) + Send>;
 
-/// A task for that thread.
 pub(crate) struct Task {
     work: Work,
     /// Whether it is of no use to a session that is about to end.
@@ -54,7 +52,6 @@ fn next(tasks: &Receiver<Task>, gate: &RecordingGate) -> Result<Task, TryRecvErr
     }
 }
 
-/// What the drain thread owns.
 pub(crate) struct Drain {
     pub(crate) service: Service,
     pub(crate) long_trace: Option<Recording>,
@@ -150,7 +147,6 @@ impl Drain {
         self.service.end();
     }
 
-    /// Waits until all flushes that have begun have ended.
     fn end_flushes(&mut self) {
         while !self.flushes.is_empty() {
             self.service.drain();

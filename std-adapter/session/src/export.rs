@@ -54,9 +54,6 @@ pub struct Piece {
 
 impl Piece {
     /// Adds packets of `reader` until there are none, or until the piece and what was left out exceed `limit` bytes.
-    ///
-    /// # Errors
-    /// No memory.
     pub fn read(&mut self, reader: &mut Reader<'_>, limit: usize) -> io::Result<Drained> {
         let Some(room) = limit.checked_sub(self.bytes.len()) else { return Ok(Drained::default()) };
         let drained = TraceExporter::new(&mut self.bytes)

@@ -51,8 +51,7 @@ use triggers::{Request, WAITING, work};
 ///
 /// A session with a [long trace](crate::SessionBuilder::long_trace) has no flight recorder: record into two sessions. If
 /// threads may hang, let the ring have [`self_contained_chunks`](crate::BufferConfig::self_contained_chunks): what they
-/// did last can then be read. Standard error says where a snapshot of a panic, signal or trigger is, or why there is
-/// none.
+/// did last can then be read. Standard error says where a snapshot is that nothing waits for, or why there is none.
 pub struct FlightRecorder {
     inner: Arc<Inner>,
     requests: Option<SyncSender<Request>>,
@@ -153,8 +152,7 @@ impl Drop for FlightRecorder {
     /// Triggers still waiting are written at once; this waits for that, but not for their time.
     fn drop(&mut self) {
         if !self.inner.is_here() {
-            // The threads are not in this process. One of them may have had the channel's lock; and their handles, like
-            // that of the session's thread, may be those of threads of this process.
+            // The threads are not in this process, and their handles may be those of threads of this process.
             std::mem::forget((self.requests.take(), self.worker.take()));
             self.signals.forget();
             return;
@@ -183,8 +181,7 @@ impl Inner {
             return;
         }
         let (result, reason, mut stderr) = (self.snapshot(reason, from), Escaped(reason), io::stderr());
-        // What standard error does not take is lost: a panic of the macro would abort the program in a panic's hook,
-        // and would end a thread that is to go on watching or to end the program.
+        // What standard error does not take is lost: a panic would abort the program in a panic's hook.
         let _ = match result {
             Ok(path) => writeln!(stderr, "tracebuf: {reason}: the trace is in {}", Escaped(path.display())),
             Err(error) => writeln!(stderr, "tracebuf: {reason}: no trace: {error}"),
@@ -197,18 +194,17 @@ impl Inner {
         }
         let result = self.try_snapshot(reason, from);
         let mut state = self.state();
-        match result {
-            Ok((path, stall)) => {
+        match &result {
+            Ok((_, stall)) => {
                 state.status.written += 1;
-                state.status.stall = stall;
-                Ok(path)
+                state.status.stall = *stall;
             }
             Err(error) => {
                 state.status.failed += 1;
                 state.status.error = Some(error.to_string());
-                Err(error)
             }
         }
+        result.map(|(path, _)| path)
     }
 
     /// Writes the file; says where it is, and how long the drain thread stood still for it.

@@ -35,9 +35,6 @@
 //! end `TraceStats`, with counters of each buffer and writer. `select * from stats where severity = 'data_loss' and
 //! value != 0` lists every loss.
 //!
-//! A packet's `trusted_packet_sequence_id` names its writer: [`sequence_id`](tracebuf::service::sequence_id) of the two
-//! numbers in [`Summary::sequences`]. A thread is a writer for each buffer that it records into.
-//!
 //! # What loses events
 //! No loss is silent: [`Summary::losses`] says in one line whether there was any.
 //!

@@ -40,10 +40,9 @@ pub enum SyncPolicy {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// At any moment the file is a trace up to its last whole packet. When the process dies, a period and whatever the disk
-/// is behind is lost, unless the buffer is [in a file](crate::BufferConfig::in_file) too. While the file takes nothing,
-/// packets stay in the ring, and what is overwritten there is reported like any loss. Writing is tried again every
-/// 100 ms.
+/// At any moment the file is a trace up to its last whole packet. When the process dies, a period is lost, unless the
+/// buffer is [in a file](crate::BufferConfig::in_file) too. While the file takes nothing, packets stay in the ring, and
+/// what is overwritten there is reported like any loss.
 #[derive(Clone, Debug)]
 #[doc(alias = "write_into_file")]
 pub struct LongTrace {
@@ -77,8 +76,7 @@ impl LongTrace {
     }
 
     /// Sets the most bytes of the file. When the next packet does not fit, the trace ends, with its statistics as far
-    /// as they fit, and the session records no more. The statistics then say that the last flush failed. Below some 60
-    /// bytes the file stays empty.
+    /// as they fit, and the session records no more.
     #[must_use]
     pub fn max_file_size(mut self, bytes: u64) -> Self {
         self.max_file_size = bytes;
@@ -99,15 +97,13 @@ impl LongTrace {
 pub struct LongTraceStatus {
     /// Bytes of whole packets in the file.
     pub bytes: u64,
-    /// Why writing makes no progress now, or did not at the end. Otherwise what went wrong once: a sync failed, so that
-    /// the disk may miss what was written before; or somebody else changed the file's length, and writing went on at
-    /// the new end.
+    /// Why writing makes no progress now, or did not at the end. Otherwise what went wrong once: a sync failed, or
+    /// somebody else changed the file's length.
     pub error: Option<String>,
     /// Bytes given up because they could not be written when the session stopped: everything from the first that did
     /// not go in, so that the file has no hole. Those of a buffer in a file can be recovered there.
     pub bytes_given_up: u64,
-    /// The file has reached its largest size, and has nothing that was recorded later. Its statistics may be incomplete
-    /// or missing; those that the session returns are complete.
+    /// The file has reached its largest size, and has nothing that was recorded later.
     pub full: bool,
 }
 
@@ -132,12 +128,10 @@ struct Errors {
 
 impl Progress {
     pub(crate) fn status(&self) -> LongTraceStatus {
+        let errors = self.errors();
         LongTraceStatus {
             bytes: self.bytes.load(Ordering::Relaxed),
-            error: {
-                let errors = self.errors();
-                errors.write.as_ref().or(errors.lasting.as_ref()).cloned()
-            },
+            error: errors.write.as_ref().or(errors.lasting.as_ref()).cloned(),
             bytes_given_up: self.given_up.load(Ordering::Relaxed),
             full: self.full.load(Ordering::Relaxed),
         }
@@ -145,10 +139,6 @@ impl Progress {
 
     fn errors(&self) -> MutexGuard<'_, Errors> {
         self.errors.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn set_error(&self, error: Option<String>) {
-        self.errors().write = error;
     }
 
     fn set_lasting_error(&self, error: String) {

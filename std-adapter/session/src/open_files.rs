@@ -40,21 +40,19 @@ impl<'s> OpenFiles<'s> {
         long_trace: Option<&'s LongTrace>,
         mut own: Option<SharedMemorySpec>,
     ) -> Result<Self, SessionError> {
-        let (long_trace, undo) = match long_trace {
-            Some(trace) => {
-                let (file, undo) = open_long_trace(&trace.path)
-                    .map_err(|error| SessionError::writing(&trace.path, error))?;
-                (Some((trace, file)), undo)
-            }
-            None => (None, None),
-        };
+        let opened = long_trace.map(|trace| {
+            let opened = open_long_trace(&trace.path);
+            let (file, undo) = opened.map_err(|error| SessionError::writing(&trace.path, error))?;
+            Ok(((trace, file), undo))
+        });
+        let (long_trace, undo) = opened.transpose()?.unzip();
         let its_id = long_trace.as_ref().map(|(_, file)| file.id);
         let mut files = Self {
             buffers: Vec::new(),
             outboxes: Vec::new(),
             own: None,
             files: OwnFiles { long_trace: its_id, regions: Vec::new() },
-            made: Vec::from_iter(undo),
+            made: undo.flatten().into_iter().collect(),
             long_trace,
             clocks: ClockReading::now(),
         };
@@ -101,13 +99,11 @@ impl<'s> OpenFiles<'s> {
         gate: &Arc<RecordingGate>,
     ) -> Result<(Service, Option<Recording>), SessionError> {
         let Self { buffers, outboxes, own, files, made, long_trace, clocks } = self;
-        let long_trace = match long_trace {
-            Some((trace, file)) => Some(
-                Recording::start(trace, file, gate.clone(), outboxes, &clocks)
-                    .map_err(|error| SessionError::writing(&trace.path, error))?,
-            ),
-            None => None,
-        };
+        let long_trace = long_trace.map(|(trace, file)| {
+            let recording = Recording::start(trace, file, gate.clone(), outboxes, &clocks);
+            recording.map_err(|error| SessionError::writing(&trace.path, error))
+        });
+        let long_trace = long_trace.transpose()?;
         made.into_iter().for_each(Undo::forget);
         Ok((Service::new(buffers, files, own.map(|(_, mark)| mark)), long_trace))
     }

@@ -157,8 +157,7 @@ impl Entry {
 }
 
 impl Piece {
-    /// Adds processes and threads numbered after `since`, a packet for each process; returns the newest number.
-    /// Each has the time from which its process may record: readers go by it.
+    /// Adds processes and threads numbered after `since`, with the time from which each may record.
     pub fn processes(&mut self, tree: &ProcessTree, since: u64) -> io::Result<u64> {
         let processes = tree.lock();
         if processes.number == since {

@@ -19,8 +19,6 @@ use crate::waits::Waker;
 /// Bytes of shared memory with which every thread that waits for a chunk gets one: one for each writer, and a page more.
 pub(crate) const ENOUGH_TO_STALL: usize = (WRITERS.div_ceil(PAGE as usize / CHUNK) + 1) * PAGE as usize;
 
-type Storage = ProducerStorage<CHUNKS, WRITERS>;
-
 /// Shared memory.
 pub type Words = Box<dyn AsRef<[AtomicU32]> + Send + Sync>;
 
@@ -28,7 +26,7 @@ pub type Words = Box<dyn AsRef<[AtomicU32]> + Send + Sync>;
 struct Home {
     /// On the heap, in the file of a buffer, or shared with another process.
     words: Words,
-    storage: Box<Storage>,
+    storage: Box<ProducerStorage<CHUNKS, WRITERS>>,
     queue: Queue,
     process_name: String,
 }
@@ -90,7 +88,7 @@ impl ProducerCell {
     }
 
     pub(crate) fn new(words: Words, queue: Queue, process_name: String) -> Result<Self, MemoryError> {
-        let home = Home { words, storage: Box::new(Storage::new()), queue, process_name };
+        let home = Home { words, storage: Box::new(ProducerStorage::new()), queue, process_name };
         let cell = Cell::try_new(home, |home| {
             let memory = shared_memory(home.words.as_ref().as_ref())?;
             let producer = Producer::new(memory, LAYOUT, &home.storage, &home.queue)?;

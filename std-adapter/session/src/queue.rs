@@ -21,8 +21,7 @@ fn is_of_chunk(request: &Request) -> bool {
     matches!(request, Request::Move(_) | Request::Patch { .. })
 }
 
-/// The place in the queue of a request that another one makes needless: such would fill the memory while a service
-/// stands still.
+/// The place in the queue of a request that another one makes needless, and that would fill the memory.
 fn made_needless(queued: &[Request], by: Request) -> Option<usize> {
     let is_needless = |before: &Request| match (*before, by) {
         // When the later one was carried out, so were those before.
@@ -116,8 +115,7 @@ impl Queue {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The requests, with room for this many more. The lock is not held while it asks for memory: an allocator that
-    /// records may come here again.
+    /// The requests, with room for this many more. An allocator that records may come here again: no lock is held then.
     fn with_room_for(&self, more: usize) -> MutexGuard<'_, Vec<Request>> {
         loop {
             let queued = self.requests();

@@ -139,8 +139,7 @@ impl Recorder {
         self.with_in(&mut self.buffer_id(), f)
     }
 
-    /// Like [`with`](Self::with), for the buffer that events were going to when the caller looked; `buffer` then says
-    /// which one this has gone to.
+    /// Like [`with`](Self::with), for the buffer that events were going to; `buffer` then says where this has gone.
     #[inline]
     pub fn with_in<R>(
         &self,
@@ -169,8 +168,7 @@ impl Recorder {
         buffer
     }
 
-    /// Like [`with_in`](Self::with_in), for the buffer in which this thread began something, wherever events go by now:
-    /// nothing if that session is over.
+    /// Like [`with_in`](Self::with_in), for the buffer in which this thread began something, wherever events go now.
     #[inline]
     pub fn with_at<R>(
         &self,

@@ -57,8 +57,8 @@ impl Session {
     /// unfinished chunks are copied too.
     ///
     /// # Errors
-    /// [`SessionError::Timeout`] when a producer, this process's threads included, or the drain thread did not answer
-    /// in time ([`Summary::producers`] names who did not); otherwise those of [`snapshot`](Self::snapshot).
+    /// [`SessionError::Timeout`] when a producer ([`Summary::producers`] names it) or the drain thread did not answer in
+    /// time; otherwise those of [`snapshot`](Self::snapshot).
     pub fn flush(&self, timeout: Duration) -> Result<(), SessionError> {
         let deadline = Instant::now() + timeout.min(FOR_EVER);
         // At the deadline the thread looks which producers have not answered; this waits a little longer to hear it.
@@ -71,14 +71,11 @@ impl Session {
     /// Flushes, and copies all buffers while recording goes on.
     ///
     /// Beside a [long trace](crate::SessionBuilder::long_trace) it holds only what was recorded since the last period,
-    /// and names, tracks and clocks of that may be in the file, so that no reader can show it.
-    ///
-    /// Cost: the drain thread copies the used part of the buffers, as long as [`Snapshot::stall`] says.
+    /// mostly without its names. Cost: the drain thread copies the used part of the buffers.
     ///
     /// # Errors
-    /// No memory for the copies; [`SessionError::Timeout`] when there is no answer in 10 s, of which producers have 5;
-    /// [`SessionError::Stopped`] when the session has ended or is about to, or this is its own thread;
-    /// [`SessionError::Forked`] in a child after a fork.
+    /// No memory for the copies; [`SessionError::Timeout`] after 10 s, of which producers have 5; those of
+    /// [`summary`](Self::summary).
     pub fn snapshot(&self) -> Result<Snapshot, SessionError> {
         let (deadline, spare) = (Instant::now() + PATIENCE, self.spare.clone());
         // A snapshot that was asked for before a stop is still made: it may be the last moments before a panic.
@@ -93,12 +90,10 @@ impl Session {
     /// Returns a number for a producer that is to be [attached](Self::attach): from 2 to 65,535 in turn, without those
     /// of which a buffer has a sequence in its table, or that an attached transport [names](Transport::identity).
     ///
-    /// Cost: on the drain thread, a look at each sequence of all buffers.
-    ///
     /// # Errors
     /// [`SessionError::NoProducerId`] when all are taken; otherwise those of [`summary`](Self::summary).
     pub fn new_producer_id(&self) -> Result<u16, SessionError> {
-        let id = self.ask(Instant::now() + PATIENCE, |drain| drain.service.new_producer_id())?;
+        let id = self.ask(|drain| drain.service.new_producer_id())?;
         id.ok_or(SessionError::NoProducerId)
     }
 
@@ -106,10 +101,9 @@ impl Session {
     /// [`new_producer_id`](Self::new_producer_id), or one of your own of which no buffer has a sequence.
     ///
     /// # Errors
-    /// Those of [`summary`](Self::summary). After a timeout the producer is still added as soon as possible: do not try
-    /// again.
+    /// Those of [`summary`](Self::summary). After a timeout the producer is still added: do not try again.
     pub fn attach(&self, transport: impl Transport + 'static) -> Result<(), SessionError> {
-        self.ask(Instant::now() + PATIENCE, move |drain| drain.service.attach(Box::new(transport)))
+        self.ask(move |drain| drain.service.attach(Box::new(transport)))
     }
 
     /// Returns the time of the session's clock, in nanoseconds of boot time.
@@ -162,11 +156,10 @@ impl Session {
     /// Returns what has happened so far.
     ///
     /// # Errors
-    /// [`SessionError::Timeout`] when the session does not answer in 5 s; [`SessionError::Stopped`] and
-    /// [`SessionError::Forked`] as for [`snapshot`](Self::snapshot).
+    /// [`SessionError::Timeout`] after 5 s; [`SessionError::Stopped`] when the session has ended or is about to, or this
+    /// is its own thread; [`SessionError::Forked`] in a child after a fork.
     pub fn summary(&self) -> Result<Summary, SessionError> {
-        let summary =
-            self.ask(Instant::now() + PATIENCE, |drain| summary_of(&drain.service, drain.written()))?;
+        let summary = self.ask(|drain| summary_of(&drain.service, drain.written()))?;
         Ok(Summary { long_trace: self.long_trace(), ..summary })
     }
 
@@ -207,10 +200,9 @@ impl Session {
     /// Makes the drain thread do something before the session stops, and waits for the result.
     fn ask<T: Send + 'static>(
         &self,
-        deadline: Instant,
         task: impl FnOnce(&mut Drain) -> T + Send + 'static,
     ) -> Result<T, SessionError> {
-        self.ask_for(deadline, Task::until_stop, |drain, answer| tell(&answer, task(drain)))
+        self.ask_for(Instant::now() + PATIENCE, Task::until_stop, |drain, answer| tell(&answer, task(drain)))
     }
 
     /// The same with a task that may give its result later.
@@ -247,8 +239,7 @@ debug_fields!(Session, sources);
 impl Drop for Session {
     fn drop(&mut self) {
         if !self.context.gate.is_here() {
-            // The thread is not in this process. Dropping its handle would detach it, and the system may have given the
-            // place by which it is identified to a thread of this process.
+            // The thread is not in this process, and its handle may be that of a thread of this process.
             std::mem::forget(self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take());
             return;
         }

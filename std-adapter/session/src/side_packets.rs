@@ -24,43 +24,9 @@ pub(crate) struct SideRevision {
     packets: u64,
 }
 
-/// Packets that come before all that the buffers hold, in every snapshot and file of a session. A long trace has each
-/// before the first packet that was recorded after it was added. Clones are the same packets.
-///
-/// This is for what readers must know first and a ring would lose, such as descriptions of counters: readers drop values
-/// of counters that were not described before.
-///
-/// ```
-/// use tracebuf::proto::fields::{trace_packet, track_descriptor};
-/// use tracebuf::proto::{Message, Sink};
-/// use tracebuf_session::Session;
-///
-/// /// A counter with this number and name.
-/// struct Counter(u64, &'static str);
-///
-/// impl Message for Counter {
-///     fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
-///         out.varint(track_descriptor::UUID, self.0)?;
-///         out.string(track_descriptor::NAME, self.1)?;
-///         out.bytes(track_descriptor::COUNTER, &[])
-///     }
-/// }
-///
-/// struct Description(Counter);
-///
-/// impl Message for Description {
-///     fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
-///         out.message(trace_packet::TRACK_DESCRIPTOR, &self.0)
-///     }
-/// }
-///
-/// let session = Session::builder().start()?;
-/// session.side_packets().add(&Description(Counter(7, "temperature"))); // before its first value
-/// # let mut trace = Vec::new();
-/// # session.snapshot()?.write(&mut trace)?;
-/// # assert!(trace.windows(11).any(|bytes| bytes == b"temperature"));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
+/// Packets that come before all that the buffers hold, in every snapshot and file of a session: what readers must know
+/// first and a ring would lose, such as descriptions of counters. A long trace has each before the first packet that was
+/// recorded after it was added. Clones are the same packets.
 #[derive(Clone, Default)]
 pub struct SidePackets(Arc<Mutex<Packets>>);
 
@@ -77,8 +43,7 @@ impl SidePackets {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a packet after those that are there, and returns the number by which it can be changed. A packet too long
-    /// for a trace, 256 MiB, is left out.
+    /// Adds a packet after those that are there, and returns its number. One of 256 MiB or more is left out.
     pub fn add<M: Message>(&self, packet: &M) -> u64 {
         let bytes = packet_of(packet);
         let mut packets = self.lock();
@@ -120,8 +85,7 @@ fn packet_of<M: Message>(packet: &M) -> Box<[u8]> {
 }
 
 impl Piece {
-    /// Adds what is newer than what was written before; returns what is now the newest. Called just before buffers are
-    /// read or copied, it covers all tracks that they have anything on.
+    /// Adds what is newer than `since`. Just before buffers are read, that covers all that they refer to.
     pub(crate) fn side_data(&mut self, side: &SideData, since: SideRevision) -> io::Result<SideRevision> {
         let process_tree = self.processes(&side.process_tree, since.process_tree)?;
         let packets = side.packets.lock();

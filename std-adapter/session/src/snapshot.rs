@@ -87,8 +87,7 @@ impl Snapshot {
         Ok(Self { buffers, totals, clocks, side, stall, spare, forks, from: None, files })
     }
 
-    /// Returns how long the drain thread took for the copy. Recording threads were stalled only if they filled shared
-    /// memory meanwhile.
+    /// Returns how long the drain thread took for the copy. Recording threads go on meanwhile.
     pub fn stall(&self) -> Duration {
         self.stall
     }
@@ -99,8 +98,7 @@ impl Snapshot {
     }
 
     /// Leaves out events from before this boot time, in nanoseconds, as from [`Session::now`](crate::Session::now).
-    /// Names, tracks, reports of losses, increments of counters and packets of other kinds stay. A slice that began
-    /// earlier has only its end, as at the oldest end of a ring.
+    /// Names, tracks, losses, increments of counters and other packets stay. A slice that began earlier has only its end.
     #[must_use]
     pub fn since(mut self, time: u64) -> Self {
         self.from = Some(time);
@@ -120,10 +118,7 @@ impl Snapshot {
         write_atomically(path, |file| self.write(file))
     }
 
-    /// Writes a whole trace, with statistics at its end, in pieces of about a mebibyte.
-    ///
-    /// # Errors
-    /// Those of the output.
+    /// Writes a whole trace, with statistics at its end, in pieces of about a mebibyte. Errors are those of the output.
     pub fn write(mut self, output: &mut impl Write) -> io::Result<Written> {
         // An event that a thread is within must not keep back what the thread recorded before.
         self.buffers.iter_mut().for_each(ReadOnlyTraceBuffer::stop_waiting);

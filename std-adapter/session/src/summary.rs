@@ -28,8 +28,7 @@ pub struct Summary {
     pub chunks_discarded: u64,
     /// Patches for such a buffer.
     pub patches_discarded: u64,
-    /// Packets left out of the long trace and of what [`Stopped::write_to`](crate::Stopped::write_to) wrote, because no
-    /// producer may write them, or because they are longer than 256 MiB.
+    /// Packets left out of the trace, because no producer may write them, or because they are longer than 256 MiB.
     pub invalid_packets: u64,
     /// What is in the long trace's file, if there is one.
     pub file: Option<Written>,
@@ -104,8 +103,7 @@ pub struct Losses {
     pub packets_broken: u64,
     /// Chunks that no buffer took: it is full and keeps its oldest, or may not take them.
     pub chunks_not_taken: u64,
-    /// Chunks that break the rules of shared memory, at least this many: those refused, which were not taken either,
-    /// and those whose rest was dropped.
+    /// Chunks that break the rules of shared memory, at least this many: refused, or cut short.
     pub chunks_malformed: u64,
     /// Packets that no trace accepts: [`Summary::invalid_packets`].
     pub invalid_packets: u64,

@@ -64,9 +64,8 @@ impl FlightRecorder {
         }
     }
 
-    /// Writes a snapshot `panic` when any thread panics, after the previous hook has run; the thread waits for it. The
-    /// hook stays for the rest of the program. A panic within a [`Transport`](crate::Transport) ends the session: no
-    /// trace is written.
+    /// Writes a snapshot `panic` when any thread panics, after the previous hook has run; the thread waits for it. A
+    /// panic within a [`Transport`](crate::Transport) ends the session: no trace is written.
     pub fn on_panic(&self) {
         let inner = Arc::downgrade(&self.inner);
         let before = std::panic::take_hook();
@@ -83,8 +82,7 @@ impl FlightRecorder {
     /// available on Windows.
     ///
     /// # Errors
-    /// A signal that cannot be caught, or that tells of a crash (SIGSEGV, SIGILL, SIGFPE, SIGBUS): nothing can be
-    /// trusted then; no thread, or a child after a fork.
+    /// A signal that cannot be caught, or that tells of a crash; no thread, or a child after a fork.
     pub fn on_signals(&self, signals: &[i32]) -> io::Result<()> {
         self.check_signals(signals)?;
         self.signals.watch(signals, self.on_signal())
@@ -94,12 +92,10 @@ impl FlightRecorder {
     /// their default action. Real-time signals, whose default action the crate `signal-hook` does not know, only write
     /// a snapshot.
     ///
-    /// Writing may hang. So if another of these signals comes 500 ms or more after the first, as with a second Ctrl-C,
-    /// it takes its default action at once, and the snapshot remains a [part](crate::Snapshot::write_to). SIGHUP does
-    /// not count: a terminal's end is reported more than once.
-    ///
-    /// In a child after a fork, and once this recorder is gone, they take their default action at once, unless another
-    /// recorder watches them, and even if the process has handlers of `signal-hook` for them.
+    /// Writing may hang. So if another of these signals, except SIGHUP, comes 500 ms or more after the first, as with a
+    /// second Ctrl-C, it takes its default action at once, and the snapshot remains a
+    /// [part](crate::Snapshot::write_to). So do all of them in a child after a fork, and once this recorder is gone,
+    /// unless another recorder watches them.
     ///
     /// # Errors
     /// As for [`on_signals`](Self::on_signals).

@@ -33,9 +33,7 @@ pub(crate) struct Recording {
     thread: Option<JoinHandle<()>>,
     pub(crate) progress: Arc<Progress>,
     gate: Arc<RecordingGate>,
-    period: Duration,
-    max_file_size: u64,
-    sync: SyncPolicy,
+    trace: LongTrace,
     next: Instant,
     /// The flush with which this period begins, and the deadline for producers to send what belongs in it.
     flushing: Option<(u64, Instant)>,
@@ -61,8 +59,7 @@ enum Step {
     Busy,
 }
 
-/// Pieces on their way or being written. With the one being filled they are 9 MiB, plus what their last packets have
-/// beyond that.
+/// Pieces on their way or being written. With the one being filled they are some 9 MiB.
 const PIECES: usize = 8;
 
 impl Recording {
@@ -97,9 +94,7 @@ impl Recording {
             thread: Some(thread),
             progress,
             gate,
-            period: trace.period,
-            max_file_size: trace.max_file_size,
-            sync: trace.sync,
+            trace: trace.clone(),
             next: Instant::now() + trace.period,
             flushing: None,
             turns: None,
@@ -115,7 +110,7 @@ impl Recording {
     /// Does what is due, and says when to come again. Never does more than a piece at once, and never waits.
     pub(crate) fn work(&mut self, service: &mut Service) -> Duration {
         if self.ended {
-            return self.period;
+            return self.trace.period;
         }
         if self.turns.is_none()
             && let Some(wait) = self.begin(service)
@@ -126,14 +121,14 @@ impl Recording {
             Step::Done => {}
             Step::Busy => return POLL_INTERVAL,
             Step::Piece if !self.hand_over(service, Wait::Now) => return POLL_INTERVAL,
-            Step::Piece if self.ended => return self.period,
+            Step::Piece if self.ended => return self.trace.period,
             Step::Piece => return Duration::ZERO,
         }
         if !self.hand_over(service, Wait::Now) {
             return POLL_INTERVAL;
         }
         self.turns = None;
-        if self.sync == SyncPolicy::EveryPeriod {
+        if self.trace.sync == SyncPolicy::EveryPeriod {
             self.send(Message::Sync);
         }
         self.next.saturating_duration_since(Instant::now())
@@ -147,8 +142,8 @@ impl Recording {
             None if now < self.next => return Some(self.next - now),
             None => {
                 // Late by more than a period: that period is left out.
-                self.next = (self.next + self.period).max(now);
-                (service.begin_flush(), now + self.period.min(PATIENCE))
+                self.next = (self.next + self.trace.period).max(now);
+                (service.begin_flush(), now + self.trace.period.min(PATIENCE))
             }
         };
         self.flushing = Some((flush, deadline));
@@ -158,7 +153,7 @@ impl Recording {
         self.flushing = None;
         service.end_flush(flush);
         let _ = self.piece.service(&ClockReading::now());
-        self.turns = Some(Turns::new(service.buffers.len(), self.period));
+        self.turns = Some(Turns::new(service.buffers.len(), self.trace.period));
         None
     }
 
@@ -171,8 +166,7 @@ impl Recording {
     fn read_on(&mut self, service: &mut Service, wait: Wait) -> Step {
         let mut refused = 0;
         while let Some(at) = self.turns.as_ref().and_then(Turns::next) {
-            // What is beside the buffers comes before anything is read. Within a period the buffers get more between
-            // one piece and the next.
+            // Before each piece: the buffers get more in between.
             self.side = self.piece.side_data(&service.side, self.side).unwrap_or(self.side);
             if self.piece.bytes.len() + refused >= PIECE {
                 return Step::Piece;
@@ -249,7 +243,7 @@ impl Recording {
 
     /// Bytes that the file may still take. The clocks come before the room for the statistics.
     fn room(&self, service: &Service) -> u64 {
-        let all = self.max_file_size.saturating_sub(self.handed_over);
+        let all = self.trace.max_file_size.saturating_sub(self.handed_over);
         let first = if self.handed_over == 0 { self.clocks.min(all) } else { 0 };
         all.saturating_sub(reserve(service)).max(first)
     }
@@ -320,7 +314,7 @@ impl Recording {
     fn stats(&mut self, totals: &Totals, reports: &[BufferReport]) -> bool {
         let (len, packets) = (self.piece.bytes.len(), self.piece.packets);
         let _ = self.piece.stats(totals, reports, Some(ClockReading::now().boottime));
-        let fits = self.piece.bytes.len() as u64 <= self.max_file_size.saturating_sub(self.handed_over);
+        let fits = self.piece.bytes.len() as u64 <= self.trace.max_file_size.saturating_sub(self.handed_over);
         if !fits {
             self.piece.bytes.truncate(len);
             self.piece.packets = packets;
@@ -348,7 +342,7 @@ impl Recording {
         if !self.ended {
             self.end(service);
         }
-        if self.sync != SyncPolicy::Never {
+        if self.trace.sync != SyncPolicy::Never {
             self.send(Message::Sync);
         }
         self.sender = None;

@@ -138,8 +138,7 @@ impl Recorder {
 ///
 /// It ends the slice in the session where that began, wherever a [`Relay`](crate::Relay) leads by then, unless that
 /// session is over or the begin was not recorded. Slices stay nested even when shared memory is full: one whose begin
-/// is lost has no end, and a lost end is made up for before the thread's next slice begins or ends, or at the thread's
-/// end if there is room.
+/// is lost has no end, and a lost end is made up for before the thread's next slice begins or ends.
 #[must_use = "the slice ends when this is dropped"]
 pub struct SliceGuard<'r> {
     recorder: &'r Recorder,

@@ -123,8 +123,7 @@ impl<'r> TrackRecorder<'r> {
 /// Ends the slice begun last on its track when dropped, in whichever thread.
 ///
 /// It ends the slice in the session where that began, unless that session is over or the begin was not recorded. If
-/// events go to another session by then, only a thread that has recorded in the first one can end it. A lost end leaves
-/// the slice open.
+/// events go to another session by then, only a thread that has recorded in the first one can end it.
 #[must_use = "the slice ends when this is dropped"]
 pub struct TrackSliceGuard<'r> {
     on: TrackRecorder<'r>,

@@ -29,16 +29,15 @@ use crate::recording_gate::{BufferId, Connected, NO_BUFFER, RecordingGate};
 /// # Ok::<(), tracebuf_session::SessionError>(())
 /// ```
 ///
-/// A library that is handed nothing keeps one in a `static LazyLock<Relay>`, and lets the program connect it. If only
-/// some categories of events may be wanted, use a relay for each.
+/// A library that is handed nothing keeps one in a `static LazyLock<Relay>`, and lets the program connect it.
 ///
-/// An event while nothing is connected costs three loads; otherwise as much as with the session's recorders. A thread's
-/// first event in each session makes its writer there. It keeps that, and with it the memory of a session that is over,
-/// some 1.4 MB by default, until its next event in another session, or its own end.
+/// An event while nothing is connected costs three loads; otherwise as much as with the session's recorders. A thread
+/// keeps its writer, and with it the memory of a session that is over, some 1.4 MB by default, until its next event in
+/// another session, or its own end. A slice that is open when the sessions change is ended by its
+/// [guard](crate::SliceGuard) or span in the session where it began, if that goes on.
 ///
-/// A slice that is open when the sessions change is ended by its [guard](crate::SliceGuard) or span in the session
-/// where it began, if that goes on. Clones are the same relay. Recorders stay connected when all clones are gone. In a
-/// child after a fork recorders are off, and the relay cannot be connected again.
+/// Clones are the same relay. Recorders stay connected when all clones are gone. In a child after a fork recorders are
+/// off, and the relay cannot be connected again.
 #[derive(Clone)]
 pub struct Relay(Arc<Route>);
 
@@ -61,8 +60,7 @@ impl Relay {
         self.0.gate.is_on()
     }
 
-    /// Makes its recorders record where `recorder` does, until that session ends or this is connected elsewhere. For
-    /// another relay's recorder, that is the session that it is connected to now.
+    /// Makes its recorders record where `recorder` does, until that session ends or this is connected elsewhere.
     ///
     /// # Errors
     /// [`SessionError::Stopped`] if `recorder` does not record; this then stays connected to what it was.

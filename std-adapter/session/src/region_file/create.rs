@@ -49,29 +49,19 @@ pub(crate) fn create(path: &Path, spec: &RegionSpec<'_>) -> io::Result<(Parts, U
     let path = &followed(path)?;
     check_names(path)?;
     let moved = keep_previous(path)?;
-    let file = match make(path) {
-        Ok(file) => file,
-        Err(error) => {
-            Undo::new(path, moved).without_replacing();
-            return Err(error);
-        }
-    };
+    let file = make(path).inspect_err(|_| Undo::new(path, moved.clone()).without_replacing())?;
     // Only with both is it certain who has the name.
     let locked = lock_of(&file, path).and_then(|lock| check_is_at(&file, path).map(|()| lock));
-    let lock = match locked {
-        Ok(lock) => lock,
-        Err(error) => {
-            // Uses the file that is already open: there may be no place for one more.
-            let is_busy = |error: &io::Error| error.kind() == io::ErrorKind::ResourceBusy;
-            let held = lock(&file);
-            let is_other_s = held.as_ref().err().is_some_and(is_busy)
-                || check_is_at(&file, path).as_ref().err().is_some_and(is_busy);
-            if !is_other_s {
-                drop(Undo::new(path, moved));
-            }
-            return Err(error);
+    let lock = locked.inspect_err(|_| {
+        // Uses the file that is already open: there may be no place for one more.
+        let is_busy = |error: &io::Error| error.kind() == io::ErrorKind::ResourceBusy;
+        let held = lock(&file);
+        let is_other_s = held.as_ref().err().is_some_and(is_busy)
+            || check_is_at(&file, path).as_ref().err().is_some_and(is_busy);
+        if !is_other_s {
+            drop(Undo::new(path, moved.clone()));
         }
-    };
+    })?;
     // Dropped before the lock: what was there is put back while nobody else can have the file.
     let undo = Undo::new(path, moved);
     let limit = (region / 4).clamp(256 << 10, 16 << 20);

@@ -27,8 +27,8 @@
 //! file too](#with-shared-memory-in-it). After a power cut, pages that the system had not written are missing: recovery
 //! leaves out chunks that make no sense and, in a slot, everything after the first damage.
 //!
-//! While the session runs, **never make the file shorter**: touching a page that is gone ends the process by SIGBUS. `>
-//! FILE`, `truncate`, and log rotation that copies and truncates do this. Removing or renaming the file does no harm.
+//! While the session runs, **never make the file shorter**, as `> FILE`, `truncate`, and log rotation that truncates do:
+//! touching a page that is gone ends the process by SIGBUS. Removing or renaming the file does no harm.
 //!
 //! # With a long trace beside it
 //! What the long trace has read must stay in the file until it is in the trace's. So the file has two *halves*. The
@@ -38,20 +38,17 @@
 //! taken the slot, a third one frees it. So at any instant each packet is in the valid half, in a slot, or in the file.
 //!
 //! A slot knows where in the trace's file it goes, so that recovery can leave out what is there already. A kill loses
-//! what bypasses the slots and is just being written: a packet of more than a mebibyte, and the last that a [full
-//! file](crate::LongTrace::max_file_size) takes.
+//! a packet of more than a mebibyte, and the last that a full file takes, while it is being written.
 //!
 //! Cost: the file has twice the buffer and two slots, each a quarter of it, 256 KiB to 16 MiB, and a mebibyte more.
 //! Each period, and each slot filled in it, copies the used part of the buffer.
 //!
 //! # With shared memory in it
 //! After [`shared_memory_in_file`](crate::SessionBuilder::shared_memory_in_file), recovery brings what the session's
-//! own threads had finished into the buffer, each thread's events in order and none twice, as long as the buffer's table
-//! has room for [all sequences](crate::BufferConfig::sequences).
-//!
-//! Not brought in are what a thread was just writing, chunks for other buffers, what other processes had not sent, and
-//! an event over more than two chunks whose sizes the drain thread had not received. A buffer that discards and was full
-//! takes nothing. After a power cut packets of this part may be damaged: it has no checksums.
+//! own threads had finished into the buffer, each thread's events in order and none twice, while the buffer's table has
+//! room for [all sequences](crate::BufferConfig::sequences). Not brought in are what a thread was just writing, chunks
+//! for other buffers, what other processes had not sent, and an event over more than two chunks whose sizes the drain
+//! thread had not received. After a power cut packets of this part may be damaged: it has no checksums.
 //!
 //! # At the next start
 //! A file that an earlier session left is moved to `FILE.previous`, and what was there to `FILE.previous.previous`,
@@ -59,13 +56,11 @@
 //! back. It fails if another session has a buffer in one of these files.
 //!
 //! A file left by a killed start holds nothing and is replaced: it begins with `TRACENEW`, or is all zeros. What was
-//! there before is then in `FILE.previous`. Recovery says so, but does not use that file by itself, because it may have
-//! been recovered before.
+//! there before is then in `FILE.previous`, as recovery says.
 //!
 //! # Layout
 //! All numbers are little-endian. The file is a page of 4 KiB, then the halves, the slots, and the table of writers
-//! followed by shared memory, each from the next multiple of 4 KiB on. [`Damage`] says what is wrong with a file that
-//! makes no sense.
+//! followed by shared memory, each from the next multiple of 4 KiB on.
 //!
 //! | offset | bytes | what |
 //! |---|---|---|
@@ -97,15 +92,13 @@ mod memory;
 mod outbox;
 mod own_memory;
 mod previous_file;
-mod recovered_smb;
 mod writers;
 
 use crate::limits::WRITERS;
 use writers::ENTRIES;
 
-pub use contents::{Contents, Damage, PendingWrite, cut_region, parse, read};
+pub use contents::{Contents, Damage, PendingWrite, RecoveredSmb, cut_region, parse, read};
 pub use previous_file::moved_by_a_start;
-pub use recovered_smb::RecoveredSmb;
 pub use tracebuf_std::free_file::{check_is_free, create_if_free};
 
 pub(crate) use control::OwnMark;

@@ -55,8 +55,7 @@ impl Outbox {
     /// then be consumed from the buffer; call [`publish`](Self::publish) before anything else is done to it.
     pub(crate) fn begin(&mut self, buffer: &[u8]) {
         copy_used(buffer, &mut self.copy);
-        // When a process is killed, the kernel's pages hold a prefix of its own stores; this keeps the compiler from
-        // changing their order.
+        // A killed process leaves a prefix of its stores; this keeps the compiler from changing their order.
         self.control.word(WORD).fetch_or(u64::to_le(1), Ordering::SeqCst);
     }
 

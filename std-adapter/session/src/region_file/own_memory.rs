@@ -50,8 +50,7 @@ impl AsRef<[AtomicU32]> for OwnMemory {
 }
 
 impl OwnMemory {
-    /// Maps the file from this place on, where all is zero and blocks are allocated. All pages are touched, so that no
-    /// thread that records has to wait for the system to provide one.
+    /// Maps the file from this place on, where all is zero and blocks are allocated. All pages are touched.
     pub(super) fn new(file: &File, at: u64, bytes: u64) -> io::Result<Self> {
         let len = usize::try_from(TABLE.saturating_add(bytes)).map_err(|_| io::ErrorKind::OutOfMemory)?;
         let memory = Self(Arc::new(WordsInFile::new(file, at, len)?));

@@ -58,8 +58,8 @@ impl BufferConfig {
     /// writer of a producer; 1,024 are enough for this process's threads. For [others](crate::Session::attach) add as
     /// many as they have writers, and as have ended without being read or overwritten.
     ///
-    /// If every sequence has chunks in a ring, a new one takes the place of the one that has been silent for the
-    /// longest, whose chunks count as overwritten. A buffer that discards refuses the new one's chunks.
+    /// If all have chunks in a ring, a new one takes the place of the one that has been silent for the longest, whose
+    /// chunks count as overwritten. A buffer that discards refuses the new one's chunks.
     #[must_use]
     pub const fn sequences(mut self, count: u16) -> Self {
         self.sequences = count;

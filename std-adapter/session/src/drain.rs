@@ -23,7 +23,6 @@ pub(crate) struct Task {
 }
 
 impl Task {
-    /// A task that is done whenever its turn comes.
     pub(crate) fn new(work: Work) -> Self {
         Self { work, is_until_stop: false }
     }
@@ -34,12 +33,14 @@ impl Task {
     }
 }
 
+type Flushed = Box<dyn FnOnce(&mut Drain, bool) + Send>;
+
 /// A flush that something waits for.
 struct Flush {
     number: u64,
     deadline: Instant,
     /// Done once the flush has ended, with true if all producers have answered.
-    then: Box<dyn FnOnce(&mut Drain, bool) + Send>,
+    then: Flushed,
 }
 
 /// The next task. For those that are left out, the caller that waits hears that the session has ended.
@@ -57,7 +58,6 @@ pub(crate) struct Drain {
     pub(crate) long_trace: Option<Recording>,
     clock: SessionClock,
     stopped: bool,
-    /// Flushes that have begun, and wait for producers.
     flushes: Vec<Flush>,
     /// When what lies in shared memory is next brought into files.
     next_kept: Instant,
@@ -69,7 +69,6 @@ impl Drain {
         Self { service, long_trace, clock, stopped: false, flushes: Vec::new(), next_kept }
     }
 
-    /// Ends [`run`](Self::run).
     pub(crate) fn stop(&mut self) {
         self.stopped = true;
     }
@@ -159,8 +158,7 @@ impl Drain {
         }
     }
 
-    /// Gets what lies in shared memory into buffers in files, when it is time, and says how long to sleep at most: a
-    /// program that writes little would otherwise lose the last minutes when it is killed.
+    /// Gets what lies in shared memory into buffers in files, when it is time, and says how long to sleep at most.
     fn keep_in_files(&mut self) -> Duration {
         if self.service.files.regions.is_empty() {
             return MAX_SLEEP;

@@ -88,17 +88,13 @@ impl fmt::Display for SessionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::SmallBuffer { buffer, bytes, needed } => {
-                write!(
-                    f,
-                    "buffer {buffer} of the session, {}, is too small: one chunk of a thread takes {needed}",
-                    Count(*bytes, "byte")
-                )
+                let bytes = Count(*bytes, "byte");
+                write!(f, "buffer {buffer} of the session, {bytes}, is too small: ")?;
+                write!(f, "one chunk of a thread takes {needed}")
             }
             Self::LargeBuffer { buffer, bytes } => {
-                write!(
-                    f,
-                    "buffer {buffer} of the session, {bytes} bytes, is too large: it has to be less than 4 GiB"
-                )
+                write!(f, "buffer {buffer} of the session, {bytes} bytes, is too large: ")?;
+                f.write_str("it has to be less than 4 GiB")
             }
             Self::BufferCount { count } => write!(f, "a session has 1 to 32 buffers, not {count}"),
             Self::NoSuchBuffer { data_source, buffer, last } => {

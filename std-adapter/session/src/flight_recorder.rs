@@ -49,7 +49,7 @@ use triggers::{Request, WAITING, work};
 /// that share a folder share its limit, and two that write one reason at the same moment may write the same file. A
 /// program that is killed while writing leaves [parts](crate::Snapshot::write_to), which you have to remove.
 ///
-/// A session with a [long trace](crate::SessionBuilder::long_trace) has no flight recorder: record into two sessions. If
+/// A session with a [long trace](crate::SessionBuilder::long_trace) has no flight recorder: use two sessions. If
 /// threads may hang, let the ring have [`self_contained_chunks`](crate::BufferConfig::self_contained_chunks): what they
 /// did last can then be read. Standard error says where a snapshot is that nothing waits for, or why there is none.
 pub struct FlightRecorder {

@@ -56,7 +56,7 @@ impl LongTrace {
     /// Writes into this file every 5 s, of any size, synced at the end. The file is emptied when the session starts.
     /// Until the session has stopped, it is locked against other sessions, and no snapshot replaces it.
     ///
-    /// A pipe or a device is not locked, and [`stop`](crate::Session::stop) waits for it while it takes nothing; a named
+    /// A pipe or a device is not locked, and [`stop`](crate::Session::stop) waits while it takes nothing; a named
     /// pipe must already have its reader. On Windows it must be a regular file.
     pub fn to(path: impl AsRef<Path>) -> Self {
         Self {

@@ -53,9 +53,8 @@ impl PacketWriter {
 
     /// Writes one packet. Once the session is over nothing is written, and `fill` is not called.
     ///
-    /// With [`Exhaustion::Drop`] the packet must fit into what is free of [shared
-    /// memory](crate::SessionBuilder::shared_memory) until the drain thread comes. With [`Exhaustion::Stall`] it must
-    /// fit into its buffer, and into a trace, where it is less than 256 MiB. A message in it must fit into [3,072
+    /// With [`Exhaustion::Drop`] the packet must fit into what is free of shared memory; with [`Exhaustion::Stall`]
+    /// into its buffer, and 256 MiB. A message in it must fit into [3,072
     /// chunks](tracebuf::producer::TraceWriter::MAX_PATCHED), some 6 MB. A packet that does not fit is given up as a
     /// whole: [`stats`](Self::stats) counts it as `dropped`, and the next packet says that something is missing.
     pub fn packet(&mut self, fill: impl FnOnce(&mut PacketHandle<'_, '_>)) {

@@ -1,7 +1,6 @@
 //! Programs in containers, reported as Perfetto's `ProcessTree`.
 //!
-//! A program in a pid namespace of its own names its process and threads by the numbers that they have there. Readers
-//! need the numbers in all namespaces.
+//! Such a program names its threads by the numbers in its own pid namespace; readers need those in all namespaces.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -54,7 +53,6 @@ pub struct ProcessTree(Arc<Mutex<Processes>>);
 
 #[derive(Debug, Default)]
 struct Processes {
-    /// In the order in which they came.
     entries: Vec<Entry>,
     number: u64,
 }

@@ -16,7 +16,7 @@ use crate::recording_gate::{BufferId, RecordingGate};
 use crate::this_process::process_track;
 use crate::waits::Waker;
 
-/// Bytes of shared memory with which every thread that waits for a chunk gets one: one for each writer, and a page more.
+/// Bytes of shared memory with which each thread that waits for a chunk gets one: one a writer, and a page more.
 pub(crate) const ENOUGH_TO_STALL: usize = (WRITERS.div_ceil(PAGE as usize / CHUNK) + 1) * PAGE as usize;
 
 /// Shared memory.

@@ -72,10 +72,6 @@ impl Recorder {
         Self { gate: context.gate.clone(), target, by: By::Session(context) }
     }
 
-    fn of_relay(route: Arc<Route>) -> Self {
-        Self { gate: route.gate.clone(), target: 0, by: By::Relay(route) }
-    }
-
     /// A recorder into the buffer that a data source was mapped to, if it was.
     pub fn of_source(context: &Arc<RecorderContext>, sources: &[(String, u16)], name: &str) -> Option<Self> {
         let (_, buffer) = sources.iter().find(|(source, _)| source == name)?;
@@ -131,7 +127,7 @@ impl Recorder {
         }
     }
 
-    /// Lends this thread's tracer to `f`, for what recorders have no call for; if nothing is recorded it returns `None`.
+    /// Lends this thread's tracer to `f`, for what recorders have no call for; `None` if nothing is recorded.
     /// Events within another one's details, into the same buffer, are lost, and counted. Names must live as long as the
     /// program; for others use [`Event::name`](tracebuf::producer::track_event::Event::name).
     #[inline]

@@ -57,8 +57,8 @@ impl Session {
     /// unfinished chunks are copied too.
     ///
     /// # Errors
-    /// [`SessionError::Timeout`] when a producer ([`Summary::producers`] names it) or the drain thread did not answer in
-    /// time; otherwise those of [`snapshot`](Self::snapshot).
+    /// [`SessionError::Timeout`] when a producer ([`Summary::producers`] names it) or the drain thread did not answer;
+    /// otherwise those of [`snapshot`](Self::snapshot).
     pub fn flush(&self, timeout: Duration) -> Result<(), SessionError> {
         let deadline = Instant::now() + timeout.min(FOR_EVER);
         // At the deadline the thread looks which producers have not answered; this waits a little longer to hear it.
@@ -156,7 +156,7 @@ impl Session {
     /// Returns what has happened so far.
     ///
     /// # Errors
-    /// [`SessionError::Timeout`] after 5 s; [`SessionError::Stopped`] when the session has ended or is about to, or this
+    /// [`SessionError::Timeout`] after 5 s; [`SessionError::Stopped`] when the session has ended or soon will, or this
     /// is its own thread; [`SessionError::Forked`] in a child after a fork.
     pub fn summary(&self) -> Result<Summary, SessionError> {
         let summary = self.ask(|drain| summary_of(&drain.service, drain.written()))?;

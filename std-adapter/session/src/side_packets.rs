@@ -12,7 +12,6 @@ use crate::process_tree::ProcessTree;
 /// All that a session keeps beside its buffers. Clones are the same.
 #[derive(Clone, Default)]
 pub(crate) struct SideData {
-    /// The processes that have come from containers.
     pub(crate) process_tree: ProcessTree,
     pub(crate) packets: SidePackets,
 }
@@ -25,14 +24,13 @@ pub(crate) struct SideRevision {
 }
 
 /// Packets that come before all that the buffers hold, in every snapshot and file of a session: what readers must know
-/// first and a ring would lose, such as descriptions of counters. A long trace has each before the first packet that was
-/// recorded after it was added. Clones are the same packets.
+/// first and a ring would lose, such as descriptions of counters. A long trace has each before what was recorded
+/// after it was added. Clones are the same packets.
 #[derive(Clone, Default)]
 pub struct SidePackets(Arc<Mutex<Packets>>);
 
 #[derive(Default)]
 struct Packets {
-    /// Packets of a trace, in the order in which they came.
     by_number: BTreeMap<u64, Box<[u8]>>,
     /// The newest one's number.
     number: u64,

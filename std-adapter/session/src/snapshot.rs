@@ -98,7 +98,7 @@ impl Snapshot {
     }
 
     /// Leaves out events from before this boot time, in nanoseconds, as from [`Session::now`](crate::Session::now).
-    /// Names, tracks, losses, increments of counters and other packets stay. A slice that began earlier has only its end.
+    /// Names, tracks, losses, increments of counters and other packets stay. An older slice has only its end.
     #[must_use]
     pub fn since(mut self, time: u64) -> Self {
         self.from = Some(time);
@@ -107,9 +107,8 @@ impl Snapshot {
 
     /// Writes a whole trace, with statistics at its end, into a file that appears at `path` when it is complete.
     ///
-    /// It is written beside `path`, synced and renamed: an existing file is replaced whole, except for its mode, or
-    /// stays as it is. If only the renaming failed, or the process is killed meanwhile, the trace or its part stays as
-    /// `.NAME.PID-N.part`. A link's target is used in its place; a device or a pipe is written into.
+    /// It is written beside `path`, synced and renamed: an existing file is replaced whole, or stays as it is. If that
+    /// fails or is cut short, `.NAME.PID-N.part` stays. A link's target, a device or a pipe is written into.
     ///
     /// # Errors
     /// What the file system says; or `path` names no file, or one of this session's or another's own files.

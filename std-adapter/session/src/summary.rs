@@ -88,8 +88,7 @@ pub(crate) fn summary_of(service: &Service, file: Option<Written>) -> Summary {
     }
 }
 
-/// What a session has lost, and how: whatever is not 0 is missing in its traces. `Display` says it in one line. What the
-/// file of [`Stopped::write_to`](crate::Stopped::write_to) leaves out is counted once it is written.
+/// What a session has lost, and how: whatever is not 0 is missing in its traces. `Display` says it in one line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Losses {

@@ -87,7 +87,7 @@ impl Dropped {
     }
 }
 
-/// The sum of two transports' counts. Those of producers elsewhere may be anything.
+/// The sum of two transports' counts, which may be anything.
 pub(crate) fn sum(a: EndpointStats, b: EndpointStats) -> EndpointStats {
     EndpointStats {
         chunks_moved: a.chunks_moved.saturating_add(b.chunks_moved),

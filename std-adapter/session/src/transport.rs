@@ -15,9 +15,8 @@ pub type CentralBuffer = TraceBuffer<BufferMemory>;
 /// All calls come from the session's drain thread, one at a time, and must not block. A panic ends the session.
 ///
 /// # The producer's number
-/// Each transport needs a number of its own, from [`Session::new_producer_id`](crate::Session::new_producer_id). Chunks
-/// of two producers that share one are taken for each other's, even if the first has gone: it is free again when no
-/// buffer has a sequence of it in its [table](crate::BufferConfig::sequences).
+/// Each transport needs a number of its own, from [`Session::new_producer_id`](crate::Session::new_producer_id). It is
+/// free again when no buffer has a sequence of it in its [table](crate::BufferConfig::sequences).
 ///
 /// # What is called when
 /// When the thread wakes, and between its tasks: [`drain`](Self::drain), then [`is_connected`](Self::is_connected).
@@ -39,9 +38,8 @@ pub type CentralBuffer = TraceBuffer<BufferMemory>;
 ///
 /// What threads still write is scraped after the answer, or after 5 s in vain.
 ///
-/// # Memory that others can cut short
-/// Truncating shared memory in a file that the producer has too, such as a memfd, **ends this process**, by SIGBUS.
-/// Let the service make it, and seal it against that (`F_SEAL_SHRINK`) before a producer gets it.
+/// Truncating shared memory in a file that the producer has too **ends this process**, by SIGBUS: let the service make
+/// it, and seal it (`F_SEAL_SHRINK`) first.
 pub trait Transport: Send {
     /// Carries out the requests that have come, and tells `flushes` of the answers and flushes among them. When more
     /// come, wake the drain thread with [`Waker::wake`](crate::Waker::wake); by itself it looks once a second.

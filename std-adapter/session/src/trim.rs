@@ -3,7 +3,6 @@
 //! Times of a thread's events are distances, and names and tracks are referred to by number. So an event that is left
 //! out must leave its distance to the next one, and its names to all. Only events are left out: a packet that also
 //! holds names or defaults, or reports a loss, stays without its event.
-//!
 //! Values of incremental counters stay as well: later values count from them.
 
 use std::collections::{HashMap, HashSet};

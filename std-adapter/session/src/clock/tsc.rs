@@ -10,7 +10,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tracebuf::producer::track_event::Clock;
 
@@ -71,11 +71,8 @@ impl Measured {
         let readings = (0..8).map(|_| {
             let before = counter();
             let nanoseconds = BootClock.now();
-            let after = counter();
-            (
-                after.wrapping_sub(before),
-                Self { counter: before.wrapping_add(after.wrapping_sub(before) / 2), nanoseconds },
-            )
+            let width = counter().wrapping_sub(before);
+            (width, Self { counter: before.wrapping_add(width / 2), nanoseconds })
         });
         match readings.min_by_key(|(width, _)| *width) {
             Some((_, measured)) => measured,
@@ -128,10 +125,7 @@ impl TscClock {
 
     fn calibrated() -> Self {
         let first = Measured::now();
-        let start = Instant::now();
-        while start.elapsed() < Duration::from_millis(5) {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        std::thread::sleep(Duration::from_millis(5));
         Self::new(&first, Measured::now())
     }
 

@@ -14,7 +14,6 @@ use crate::waits::FOR_EVER;
 pub(super) struct Request {
     reason: String,
     due: Instant,
-    /// Boot time of the first moment that is to be in the snapshot.
     from: Option<u64>,
 }
 
@@ -31,8 +30,7 @@ impl FlightRecorder {
         self.request(reason, after, None);
     }
 
-    /// Like [`trigger`](Self::trigger), but keeps nothing from earlier than `before` the trigger. Triggers that share a
-    /// snapshot share the window of the first.
+    /// Like [`trigger`](Self::trigger), but keeps nothing from earlier than `before` the (first) trigger.
     pub fn trigger_window(&self, reason: &'static str, before: Duration, after: Duration) {
         let before = u64::try_from(before.as_nanos()).unwrap_or(u64::MAX);
         let now = self.inner.session.upgrade().map(|session| session.now());

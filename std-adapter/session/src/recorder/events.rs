@@ -16,16 +16,6 @@ impl Recorder {
     }
 
     /// The same with details: arguments, a category, flows.
-    ///
-    /// ```
-    /// # use tracebuf_session::Session;
-    /// # let session = Session::builder().start()?;
-    /// # let recorder = session.recorder();
-    /// let url = String::from("/index.html");
-    /// let _request = recorder.enter_with("request", |event| event.category("net").arg("url", &*url));
-    /// let _named_so = recorder.enter_with("", |event| event.name(&url)); // not a literal: written out each time
-    /// # Ok::<(), tracebuf_session::SessionError>(())
-    /// ```
     #[inline]
     pub fn enter_with(&self, name: &'static str, details: impl for<'a> Details<'a>) -> SliceGuard<'_> {
         // If the details panic, the tracer's own guard ends what has begun.
@@ -154,9 +144,7 @@ impl<'r> SliceGuard<'r> {
         let buffer = recorder.begun(begin);
         Self { recorder, buffer, _thread: std::marker::PhantomData }
     }
-}
 
-impl SliceGuard<'_> {
     /// Ends the slice with details that were not known when it began.
     pub fn end_with(self, details: impl for<'a> Details<'a>) {
         // The slice ends even if the details panic.

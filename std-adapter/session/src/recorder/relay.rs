@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use super::Recorder;
+use super::{By, Recorder};
 use crate::error::SessionError;
 use crate::producer_cell::RecorderContext;
 use crate::recording_gate::{BufferId, Connected, NO_BUFFER, RecordingGate};
@@ -29,12 +29,11 @@ use crate::recording_gate::{BufferId, Connected, NO_BUFFER, RecordingGate};
 /// # Ok::<(), tracebuf_session::SessionError>(())
 /// ```
 ///
-/// A library that is handed nothing keeps one in a `static LazyLock<Relay>`, and lets the program connect it.
-///
-/// An event while nothing is connected costs three loads; otherwise as much as with the session's recorders. A thread
-/// keeps its writer, and with it the memory of a session that is over, some 1.4 MB by default, until its next event in
-/// another session, or its own end. A slice that is open when the sessions change is ended by its
-/// [guard](crate::SliceGuard) or span in the session where it began, if that goes on.
+/// A library that is handed nothing keeps one in a `static LazyLock<Relay>` for the program to connect. An event while
+/// nothing is connected costs three loads; otherwise as much as with the session's recorders. A thread keeps its
+/// writer, and with it the memory of a session that is over, some 1.4 MB by default, until its next event in another
+/// session, or its own end. A slice that is open when the sessions change is ended by its [guard](crate::SliceGuard)
+/// or span in the session where it began, if that goes on.
 ///
 /// Clones are the same relay. Recorders stay connected when all clones are gone. In a child after a fork recorders are
 /// off, and the relay cannot be connected again.
@@ -51,7 +50,7 @@ impl Relay {
     /// A recorder of this relay.
     #[must_use]
     pub fn recorder(&self) -> Recorder {
-        Recorder::of_relay(self.0.clone())
+        Recorder { gate: self.0.gate.clone(), target: 0, by: By::Relay(self.0.clone()) }
     }
 
     /// Returns true if its recorders record.
@@ -106,7 +105,7 @@ type Destination = Option<(Arc<RecorderContext>, u16)>;
 
 pub(crate) struct Route {
     /// What every event looks at. Changed under the lock of `to`, to where that leads.
-    pub(super) gate: Arc<RecordingGate>,
+    gate: Arc<RecordingGate>,
     to: Mutex<Destination>,
 }
 

@@ -15,8 +15,7 @@ use tracebuf_std::free_file::in_use;
 use tracebuf_std::system::{FileExt as _, allocate};
 use tracebuf_std::whole_file::{about, followed};
 
-use super::control::{Control, OwnMark};
-use super::memory::BufferMemory;
+use super::memory::{BufferMemory, Control, OwnMark};
 use super::outbox::Outbox;
 use super::own_memory::{OwnMemory, SharedMemorySpec};
 use super::previous_file::{check_is_at, keep_previous, previous, remove_unused};

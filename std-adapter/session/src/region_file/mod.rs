@@ -27,7 +27,7 @@
 //! file too](#with-shared-memory-in-it). After a power cut, pages that the system had not written are missing: recovery
 //! leaves out chunks that make no sense and, in a slot, everything after the first damage.
 //!
-//! While the session runs, **never make the file shorter**, as `> FILE`, `truncate`, and log rotation that truncates do:
+//! While the session runs, **never make the file shorter**, as `> FILE`, `truncate` and some log rotation do:
 //! touching a page that is gone ends the process by SIGBUS. Removing or renaming the file does no harm.
 //!
 //! # With a long trace beside it
@@ -86,7 +86,6 @@
 //! Either half may be the valid one: earlier versions moved the buffer to the other half with each slot.
 
 mod contents;
-mod control;
 mod create;
 mod memory;
 mod outbox;
@@ -101,9 +100,8 @@ pub use contents::{Contents, Damage, PendingWrite, RecoveredSmb, cut_region, par
 pub use previous_file::moved_by_a_start;
 pub use tracebuf_std::free_file::{check_is_free, create_if_free};
 
-pub(crate) use control::OwnMark;
 pub(crate) use create::{RegionSpec, create};
-pub(crate) use memory::BufferMemory;
+pub(crate) use memory::{BufferMemory, OwnMark};
 pub(crate) use outbox::{Outbox, Slot};
 pub(crate) use own_memory::{OwnMemory, SharedMemorySpec};
 

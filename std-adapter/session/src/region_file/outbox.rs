@@ -6,8 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use memmap2::MmapMut;
 
-use super::control::Control;
-use super::memory::copy_used;
+use super::memory::{Control, copy_used};
 use super::{ABOUT, NO_OFFSET, WORD};
 
 /// The drain thread's end of the transfer.

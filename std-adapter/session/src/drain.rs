@@ -173,14 +173,12 @@ impl Drain {
         self.next_kept.saturating_duration_since(now)
     }
 
-    /// Completes the long trace, if there is one.
     pub(crate) fn finish(&mut self) -> Option<Written> {
         let mut recording = self.long_trace.take()?;
         recording.finish(&mut self.service);
         Some(recording.written())
     }
 
-    /// What is in the long trace's file so far, until it is complete.
     pub(crate) fn written(&self) -> Option<Written> {
         self.long_trace.as_ref().map(Recording::written)
     }

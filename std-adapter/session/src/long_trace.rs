@@ -111,7 +111,6 @@ pub struct LongTraceStatus {
 #[derive(Default)]
 pub(crate) struct Progress {
     bytes: AtomicU64,
-    /// Packets in the file.
     pub(crate) packets: AtomicU64,
     given_up: AtomicU64,
     full: AtomicBool,

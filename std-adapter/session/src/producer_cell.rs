@@ -22,7 +22,6 @@ pub(crate) const ENOUGH_TO_STALL: usize = (WRITERS.div_ceil(PAGE as usize / CHUN
 /// Shared memory.
 pub type Words = Box<dyn AsRef<[AtomicU32]> + Send + Sync>;
 
-/// What the producer borrows.
 struct Home {
     /// On the heap, in the file of a buffer, or shared with another process.
     words: Words,

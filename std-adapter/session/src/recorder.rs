@@ -59,7 +59,6 @@ pub struct Recorder {
     by: By,
 }
 
-/// What the recorder belongs to.
 #[derive(Clone)]
 enum By {
     Session(Arc<RecorderContext>),

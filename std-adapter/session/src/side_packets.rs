@@ -32,7 +32,6 @@ pub struct SidePackets(Arc<Mutex<Packets>>);
 #[derive(Default)]
 struct Packets {
     by_number: BTreeMap<u64, Box<[u8]>>,
-    /// The newest one's number.
     number: u64,
 }
 

@@ -14,7 +14,6 @@ use tracebuf::proto::fields::{
 use tracebuf::proto::reader::{Fields, message, number};
 use tracebuf::proto::{PacketView, Sink, TracePackets};
 
-/// A writer's time.
 #[derive(Clone, Copy, Default)]
 struct Sequence {
     /// Its default clock, once a state was seen.
@@ -29,7 +28,6 @@ struct Sequence {
     track: Option<u64>,
 }
 
-/// Goes over a trace, piece by piece.
 pub(crate) struct Trim {
     /// Boot time, in nanoseconds, of the first moment to keep.
     from: u64,

@@ -23,7 +23,6 @@ use crate::side_packets::SideRevision;
 use crate::totals::{Totals, Written};
 use crate::waits::{FOR_EVER, PATIENCE, POLL_INTERVAL, Wait};
 
-/// The drain thread's part: reads, and hands pieces over.
 pub(crate) struct Recording {
     sender: Option<Sender<Message>>,
     /// Memory of pieces that were written, for those to come: if none is left, too many are on their way.
@@ -37,7 +36,6 @@ pub(crate) struct Recording {
     next: Instant,
     /// The flush with which this period begins, and the deadline for producers to send what belongs in it.
     flushing: Option<(u64, Instant)>,
-    /// Set while a period's work goes on.
     turns: Option<Turns>,
     piece: Piece,
     /// The newest item beside the buffers that the file tells of.
@@ -185,7 +183,6 @@ impl Recording {
         Step::Done
     }
 
-    /// Ends a buffer's turn; returns the bytes that were left out.
     fn count(&mut self, service: &mut Service, read: io::Result<Drained>) -> usize {
         let read = read.unwrap_or(Drained { is_exhausted: true, ..Drained::default() });
         service.invalid_packets += read.left_out;

@@ -207,13 +207,11 @@ fn read_sparse(mut file: &File, at: u64, len: usize) -> io::Result<Vec<u8>> {
 /// Shared memory as it was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecoveredSmb {
-    /// The number of the buffer that the file is of.
     buffer: u16,
     /// The producer whose writers wrote into it.
     pub identity: ProducerIdentity,
     /// Where it lies, including the table of writers before it.
     place: (u64, u64),
-    /// The table and the memory.
     bytes: Vec<u8>,
 }
 

@@ -9,7 +9,6 @@ use memmap2::MmapMut;
 use super::memory::{Control, copy_used};
 use super::{ABOUT, NO_OFFSET, WORD};
 
-/// The drain thread's end of the transfer.
 pub(crate) struct Outbox {
     control: Arc<Control>,
     /// The second half, which keeps what the buffer held while packets are consumed from it.
@@ -23,7 +22,6 @@ pub(crate) struct Outbox {
 /// A slot's bytes could not be written, and remain in it.
 struct Unwritten;
 
-/// One slot; its owner may write into it.
 pub(crate) struct Slot {
     index: usize,
     map: MmapMut,

@@ -42,7 +42,6 @@ impl SharedMemorySpec {
 #[derive(Clone)]
 pub(crate) struct OwnMemory(Arc<WordsInFile>);
 
-/// What threads write into.
 impl AsRef<[AtomicU32]> for OwnMemory {
     fn as_ref(&self) -> &[AtomicU32] {
         self.0.words(TABLE as usize)

@@ -1,15 +1,12 @@
 //! `cargo bench -p tracebuf-session --bench session`: what sessions cost, with their limits.
 //!
-//! `-- --slack F` multiplies the limits of what is timed by F: for machines that others are using at the same time.
-//!
-//! `-- load` runs this part alone; the others are `recorder`, `snapshot` and `long-trace`. The load runs for 6 s; for a
-//! minute with `TRACEBUF_LOAD_SECONDS=60`.
+//! After `--`: `--slack F` multiplies the limits of what is timed by F, for machines that others are using; `recorder`,
+//! `snapshot`, `long-trace` or `load` runs that part alone. The load runs for 6 s, or `TRACEBUF_LOAD_SECONDS`.
 //!
 //! One line each, `budget NAME MEASURED LIMIT UNIT ok|over`, and lines of figures without a limit; exit status 1
 //! if a budget is over.
 
 use std::hint::black_box;
-use std::io::Write;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -23,16 +20,12 @@ fn main() -> ExitCode {
     Sheet::run(&[("recorder", recorder), ("snapshot", snapshot), ("long-trace", long_trace), ("load", load)])
 }
 
-fn session(fast: bool) -> Session {
-    let builder = Session::builder().ring(16 * MIB).shared_memory(4 << 20);
-    let builder = if fast { builder.fast_clock() } else { builder };
-    builder.start().expect("a session")
-}
-
 /// A slice, begin and end, by the session's own API.
 fn recorder(sheet: &mut Sheet) {
     for (name, fast) in [("slice, system clock", false), ("slice, counter clock", true)] {
-        let session = session(fast);
+        let builder = Session::builder().ring(16 * MIB).shared_memory(4 << 20);
+        let builder = if fast { builder.fast_clock() } else { builder };
+        let session = builder.start().expect("a session");
         let recorder = session.recorder();
         let slice = nanoseconds(|| drop(black_box(recorder.enter("work"))));
         println!("{name}: {slice:.1} ns");
@@ -153,5 +146,4 @@ fn load(sheet: &mut Sheet) {
     sheet.at_least("load-rate", rate, 1.0, "M/s");
     sheet.line("load-unaccounted", unaccounted as f64, 0.0, "packets", unaccounted == 0);
     sheet.at_most("load-memory", late as f64 / early as f64, 1.02, "of the early");
-    let _ = std::io::stdout().flush();
 }

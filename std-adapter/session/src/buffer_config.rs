@@ -7,19 +7,6 @@ use tracebuf::buffer::{Config, FillPolicy};
 use crate::limits::{CHUNK, WRITERS};
 
 /// One central buffer.
-///
-/// ```
-/// use tracebuf_session::{BufferConfig, Session};
-///
-/// // The end of what happens, and the beginning of what goes wrong.
-/// let session = Session::builder()
-///     .buffer(BufferConfig::ring(8 << 20))
-///     .buffer(BufferConfig::discard(1 << 20))
-///     .data_source("errors", 1)
-///     .start()?;
-/// session.recorder_of("errors").unwrap().instant("disk full");
-/// # Ok::<(), tracebuf_session::SessionError>(())
-/// ```
 #[derive(Clone, Debug)]
 pub struct BufferConfig {
     pub(crate) bytes: u64,
@@ -32,49 +19,35 @@ pub struct BufferConfig {
 impl BufferConfig {
     /// Keeps the newest `bytes` bytes: from 2,060, which one chunk of a thread takes, to less than 4 GiB.
     ///
-    /// Once it has overwritten something, readers skip its oldest part, up to about a quarter, because names, clocks
-    /// and tracks are repeated with every quarter; with programs in other processes, up to half of the shared memory of
-    /// each more. [`self_contained_chunks`](Self::self_contained_chunks) avoids that.
+    /// Once it has overwritten something, readers skip its oldest part, up to about a quarter, because names are
+    /// repeated with every quarter, unless it has [`self_contained_chunks`](Self::self_contained_chunks).
     pub const fn ring(bytes: u64) -> Self {
-        Self {
-            bytes,
-            policy: FillPolicy::RingBuffer,
-            file: None,
-            self_contained_chunks: false,
-            sequences: SEQUENCES,
-        }
+        Self::of(bytes, FillPolicy::RingBuffer)
     }
 
     /// Keeps the first `bytes` bytes, as many as a ring can have, and then takes no more.
     pub const fn discard(bytes: u64) -> Self {
-        Self {
-            bytes,
-            policy: FillPolicy::Discard,
-            file: None,
-            self_contained_chunks: false,
-            sequences: SEQUENCES,
-        }
+        Self::of(bytes, FillPolicy::Discard)
     }
 
-    /// Keeps the buffer in this file, so that all but the last second survives the process, and that too with [shared
-    /// memory in the file](crate::SessionBuilder::shared_memory_in_file). [`region_file`](crate::region_file) says
-    /// more.
+    const fn of(bytes: u64, policy: FillPolicy) -> Self {
+        Self { bytes, policy, file: None, self_contained_chunks: false, sequences: SEQUENCES }
+    }
+
+    /// Keeps the buffer in [this file](crate::region_file), so that all but the last second survives the process, and
+    /// that too with [shared memory in the file](crate::SessionBuilder::shared_memory_in_file).
     ///
     /// **Truncating the file ends the process**, by SIGBUS: keep it from programs that truncate files to rotate them.
-    /// Removing or renaming it does no harm.
-    ///
-    /// The file is created with all its blocks, and locked against other sessions. A file that an earlier session left
-    /// is kept as `FILE.previous`, and put back if the session does not start. A link's target is used in its place.
-    /// `FILE.previous.previous` must be a valid name too: on most file systems that leaves 237 bytes for the file's
-    /// own. Not available on Windows.
+    /// It is created with all its blocks, and locked against other sessions. A file that an earlier session left is
+    /// kept as `FILE.previous`, and put back if the session does not start. `FILE.previous.previous` must be a valid
+    /// name too: on most file systems that leaves 237 bytes for the file's own. Not available on Windows.
     #[must_use]
     pub fn in_file(self, path: impl AsRef<std::path::Path>) -> Self {
         Self { file: Some(path.as_ref().to_owned()), ..self }
     }
 
-    /// Makes each chunk state all that its events need: names, clock and track. So what a thread did last before it
-    /// hung can be read however much other threads have overwritten since. It takes some 80 bytes of each 2 KB, plus
-    /// the names in use.
+    /// Makes each chunk state the names, clock and track that its events need. So what a thread did last before it hung
+    /// can be read however much other threads have overwritten since. It takes some 80 bytes of each 2 KB, plus names.
     #[must_use]
     pub const fn self_contained_chunks(mut self) -> Self {
         self.self_contained_chunks = true;
@@ -85,9 +58,8 @@ impl BufferConfig {
     /// writer of a producer; 1,024 are enough for this process's threads. For [others](crate::Session::attach) add as
     /// many as they have writers, and as have ended without being read or overwritten.
     ///
-    /// If every sequence has chunks in a ring, a new one takes the place of the one that has been silent for the
-    /// longest, whose chunks count as overwritten. A buffer that discards refuses and
-    /// [counts](tracebuf::buffer::BufferStats::chunks_refused) the new one's chunks.
+    /// If all have chunks in a ring, a new one takes the place of the one that has been silent for the longest, whose
+    /// chunks count as overwritten. A buffer that discards refuses the new one's chunks.
     #[must_use]
     pub const fn sequences(mut self, count: u16) -> Self {
         self.sequences = count;
@@ -116,10 +88,8 @@ impl BufferConfig {
     }
 }
 
-/// What a full chunk takes in a buffer: 24 bytes of header instead of the 8 in shared memory. A smaller buffer would
-/// refuse every one.
+/// What a full chunk takes in a buffer: 24 bytes of header instead of the 8 in shared memory.
 pub(crate) const SMALLEST: u64 = CHUNK as u64 - 8 + 24;
 
-/// Sequences in a buffer's table unless set otherwise, with their histograms: 224 KiB. Each writer of this process is
-/// one, and all may write to one buffer: none must lose its place to another.
+/// Each writer of this process is a sequence, and all may write to one buffer.
 const SEQUENCES: u16 = WRITERS as u16;

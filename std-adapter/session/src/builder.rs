@@ -16,26 +16,18 @@ use crate::in_process::InProcess;
 use crate::limits::{BUFFERS_MAX, SHARED_MEMORY};
 use crate::long_trace::LongTrace;
 use crate::open_files::OpenFiles;
-use crate::producer_cell::RecorderContext;
-use crate::producer_cell::{self, ENOUGH_TO_STALL, ProducerCell, Words};
+use crate::producer_cell::{self, ENOUGH_TO_STALL, ProducerCell, RecorderContext, Words};
+use crate::queue::Queue;
 use crate::recording_gate::RecordingGate;
 use crate::region_file::{OwnMemory, SharedMemorySpec};
 use crate::session::Session;
 use crate::snapshot::{Spare, prepare};
-use crate::waits::Waker;
-use crate::waits::{PATIENCE, made_by};
+use crate::waits::{PATIENCE, Waker, made_by};
 use tracebuf_std::process::named;
 use tracebuf_std::system::user_id;
 
 /// Sets up a session. Made by [`Session::builder`].
-///
-/// ```
-/// use tracebuf_session::Session;
-///
-/// let session = Session::builder().ring(64 << 20).shared_memory(4 << 20).start()?;
-/// # Ok::<(), tracebuf_session::SessionError>(())
-/// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct SessionBuilder {
     buffers: Vec<BufferConfig>,
     sources: Vec<(String, u16)>,
@@ -51,32 +43,18 @@ pub struct SessionBuilder {
 impl Session {
     /// A builder of a session, with one ring of 4 MiB unless set otherwise.
     pub fn builder() -> SessionBuilder {
-        SessionBuilder::new()
+        SessionBuilder::default()
     }
 }
 
 impl SessionBuilder {
-    fn new() -> Self {
-        Self {
-            buffers: Vec::new(),
-            sources: Vec::new(),
-            shared_memory: None,
-            is_in_file: false,
-            exhaustion: Exhaustion::Drop,
-            long_trace: None,
-            prepare_snapshots: false,
-            process_name: None,
-            fast_clock: false,
-        }
-    }
-
     /// Adds a ring of this many bytes as the next buffer, from 2,060 to less than 4 GiB. Memory is taken as it fills.
     #[must_use]
     pub fn ring(self, bytes: u64) -> Self {
         self.buffer(BufferConfig::ring(bytes))
     }
 
-    /// Adds the next buffer. Buffers are numbered from 0; there are up to 32. Without any there is one ring of 4 MiB.
+    /// Adds the next buffer. Buffers are numbered from 0; there are up to 32.
     #[must_use]
     pub fn buffer(mut self, buffer: BufferConfig) -> Self {
         self.buffers.push(buffer);
@@ -93,11 +71,7 @@ impl SessionBuilder {
 
     /// Sets the bytes of shared memory between this process's threads and the drain thread: 4 KiB to 64 MiB. Each
     /// thread that records holds 2 KiB of it for each buffer; the rest bridges the time until the drain thread comes.
-    /// The default is 1 MiB, or if threads are to [wait](Self::exhaustion) 2 MiB and a page: enough for the 1,024
-    /// writers that there can be.
-    ///
-    /// A thread that records many events of more than some 4 KB while another thread is sending may lose some however
-    /// much is free, unless it [waits](Self::exhaustion): it has a list of 16 for what is sent after them.
+    /// The default is 1 MiB, or if threads are to [wait](Self::exhaustion) some 2 MiB, enough for 1,024 writers.
     #[must_use]
     pub fn shared_memory(mut self, bytes: usize) -> Self {
         self.shared_memory = Some(bytes);
@@ -106,33 +80,28 @@ impl SessionBuilder {
 
     /// Puts the shared memory of this process's own threads into the first [buffer's file](BufferConfig::in_file), so
     /// that a kill loses next to nothing that a thread has finished for that buffer. What threads record for other
-    /// buffers, and what other processes have not sent, is lost with the process.
+    /// buffers, and what other processes have not sent, is lost with the process. Not available on Windows.
     ///
     /// [`start`](Self::start) refuses it if no buffer is in a file. The file grows by the shared memory and 32 KiB; on
-    /// 32-bit systems it may have to end within 2 GiB. A process can have 256 such sessions, stopped ones included
-    /// while a recorder is left, or what [`stop`](Session::stop) returned, or a thread that recorded into one and not
-    /// into a later one.
+    /// 32-bit systems it may have to end within 2 GiB. A process can have 256 such sessions, including stopped ones of
+    /// which a recorder, a [`Stopped`](crate::Stopped), or a thread's writer is left.
     ///
-    /// A child created by `_Fork` or the bare system call, without the handlers of `pthread_atfork`, must not record:
-    /// it would write into its parent's memory. Not available on Windows.
+    /// A child created without the handlers of `pthread_atfork`, by `_Fork` or the bare system call, must not record:
+    /// it would write into its parent's memory.
     ///
-    /// Cost: an event takes as long as usual. But when the system writes the file's pages back, on Linux after 30 s,
-    /// the next event in each takes a page fault, and may wait for the disk. A file system in memory, such as
-    /// `/dev/shm`, never makes threads wait, and survives the process. A new thread's first event may look at all
-    /// chunks: some milliseconds with 64 MiB.
+    /// Cost: when the system writes the file's pages back, the next event in each takes a page fault, and may wait for
+    /// the disk, unless that is memory, as `/dev/shm` is. A new thread's first event may take some milliseconds.
     #[must_use]
     pub fn shared_memory_in_file(mut self) -> Self {
         self.is_in_file = true;
         self
     }
 
-    /// Sets what a thread does when shared memory is full: drop, unless set. The drain thread, on which a
-    /// [`Transport`](crate::Transport) or a panic hook may record, always drops.
+    /// Sets what a thread does when shared memory is full: drop, unless set. The drain thread always drops.
     ///
     /// With [`Exhaustion::Stall`] nothing is lost while the drain thread runs and there are no more threads than
     /// [`shared_memory`](Self::shared_memory) has room for; those beyond drop. A waiting thread gives up when nothing
-    /// that could be freed has come for one second, as when idle threads hold all of it. It then drops, counted, until
-    /// something comes. The same limit holds for [`Exhaustion::StallThenDrop`].
+    /// that could be freed has come for one second, as when idle threads hold all of it; then it drops for as long.
     #[must_use]
     pub fn exhaustion(mut self, exhaustion: Exhaustion) -> Self {
         self.exhaustion = exhaustion;
@@ -140,26 +109,8 @@ impl SessionBuilder {
     }
 
     /// Moves everything into a file, every period. So there can be no [`FlightRecorder`](crate::FlightRecorder), and a
-    /// [snapshot](Session::snapshot) holds only what was recorded since. A buffer that
-    /// [discards](BufferConfig::discard) takes nothing more once it has been full. For snapshots beside it, record into
-    /// two sessions, at twice the cost:
-    ///
-    /// ```
-    /// use tracebuf_session::{LongTrace, Session};
-    ///
-    /// # let path = std::env::temp_dir().join(format!("doc-both-{}.pftrace", std::process::id()));
-    /// let ring = Session::builder().ring(16 << 20).start()?;
-    /// let long = Session::builder().long_trace(LongTrace::to(&path)).start()?;
-    /// let both = [ring.recorder(), long.recorder()];
-    /// {
-    ///     let _request = both.each_ref().map(|recorder| recorder.enter("request"));
-    /// }
-    /// # let mut trace = Vec::new();
-    /// # assert!(ring.snapshot()?.write(&mut trace)?.packets >= 3);
-    /// # assert!(long.stop()?.file.unwrap().packets >= 3);
-    /// # std::fs::remove_file(path)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// [snapshot](Session::snapshot) holds only what was recorded since: for both, record into two sessions, at twice
+    /// the cost. A buffer that [discards](BufferConfig::discard) takes nothing more once it has been full.
     #[must_use]
     pub fn long_trace(mut self, trace: LongTrace) -> Self {
         self.long_trace = Some(trace);
@@ -174,8 +125,7 @@ impl SessionBuilder {
     }
 
     /// Reads the time of an event from the processor's counter, in some 10 ns instead of 20 to 30, within some
-    /// microseconds of the system's clock. This needs x86-64 Linux that uses the counter as its own clock, and a
-    /// process that is no child of one that has done so; elsewhere nothing changes. The first start takes 5 ms.
+    /// microseconds of the system's clock, where x86-64 Linux does so itself. The first start takes 5 ms.
     #[must_use]
     pub fn fast_clock(mut self) -> Self {
         self.fast_clock = true;
@@ -192,34 +142,39 @@ impl SessionBuilder {
     /// Starts the session, with its drain thread.
     ///
     /// # Errors
-    /// A size or a number that cannot be, a data source named twice, no memory, no thread within 10 s, no file for a
-    /// buffer or the long trace. Files are then as they were.
+    /// A size, number or name that cannot be, no memory, no thread, no file. Files are then as they were.
     pub fn start(mut self) -> Result<Session, SessionError> {
         if self.buffers.is_empty() {
             self.buffers.push(BufferConfig::ring(4 << 20));
         }
         self.check()?;
-        let spare = self.spare()?;
+        let spare = if self.prepare_snapshots {
+            let sizes = self.buffers.iter().filter_map(BufferConfig::region_size);
+            prepare(sizes).map_err(|error| SessionError::io("memory for snapshots", error))?
+        } else {
+            Spare::default()
+        };
         let (gate, waker) = (Arc::new(RecordingGate::new()), Waker::default());
         let clock = SessionClock::new(self.fast_clock);
-        // With shared memory in a file, what the producer is made over exists only once the file does; otherwise files
-        // come last. In either case what they held is there until the session starts.
-        let bytes = self.bytes_of_shared_memory();
+        // With shared memory in a file, the producer is made over the file; otherwise files come last.
+        let enough = if self.exhaustion == Exhaustion::Drop { 1 << 20 } else { ENOUGH_TO_STALL };
+        let bytes = self.shared_memory.unwrap_or(enough);
         let wanted = SharedMemorySpec { bytes: bytes as u64, buffer: 0, identity: identity() };
-        let early = if self.is_in_file { Some(self.open_files(Some(wanted))?) } else { None };
-        let memory = match early.as_ref().and_then(OpenFiles::own_memory) {
-            Some(memory) => Memory::InFile(memory),
-            // Before waiting for the thread: for the largest, a program that is not optimized has 16 million words to
-            // make.
-            None => Memory::OnHeap(producer_cell::words(bytes)),
+        let open_files = |own| OpenFiles::new(&self.buffers, self.long_trace.as_ref(), own);
+        let early = if self.is_in_file { Some(open_files(Some(wanted))?) } else { None };
+        let own = early.as_ref().and_then(OpenFiles::own_memory);
+        let words: Words = match &own {
+            Some(memory) => Box::new(memory.clone()),
+            // Before waiting for the thread: the largest may take long.
+            None => producer_cell::words(bytes),
         };
-        let started = self.start_drain(memory, &gate, &waker)?;
+        let started = self.start_drain(words, own, &gate, &waker)?;
         let producer = started.producer.map_err(|_| SessionError::SharedMemory { bytes })?;
 
         let state_every: Vec<_> = self.buffers.iter().map(BufferConfig::state_every).collect();
         let files = match early {
             Some(files) => files,
-            None => self.open_files(None)?,
+            None => open_files(None)?,
         };
         let (service, long_trace) = files.begin(&gate)?;
         let service = service.state_every(&state_every);
@@ -227,14 +182,8 @@ impl SessionBuilder {
         let progress = long_trace.as_ref().map(|recording| recording.progress.clone());
         let _ = started.owner.send(Drain::new(service, long_trace, clock));
 
-        let context = RecorderContext {
-            gate,
-            producer,
-            exhaustion: self.exhaustion,
-            clock,
-            state_every,
-            announce: None,
-        };
+        let exhaustion = self.exhaustion;
+        let context = RecorderContext { gate, producer, exhaustion, clock, state_every, announce: None };
         Ok(Session {
             context: Arc::new(context),
             sources: self.sources,
@@ -247,31 +196,11 @@ impl SessionBuilder {
         })
     }
 
-    /// Memory for a snapshot of each buffer, if it is to be ready beforehand.
-    fn spare(&self) -> Result<Spare, SessionError> {
-        let spare = Spare::default();
-        if self.prepare_snapshots {
-            let sizes = self.buffers.iter().filter_map(BufferConfig::region_size);
-            prepare(&spare, sizes).map_err(|error| SessionError::io("memory for snapshots", error))?;
-        }
-        Ok(spare)
-    }
-
-    fn bytes_of_shared_memory(&self) -> usize {
-        self.shared_memory.unwrap_or(match self.exhaustion {
-            Exhaustion::Drop => 1 << 20,
-            _ => ENOUGH_TO_STALL,
-        })
-    }
-
-    fn open_files(&self, own: Option<SharedMemorySpec>) -> Result<OpenFiles<'_>, SessionError> {
-        OpenFiles::new(&self.buffers, self.long_trace.as_ref(), own)
-    }
-
     /// Starts the drain thread, which makes the producer.
     fn start_drain(
         &self,
-        memory: Memory,
+        words: Words,
+        own: Option<OwnMemory>,
         gate: &Arc<RecordingGate>,
         waker: &Waker,
     ) -> Result<Started, SessionError> {
@@ -283,14 +212,9 @@ impl SessionBuilder {
         let thread = std::thread::Builder::new()
             .name("tracebuf-drain".into())
             .spawn(move || {
-                // Made here, because it first lies on the stack, and the thread that starts the session may have little
-                // of that.
-                let gate = in_thread.clone();
-                let producer = match memory {
-                    Memory::OnHeap(words) => ProducerCell::in_memory(words, gate, its_waker, name),
-                    Memory::InFile(memory) => ProducerCell::in_file(memory, gate, its_waker, name),
-                };
-                let producer = producer.map(Arc::new);
+                // Made here, because it first lies on the stack, of which the caller may have little.
+                let queue = Queue::new(its_waker, in_thread.clone(), own);
+                let producer = ProducerCell::new(words, queue, name).map(Arc::new);
                 let own = producer.as_ref().ok().cloned();
                 let _ = made.send(producer);
                 let transport = Box::new(InProcess::new(own?, identity(), buffers));
@@ -338,13 +262,6 @@ impl SessionBuilder {
     }
 }
 
-/// The memory that a session's threads write into.
-enum Memory {
-    OnHeap(Words),
-    InFile(Arc<OwnMemory>),
-}
-
-/// The drain thread, once it has begun.
 struct Started {
     producer: Result<Arc<ProducerCell>, MemoryError>,
     /// Gives the thread what it is to own; it waits for that, and ends without it.
@@ -353,7 +270,6 @@ struct Started {
     thread: JoinHandle<Option<Drain>>,
 }
 
-/// How this process is identified in a trace.
 fn identity() -> ProducerIdentity {
     ProducerIdentity {
         producer_id: Session::OWN_PRODUCER_ID,

@@ -2,7 +2,6 @@
 
 mod tsc;
 
-use std::fmt;
 use std::time::SystemTime;
 
 use tracebuf::producer::track_event::Clock;
@@ -13,18 +12,8 @@ use tracebuf_std::system::{boot_time, steady_time};
 use tsc::TscClock;
 
 /// Nanoseconds since the machine started, sleep included: `CLOCK_BOOTTIME`, Perfetto's default trace clock. On Windows
-/// it is the performance counter, in steps of mostly 100 ns; on Unixes other than Linux, the steady clock. Each is the
-/// same for all processes of a machine.
-///
-/// ```
-/// use tracebuf::producer::track_event::Clock;
-/// use tracebuf_session::BootClock;
-///
-/// let before = BootClock.now();
-/// assert!(BootClock.now() >= before);
-/// ```
-///
-/// Cost: on Linux a call into the vDSO, 20 to 30 ns on x86-64.
+/// it is the performance counter; on Unixes other than Linux, the steady clock, the same for all
+/// processes of a machine. Cost: on Linux a call into the vDSO, 20 to 30 ns on x86-64.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BootClock;
 
@@ -106,11 +95,7 @@ impl SessionClock {
     }
 }
 
-impl fmt::Debug for SessionClock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SessionClock").field("fast", &self.0.is_some()).finish_non_exhaustive()
-    }
-}
+debug_fields!(SessionClock);
 
 /// The system's clock, in a place of its own: within every event it would be code that the counter's clock does without.
 #[inline(never)]

@@ -14,10 +14,8 @@ use crate::service::Service;
 use crate::totals::Written;
 use crate::waits::{MAX_SLEEP, PATIENCE, POLL_INTERVAL};
 
-/// Work for the drain thread.
 pub(crate) type Work = Box<dyn FnOnce(&mut Drain) + Send>;
 
-/// A task for that thread.
 pub(crate) struct Task {
     work: Work,
     /// Whether it is of no use to a session that is about to end.
@@ -25,7 +23,6 @@ pub(crate) struct Task {
 }
 
 impl Task {
-    /// A task that is done whenever its turn comes.
     pub(crate) fn new(work: Work) -> Self {
         Self { work, is_until_stop: false }
     }
@@ -34,20 +31,15 @@ impl Task {
     pub(crate) fn until_stop(work: Work) -> Self {
         Self { is_until_stop: true, ..Self::new(work) }
     }
-
-    /// Whether to leave it out.
-    fn is_late(&self, gate: &RecordingGate) -> bool {
-        self.is_until_stop && gate.is_stopping()
-    }
 }
 
-/// What is done once a flush has ended, with true if all producers have answered.
 type Flushed = Box<dyn FnOnce(&mut Drain, bool) + Send>;
 
 /// A flush that something waits for.
 struct Flush {
     number: u64,
     deadline: Instant,
+    /// Done once the flush has ended, with true if all producers have answered.
     then: Flushed,
 }
 
@@ -55,19 +47,17 @@ struct Flush {
 fn next(tasks: &Receiver<Task>, gate: &RecordingGate) -> Result<Task, TryRecvError> {
     loop {
         let task = tasks.try_recv()?;
-        if !task.is_late(gate) {
+        if !(task.is_until_stop && gate.is_stopping()) {
             return Ok(task);
         }
     }
 }
 
-/// What the drain thread owns.
 pub(crate) struct Drain {
     pub(crate) service: Service,
     pub(crate) long_trace: Option<Recording>,
     clock: SessionClock,
     stopped: bool,
-    /// Flushes that have begun, and wait for producers.
     flushes: Vec<Flush>,
     /// When what lies in shared memory is next brought into files.
     next_kept: Instant,
@@ -79,7 +69,6 @@ impl Drain {
         Self { service, long_trace, clock, stopped: false, flushes: Vec::new(), next_kept }
     }
 
-    /// Ends [`run`](Self::run).
     pub(crate) fn stop(&mut self) {
         self.stopped = true;
     }
@@ -91,8 +80,7 @@ impl Drain {
         while !self.stopped {
             self.service.drain();
             self.clock.steer();
-            // One at a time: while many ask, shared memory must not fill up with what producers send, nor the file
-            // wait.
+            // One at a time: meanwhile shared memory must not fill up, nor the file wait.
             let was_asked = self.end_a_flush()
                 || match next(tasks, &gate) {
                     Ok(task) => {
@@ -112,8 +100,7 @@ impl Drain {
                 break;
             }
             let wait = self.work();
-            // With more to do at once it does not even give up its processor, which other threads might keep for
-            // milliseconds.
+            // With more to do at once it does not even give up its processor.
             if !was_asked && !wait.is_zero() {
                 thread::park_timeout(wait);
             }
@@ -130,8 +117,7 @@ impl Drain {
     }
 
     /// Begins to get everything that was written until now into the buffers, and does `then` once that is done: with
-    /// false if a producer did not answer in time, and was only scraped. Meanwhile nothing else waits, not even files:
-    /// rings would go round.
+    /// false if a producer did not answer in time, and was only scraped. Meanwhile all else goes on.
     pub(crate) fn flush(&mut self, deadline: Instant, then: impl FnOnce(&mut Self, bool) + Send + 'static) {
         let number = self.service.begin_flush();
         self.flushes.push(Flush { number, deadline, then: Box::new(then) });
@@ -160,7 +146,6 @@ impl Drain {
         self.service.end();
     }
 
-    /// Waits until all flushes that have begun have ended.
     fn end_flushes(&mut self) {
         while !self.flushes.is_empty() {
             self.service.drain();
@@ -173,8 +158,7 @@ impl Drain {
         }
     }
 
-    /// Gets what lies in shared memory into buffers in files, when it is time, and says how long to sleep at most: a
-    /// program that writes little would otherwise lose the last minutes when it is killed.
+    /// Gets what lies in shared memory into buffers in files, when it is time, and says how long to sleep at most.
     fn keep_in_files(&mut self) -> Duration {
         if self.service.files.regions.is_empty() {
             return MAX_SLEEP;
@@ -182,22 +166,19 @@ impl Drain {
         let now = Instant::now();
         if now >= self.next_kept {
             self.next_kept = now + MAX_SLEEP;
-            // No producer is waited for: what has not come by then is scraped. Nor is one asked that has yet to answer
-            // a question for which others may be waiting.
+            // What has not come by then is scraped. Who has yet to answer is not asked again: others may be waiting.
             self.service.ask_flush_of_idle();
             self.service.scrape();
         }
         self.next_kept.saturating_duration_since(now)
     }
 
-    /// Completes the long trace, if there is one.
     pub(crate) fn finish(&mut self) -> Option<Written> {
         let mut recording = self.long_trace.take()?;
         recording.finish(&mut self.service);
         Some(recording.written())
     }
 
-    /// What is in the long trace's file so far, until it is complete.
     pub(crate) fn written(&self) -> Option<Written> {
         self.long_trace.as_ref().map(Recording::written)
     }

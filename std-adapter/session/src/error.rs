@@ -8,14 +8,6 @@ use tracebuf::buffer::RegionError;
 use tracebuf_std::display::{Count, Escaped};
 
 /// Why a session could not do what it was asked.
-///
-/// ```
-/// use tracebuf_session::{LongTrace, Session};
-///
-/// let nowhere = LongTrace::to("/no such folder/trace.pftrace");
-/// let error = Session::builder().long_trace(nowhere).start().unwrap_err();
-/// assert!(error.to_string().contains("/no such folder/trace.pftrace"));
-/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SessionError {
@@ -96,36 +88,26 @@ impl fmt::Display for SessionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::SmallBuffer { buffer, bytes, needed } => {
-                write!(
-                    f,
-                    "buffer {buffer} of the session, {}, is too small: one chunk of a thread takes {needed}",
-                    Count(*bytes, "byte")
-                )
+                let bytes = Count(*bytes, "byte");
+                write!(f, "buffer {buffer} of the session, {bytes}, is too small: ")?;
+                write!(f, "one chunk of a thread takes {needed}")
             }
             Self::LargeBuffer { buffer, bytes } => {
-                write!(
-                    f,
-                    "buffer {buffer} of the session, {bytes} bytes, is too large: it has to be less than 4 GiB"
-                )
+                write!(f, "buffer {buffer} of the session, {bytes} bytes, is too large: ")?;
+                f.write_str("it has to be less than 4 GiB")
             }
             Self::BufferCount { count } => write!(f, "a session has 1 to 32 buffers, not {count}"),
             Self::NoSuchBuffer { data_source, buffer, last } => {
-                write!(
-                    f,
-                    "the data source {} goes to buffer {buffer}, and the last one is {last}",
-                    Escaped(data_source)
-                )
+                let name = Escaped(data_source);
+                write!(f, "the data source {name} goes to buffer {buffer}, and the last one is {last}")
             }
             Self::DataSourceTwice { data_source } => {
                 write!(f, "the data source {} is there twice; each has a name of its own", Escaped(data_source))
             }
             Self::Buffer(error) => write!(f, "a buffer of the session: {error}"),
             Self::SharedMemory { bytes } => {
-                write!(
-                    f,
-                    "the session's shared memory, {}: it is 4 KiB to 64 MiB",
-                    Count(*bytes as u64, "byte")
-                )
+                let bytes = Count(*bytes as u64, "byte");
+                write!(f, "the session's shared memory, {bytes}: it is 4 KiB to 64 MiB")
             }
             Self::NoFile => f.write_str(
                 "the session's shared memory is to lie in the file of a buffer, and none of its buffers is in a file",

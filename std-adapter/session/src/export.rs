@@ -54,9 +54,6 @@ pub struct Piece {
 
 impl Piece {
     /// Adds packets of `reader` until there are none, or until the piece and what was left out exceed `limit` bytes.
-    ///
-    /// # Errors
-    /// No memory.
     pub fn read(&mut self, reader: &mut Reader<'_>, limit: usize) -> io::Result<Drained> {
         let Some(room) = limit.checked_sub(self.bytes.len()) else { return Ok(Drained::default()) };
         let drained = TraceExporter::new(&mut self.bytes)
@@ -64,12 +61,6 @@ impl Piece {
             .map_err(|error| io::Error::other(error.to_string()))?;
         self.packets += drained.packets;
         Ok(drained)
-    }
-
-    /// Adds what another one has.
-    pub(crate) fn append(&mut self, other: &Self) {
-        self.bytes.extend_from_slice(&other.bytes);
-        self.packets += other.packets;
     }
 
     /// Adds a packet of the service.
@@ -117,7 +108,6 @@ impl Piece {
     }
 }
 
-/// A buffer to make a trace from.
 pub(crate) trait Readable {
     fn read(&mut self) -> Reader<'_>;
     fn report(&self) -> BufferReport;
@@ -156,7 +146,8 @@ pub(crate) fn write_trace<B: Readable>(
     let mut piece = Piece::default();
     let mut trim = from.map(Trim::new);
     piece.service(clocks)?;
-    piece.append(side);
+    piece.bytes.extend_from_slice(&side.bytes);
+    piece.packets += side.packets;
     if trim.is_some() {
         // The service's own packets are not trimmed.
         written.bytes += piece.bytes.len() as u64;

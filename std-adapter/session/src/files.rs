@@ -15,31 +15,25 @@ use tracebuf_std::whole_file::followed;
 pub(crate) struct Undo {
     /// The name of the file, then the names under which older files now lie, each moved there from the name before it.
     names: Vec<PathBuf>,
-    /// What to do when the file stays.
     settle: Option<Box<dyn FnOnce()>>,
 }
 
 impl Undo {
     /// `moved`: where the file that was there lies now, then where the one that had been in that place does.
     pub(crate) fn new(path: &Path, moved: Vec<PathBuf>) -> Self {
-        let mut names = vec![path.to_owned()];
-        names.extend(moved);
-        Self { names, settle: None }
+        Self { names: [vec![path.to_owned()], moved].concat(), settle: None }
     }
 
-    /// Adds something to do when the file stays.
     pub(crate) fn settling(mut self, settle: impl FnOnce() + 'static) -> Self {
         self.settle = Some(Box::new(settle));
         self
     }
 
-    /// Puts back what was there, into free places only: a file that was not even made may by now belong to another
-    /// session, which holds its lock. What cannot be put back stays where it was moved to.
+    /// Puts back what was there, into free places only: another session may have the name by now.
     pub(crate) fn without_replacing(mut self) {
         put_back(&std::mem::take(&mut self.names), rename_to_free);
     }
 
-    /// Keeps the file.
     pub(crate) fn forget(mut self) {
         self.names.clear();
         if let Some(settle) = self.settle.take() {
@@ -60,10 +54,7 @@ impl Drop for Undo {
 
 fn put_back(names: &[PathBuf], rename: impl Fn(&Path, &Path) -> io::Result<()>) {
     // If one of them fails, the next would replace what still lies there.
-    let _ = names.windows(2).try_for_each(|names| match names {
-        [to, from] => rename(from, to),
-        _ => Ok(()),
-    });
+    let _ = names.windows(2).try_for_each(|names| rename(&names[1], &names[0]));
 }
 
 /// The files that a session writes into as long as it runs.
@@ -71,7 +62,6 @@ fn put_back(names: &[PathBuf], rename: impl Fn(&Path, &Path) -> io::Result<()>) 
 pub(crate) struct OwnFiles {
     /// Kept when that is complete, too.
     pub(crate) long_trace: Option<FileId>,
-    /// The files of buffers.
     pub(crate) regions: Vec<FileId>,
 }
 
@@ -97,7 +87,6 @@ impl OwnFiles {
 pub(crate) struct Opened {
     pub(crate) file: File,
     pub(crate) lock: Option<Lock>,
-    /// What identifies it, whatever its name.
     pub(crate) id: FileId,
 }
 

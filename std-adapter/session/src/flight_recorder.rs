@@ -5,7 +5,6 @@ mod files;
 mod tests;
 mod triggers;
 
-use std::fmt;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -44,18 +43,15 @@ use triggers::{Request, WAITING, work};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// The rings always hold what came last; a snapshot copies them while recording goes on. A file `REASON-N.pftrace`
-/// appears in the folder when it is complete. `N` continues after the largest that is there, earlier runs included.
-/// With each new file the oldest of its reason go, so that a storm of signals, or a program restarted after each panic,
-/// cannot fill the disk. Use a few fixed reasons: the number of reasons is not limited. Processes that share a folder
-/// share its limit, and two that write one reason at the same moment may write the same file. A program that is killed
-/// while writing leaves [parts](crate::Snapshot::write_to), which you have to remove.
+/// A file `REASON-N.pftrace` appears in the folder when it is complete. `N` continues after the largest that is there,
+/// earlier runs included. With each new file the oldest of its reason go, so that a storm of signals, or a program
+/// restarted after each panic, cannot fill the disk. Use a few fixed reasons: their number is not limited. Processes
+/// that share a folder share its limit, and two that write one reason at the same moment may write the same file. A
+/// program that is killed while writing leaves [parts](crate::Snapshot::write_to), which you have to remove.
 ///
-/// A session with a [long trace](crate::SessionBuilder::long_trace) has no flight recorder, because the file takes what
-/// is in the rings: record into two sessions. If threads may hang, let the ring have
-/// [`self_contained_chunks`](crate::BufferConfig::self_contained_chunks): what they did last can then be read.
-///
-/// Standard error says where a snapshot of a panic, signal or trigger is, or why there is none.
+/// A session with a [long trace](crate::SessionBuilder::long_trace) has no flight recorder: use two sessions. If
+/// threads may hang, let the ring have [`self_contained_chunks`](crate::BufferConfig::self_contained_chunks): what they
+/// did last can then be read. Standard error says where a snapshot is that nothing waits for, or why there is none.
 pub struct FlightRecorder {
     inner: Arc<Inner>,
     requests: Option<SyncSender<Request>>,
@@ -110,10 +106,8 @@ impl FlightRecorder {
         }
         let folder = folder.as_ref().to_owned();
         if !folder.is_dir() {
-            return Err(io::Error::new(
-                io::ErrorKind::NotADirectory,
-                format!("{} is no folder: it has to be there", Escaped(folder.display())),
-            ));
+            let why = format!("{} is no folder: it has to be there", Escaped(folder.display()));
+            return Err(io::Error::new(io::ErrorKind::NotADirectory, why));
         }
         // Programs that go into the background leave the folder that they were started in.
         let folder = std::path::absolute(folder)?;
@@ -127,8 +121,7 @@ impl FlightRecorder {
         Ok(Self { inner, requests: Some(requests), worker: Some(worker), signals: SignalWatches::default() })
     }
 
-    /// Sets how many files of each reason to keep in the folder, whichever process wrote them: 8 unless set, at least
-    /// 1.
+    /// Sets how many files of each reason to keep in the folder, whichever process wrote them: 8 unless set.
     #[must_use]
     pub fn keep(self, files: u32) -> Self {
         if self.inner.is_here() {
@@ -138,10 +131,7 @@ impl FlightRecorder {
     }
 
     /// Writes a snapshot now, and returns its path. `reason` begins the file's name; folders before that must exist.
-    /// What is different each time belongs in an event, because [`keep`](Self::keep) removes files of the same reason
-    /// only.
-    ///
-    /// Producers have 5 s to send what they have before the buffers are copied; then that is scraped.
+    /// What is different each time belongs in an event.
     ///
     /// # Errors
     /// The session does not answer, has ended or is about to; the file system refuses; or `reason` is not valid: it
@@ -156,18 +146,13 @@ impl FlightRecorder {
     }
 }
 
-impl fmt::Debug for FlightRecorder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FlightRecorder").field("folder", &self.inner.folder).finish_non_exhaustive()
-    }
-}
+debug_fields!(FlightRecorder);
 
 impl Drop for FlightRecorder {
     /// Triggers still waiting are written at once; this waits for that, but not for their time.
     fn drop(&mut self) {
         if !self.inner.is_here() {
-            // The threads are not in this process. One of them may have had the channel's lock; and their handles, like
-            // that of the session's thread, may be those of threads of this process.
+            // The threads are not in this process, and their handles may be those of threads of this process.
             std::mem::forget((self.requests.take(), self.worker.take()));
             self.signals.forget();
             return;
@@ -196,8 +181,7 @@ impl Inner {
             return;
         }
         let (result, reason, mut stderr) = (self.snapshot(reason, from), Escaped(reason), io::stderr());
-        // What standard error does not take is lost, and nothing worse happens: a panic of the macro would abort the
-        // program in a panic's hook, and would end a thread that is to go on watching or to end the program.
+        // What standard error does not take is lost: a panic would abort the program in a panic's hook.
         let _ = match result {
             Ok(path) => writeln!(stderr, "tracebuf: {reason}: the trace is in {}", Escaped(path.display())),
             Err(error) => writeln!(stderr, "tracebuf: {reason}: no trace: {error}"),
@@ -210,25 +194,25 @@ impl Inner {
         }
         let result = self.try_snapshot(reason, from);
         let mut state = self.state();
-        match result {
-            Ok((path, stall)) => {
+        match &result {
+            Ok((_, stall)) => {
                 state.status.written += 1;
-                state.status.stall = stall;
-                Ok(path)
+                state.status.stall = *stall;
             }
             Err(error) => {
                 state.status.failed += 1;
                 state.status.error = Some(error.to_string());
-                Err(error)
             }
         }
+        result.map(|(path, _)| path)
     }
 
     /// Writes the file; says where it is, and how long the drain thread stood still for it.
     fn try_snapshot(&self, reason: &str, from: Option<u64>) -> Result<(PathBuf, Duration), SessionError> {
         files::check(reason).map_err(|error| SessionError::io(format!("{reason:?} is no reason"), error))?;
         let session = self.session.upgrade().ok_or(SessionError::Stopped)?;
-        let _writes = Writes::begin(self, reason);
+        self.state().numbers.begin(reason);
+        let _writes = Writes { inner: self, reason };
         // Not under the lock, which triggers wait for: the folder may be large, or far away.
         let behind = files::next(&self.folder, reason);
         let number = self.state().numbers.next(reason, behind);
@@ -252,13 +236,6 @@ impl Inner {
 struct Writes<'a> {
     inner: &'a Inner,
     reason: &'a str,
-}
-
-impl<'a> Writes<'a> {
-    fn begin(inner: &'a Inner, reason: &'a str) -> Self {
-        inner.state().numbers.begin(reason);
-        Self { inner, reason }
-    }
 }
 
 impl Drop for Writes<'_> {

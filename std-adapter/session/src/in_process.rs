@@ -17,10 +17,8 @@ self_cell!(
     }
 );
 
-/// The drain thread's end.
 pub(crate) struct InProcess {
     endpoint: EndpointCell,
-    /// The queue's other vector.
     requests: Vec<Request>,
     /// Whether it was asked for what is ready to be sent, and not all of that is in the queue.
     is_asked: bool,
@@ -33,7 +31,6 @@ impl InProcess {
         Self { endpoint, requests: Vec::new(), is_asked: false }
     }
 
-    /// Puts what is ready to be sent into the queue.
     fn commit(&mut self) {
         self.is_asked = !self.endpoint.borrow_owner().producer().commit();
     }
@@ -41,8 +38,7 @@ impl InProcess {
 
 impl Transport for InProcess {
     fn drain(&mut self, buffers: &mut [CentralBuffer], flushes: &mut FlushTracker) {
-        // Scraping finds chunks that another thread is sending just now, but not the patches that packets in them, and
-        // everything that their thread wrote after those, wait for.
+        // Scraping finds chunks that another thread is sending just now, but not their patches.
         if self.is_asked {
             self.commit();
         }

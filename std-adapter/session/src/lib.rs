@@ -24,8 +24,7 @@
 //! # How it works
 //! Each thread has a writer that fills chunks of shared memory without a lock. The *drain thread* owns the buffers,
 //! copies completed chunks into them, and makes flushes, snapshots and long traces. So recording threads never wait for
-//! a file. When shared memory is full they drop packets, which are counted, or wait: see
-//! [`SessionBuilder::exhaustion`].
+//! a file. When shared memory is full they drop packets, which are counted, or [wait](SessionBuilder::exhaustion).
 //!
 //! A [`FlightRecorder`] writes snapshots on panics, signals and triggers. A [`LongTrace`] appends everything to a file.
 //! A [`Relay`] has recorders that outlive sessions, for programs that record only when somebody asks. Programs in other
@@ -35,10 +34,6 @@
 //! Clock snapshots, from which readers know the time of day; the packets, with their real user and process; and at the
 //! end `TraceStats`, with counters of each buffer and writer. `select * from stats where severity = 'data_loss' and
 //! value != 0` lists every loss.
-//!
-//! A packet's `trusted_packet_sequence_id` names its writer: [`sequence_id`](tracebuf::service::sequence_id) of the two
-//! numbers in [`Summary::sequences`]. A thread is a writer of [`Session::OWN_PRODUCER_ID`] for each buffer that it
-//! records into. For programs in Linux's pid namespaces, `ProcessTree` gives the numbers outside.
 //!
 //! # What loses events
 //! No loss is silent: [`Summary::losses`] says in one line whether there was any.
@@ -61,15 +56,12 @@
 //!
 //! # Forks and systems
 //! In a child the parent's session is off: recorders record nothing, calls return [`SessionError::Forked`]. The child
-//! may start a session of its own. The parent's files are free once its session has ended. Signals on which a flight
-//! recorder writes a last snapshot end a child at once, unless it has a recorder for them.
+//! may start a session of its own. The parent's files are free once its session has ended.
 //!
-//! On Windows there are no buffers in files and no signals; a long trace goes into a regular file that nobody else can
-//! write into; a buffer's memory [is reserved](tracebuf_std::PagedMemory) when the session starts.
+//! On Windows there are no buffers in files and no signals, and a long trace goes into a regular file.
 //!
 //! # Modules
-//! Imports run down only. Each module may know the floors below it, those to its right on its own, the core, and
-//! `tracebuf_std`.
+//! Imports run down only, and on a floor to the right.
 //!
 //! | floor | modules |
 //! |---|---|
@@ -84,6 +76,19 @@
 //! | 0 | [`limits`], `error`, `clock`, `files`, `this_process` |
 
 #![deny(unsafe_code)]
+
+/// `Debug` for types of which few fields tell anything: the name and these fields.
+macro_rules! debug_fields {
+    ($type:ident $(<$lifetime:lifetime>)? $(, $field:ident)*) => {
+        impl std::fmt::Debug for $type $(<$lifetime>)? {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_struct(stringify!($type))
+                    $(.field(stringify!($field), &self.$field))*
+                    .finish_non_exhaustive()
+            }
+        }
+    };
+}
 
 mod buffer_config;
 mod builder;

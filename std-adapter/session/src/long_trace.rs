@@ -40,10 +40,9 @@ pub enum SyncPolicy {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// At any moment the file is a trace up to its last whole packet. When the process dies, a period and whatever the disk
-/// is behind is lost, unless the buffer is [in a file](crate::BufferConfig::in_file) too. While the file takes nothing
-/// (a full or slow disk), packets stay in the ring, and what is overwritten there is reported like any loss. Writing is
-/// tried again every 100 ms; meanwhile the error is in [`LongTraceStatus`].
+/// At any moment the file is a trace up to its last whole packet. When the process dies, a period is lost, unless the
+/// buffer is [in a file](crate::BufferConfig::in_file) too. While the file takes nothing, packets stay in the ring, and
+/// what is overwritten there is reported like any loss.
 #[derive(Clone, Debug)]
 #[doc(alias = "write_into_file")]
 pub struct LongTrace {
@@ -57,9 +56,8 @@ impl LongTrace {
     /// Writes into this file every 5 s, of any size, synced at the end. The file is emptied when the session starts.
     /// Until the session has stopped, it is locked against other sessions, and no snapshot replaces it.
     ///
-    /// A pipe or a device is not locked, and [`stop`](crate::Session::stop) waits for it while it takes nothing. A
-    /// named pipe must already have its reader. On Windows it must be a regular file, and is locked against all other
-    /// writers.
+    /// A pipe or a device is not locked, and [`stop`](crate::Session::stop) waits while it takes nothing; a named
+    /// pipe must already have its reader. On Windows it must be a regular file.
     pub fn to(path: impl AsRef<Path>) -> Self {
         Self {
             path: path.as_ref().to_owned(),
@@ -78,8 +76,7 @@ impl LongTrace {
     }
 
     /// Sets the most bytes of the file. When the next packet does not fit, the trace ends, with its statistics as far
-    /// as they fit, and the session records no more. The statistics say that the last flush failed: so readers know
-    /// that the end is missing. Below some 60 bytes, which the clocks take, the file stays empty.
+    /// as they fit, and the session records no more.
     #[must_use]
     pub fn max_file_size(mut self, bytes: u64) -> Self {
         self.max_file_size = bytes;
@@ -100,15 +97,13 @@ impl LongTrace {
 pub struct LongTraceStatus {
     /// Bytes of whole packets in the file.
     pub bytes: u64,
-    /// Why writing makes no progress now, or did not at the end. Otherwise what went wrong once, kept until the end: a
-    /// sync failed, so that the disk may miss what was written before; or somebody else changed the file's length. Then
-    /// writing went on at the new end.
+    /// Why writing makes no progress now, or did not at the end. Otherwise what went wrong once: a sync failed, or
+    /// somebody else changed the file's length.
     pub error: Option<String>,
     /// Bytes given up because they could not be written when the session stopped: everything from the first that did
-    /// not go in, so that the file has no hole. Those of a buffer in a file stay there, to be recovered.
+    /// not go in, so that the file has no hole. Those of a buffer in a file can be recovered there.
     pub bytes_given_up: u64,
-    /// The file has reached its largest size, and has nothing that was recorded later, which can be recovered from a
-    /// buffer in a file. Its statistics may be incomplete or missing; those that the session returns are complete.
+    /// The file has reached its largest size, and has nothing that was recorded later.
     pub full: bool,
 }
 
@@ -116,7 +111,6 @@ pub struct LongTraceStatus {
 #[derive(Default)]
 pub(crate) struct Progress {
     bytes: AtomicU64,
-    /// Packets in the file.
     pub(crate) packets: AtomicU64,
     given_up: AtomicU64,
     full: AtomicBool,
@@ -124,10 +118,8 @@ pub(crate) struct Progress {
     errors: Mutex<Errors>,
 }
 
-/// What has gone wrong.
 #[derive(Default)]
 struct Errors {
-    /// In the last write.
     write: Option<String>,
     /// The first error that nothing later makes good.
     lasting: Option<String>,
@@ -135,12 +127,10 @@ struct Errors {
 
 impl Progress {
     pub(crate) fn status(&self) -> LongTraceStatus {
+        let errors = self.errors();
         LongTraceStatus {
             bytes: self.bytes.load(Ordering::Relaxed),
-            error: {
-                let errors = self.errors();
-                errors.write.as_ref().or(errors.lasting.as_ref()).cloned()
-            },
+            error: errors.write.as_ref().or(errors.lasting.as_ref()).cloned(),
             bytes_given_up: self.given_up.load(Ordering::Relaxed),
             full: self.full.load(Ordering::Relaxed),
         }
@@ -148,10 +138,6 @@ impl Progress {
 
     fn errors(&self) -> MutexGuard<'_, Errors> {
         self.errors.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn set_error(&self, error: Option<String>) {
-        self.errors().write = error;
     }
 
     fn set_lasting_error(&self, error: String) {

@@ -26,8 +26,7 @@ pub(crate) struct OpenFiles<'s> {
     buffers: Vec<CentralBuffer>,
     /// For each buffer, if it lies in a file beside a long trace.
     outboxes: Vec<Option<Outbox>>,
-    /// Shared memory, if it lies in one of them.
-    own: Option<(Arc<OwnMemory>, OwnMark)>,
+    own: Option<(OwnMemory, OwnMark)>,
     files: OwnFiles,
     long_trace: Option<(&'s LongTrace, Opened)>,
     /// The same in all files: from it, recovery knows which trace belongs to which buffer.
@@ -35,28 +34,25 @@ pub(crate) struct OpenFiles<'s> {
 }
 
 impl<'s> OpenFiles<'s> {
-    /// Makes the buffers, in files that do not count yet, and leaves the long trace's file as it was. `own`: shared
-    /// memory in the first of these files.
+    /// Makes the buffers, in files that do not count yet. `own`: shared memory in the first of these files.
     pub(crate) fn new(
         buffers: &[BufferConfig],
         long_trace: Option<&'s LongTrace>,
         mut own: Option<SharedMemorySpec>,
     ) -> Result<Self, SessionError> {
-        let (long_trace, undo) = match long_trace {
-            Some(trace) => {
-                let (file, undo) = open_long_trace(&trace.path)
-                    .map_err(|error| SessionError::writing(&trace.path, error))?;
-                (Some((trace, file)), undo)
-            }
-            None => (None, None),
-        };
+        let opened = long_trace.map(|trace| {
+            let opened = open_long_trace(&trace.path);
+            let (file, undo) = opened.map_err(|error| SessionError::writing(&trace.path, error))?;
+            Ok(((trace, file), undo))
+        });
+        let (long_trace, undo) = opened.transpose()?.unzip();
         let its_id = long_trace.as_ref().map(|(_, file)| file.id);
         let mut files = Self {
             buffers: Vec::new(),
             outboxes: Vec::new(),
             own: None,
             files: OwnFiles { long_trace: its_id, regions: Vec::new() },
-            made: Vec::from_iter(undo),
+            made: undo.flatten().into_iter().collect(),
             long_trace,
             clocks: ClockReading::now(),
         };
@@ -66,9 +62,10 @@ impl<'s> OpenFiles<'s> {
             let memory = match &buffer.file {
                 None => memory_of(size)?,
                 Some(path) => {
-                    // In the first file.
                     let own = own.take().map(|own| SharedMemorySpec { buffer: index as u16, ..own });
-                    files.open(path, size, own).map_err(|error| in_file(path, error))?
+                    files
+                        .open(path, size, own)
+                        .map_err(|error| SessionError::io(format!("a buffer in {}", path.display()), error))?
                 }
             };
             files.buffers.push(TraceBuffer::new(memory, buffer.config()).map_err(SessionError::Buffer)?);
@@ -77,12 +74,10 @@ impl<'s> OpenFiles<'s> {
         Ok(files)
     }
 
-    /// Shared memory, if it lies in one of the files.
-    pub(crate) fn own_memory(&self) -> Option<Arc<OwnMemory>> {
+    pub(crate) fn own_memory(&self) -> Option<OwnMemory> {
         self.own.as_ref().map(|(memory, _)| memory.clone())
     }
 
-    /// Memory in a file for the next buffer.
     fn open(&mut self, path: &Path, size: usize, own: Option<SharedMemorySpec>) -> io::Result<BufferMemory> {
         // Its lock would say that another session has it.
         self.files.check_is_none(path)?;
@@ -104,26 +99,19 @@ impl<'s> OpenFiles<'s> {
         gate: &Arc<RecordingGate>,
     ) -> Result<(Service, Option<Recording>), SessionError> {
         let Self { buffers, outboxes, own, files, made, long_trace, clocks } = self;
-        let long_trace = match long_trace {
-            Some((trace, file)) => Some(
-                Recording::start(trace, file, gate.clone(), outboxes, &clocks)
-                    .map_err(|error| SessionError::writing(&trace.path, error))?,
-            ),
-            None => None,
-        };
+        let long_trace = long_trace.map(|(trace, file)| {
+            let recording = Recording::start(trace, file, gate.clone(), outboxes, &clocks);
+            recording.map_err(|error| SessionError::writing(&trace.path, error))
+        });
+        let long_trace = long_trace.transpose()?;
         made.into_iter().for_each(Undo::forget);
-        Ok((Service::new(buffers, files).with_own_memory(own.map(|(_, mark)| mark)), long_trace))
+        Ok((Service::new(buffers, files, own.map(|(_, mark)| mark)), long_trace))
     }
 }
 
 /// Buffers of at least this size are in large pages.
 const LARGE: usize = 16 << 20;
 
-fn in_file(path: &Path, error: io::Error) -> SessionError {
-    SessionError::io(format!("a buffer in {}", path.display()), error)
-}
-
-/// This many bytes of memory for a buffer that lies in no file.
 fn memory_of(size: usize) -> Result<BufferMemory, SessionError> {
     let memory = PagedMemory::new(size).map_err(|error| SessionError::io("memory for a buffer", error))?;
     Ok(if size >= LARGE { memory.in_large_pages() } else { memory }.into())

@@ -1,6 +1,5 @@
 //! Writers of packets that programs make themselves.
 
-use std::fmt;
 use std::sync::Arc;
 
 use self_cell::self_cell;
@@ -54,12 +53,10 @@ impl PacketWriter {
 
     /// Writes one packet. Once the session is over nothing is written, and `fill` is not called.
     ///
-    /// With [`Exhaustion::Drop`] the packet must fit into what is free of [shared
-    /// memory](crate::SessionBuilder::shared_memory) until the drain thread comes: some 1,000 KiB of the default 1 MiB.
-    /// With [`Exhaustion::Stall`] it must fit into its buffer, and into a trace, where it is less than 256 MiB. A
-    /// message in it must fit into [3,072 chunks](tracebuf::producer::TraceWriter::MAX_PATCHED), some 6 MB. A packet
-    /// that does not fit is given up as a whole: [`stats`](Self::stats) counts it as `dropped`, and the next packet
-    /// says that something is missing.
+    /// With [`Exhaustion::Drop`] the packet must fit into what is free of shared memory; with [`Exhaustion::Stall`]
+    /// into its buffer, and 256 MiB. A message in it must fit into [3,072
+    /// chunks](tracebuf::producer::TraceWriter::MAX_PATCHED), some 6 MB. A packet that does not fit is given up as a
+    /// whole: [`stats`](Self::stats) counts it as `dropped`, and the next packet says that something is missing.
     pub fn packet(&mut self, fill: impl FnOnce(&mut PacketHandle<'_, '_>)) {
         if let Some(cell) = self.cell.as_mut().filter(|_| self.gate.is_on()) {
             cell.with_dependent_mut(|_, writer| fill(&mut writer.packet()));
@@ -72,11 +69,7 @@ impl PacketWriter {
     }
 }
 
-impl fmt::Debug for PacketWriter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PacketWriter").finish_non_exhaustive()
-    }
-}
+debug_fields!(PacketWriter);
 
 impl Drop for PacketWriter {
     fn drop(&mut self) {

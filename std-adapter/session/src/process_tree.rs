@@ -1,8 +1,6 @@
 //! Programs in containers, reported as Perfetto's `ProcessTree`.
 //!
-//! A program in a pid namespace of its own names its process and threads by the numbers that they have there. A reader
-//! finds the one that is meant by `trusted_pid` in each packet, and by the numbers in all namespaces, which are
-//! reported here.
+//! Such a program names its threads by the numbers in its own pid namespace; readers need those in all namespaces.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -55,9 +53,7 @@ pub struct ProcessTree(Arc<Mutex<Processes>>);
 
 #[derive(Debug, Default)]
 struct Processes {
-    /// In the order in which they came.
     entries: Vec<Entry>,
-    /// The newest number of a process or thread.
     number: u64,
 }
 
@@ -90,7 +86,8 @@ impl ProcessTree {
             return entry.presence.clone();
         }
         processes.forget_oldest();
-        let (presence, number) = (Presence::default(), processes.next());
+        processes.number += 1;
+        let (presence, number) = (Presence::default(), processes.number);
         let entry = Entry { presence: presence.clone(), time, process, number, threads: Vec::new() };
         processes.entries.push(entry);
         presence
@@ -130,11 +127,6 @@ impl ProcessTree {
 }
 
 impl Processes {
-    fn next(&mut self) -> u64 {
-        self.number += 1;
-        self.number
-    }
-
     /// Forgets the oldest of those that have gone, if they take too much.
     fn forget_oldest(&mut self) {
         let mut past: usize = self.entries.iter().filter(|entry| entry.is_gone()).map(Entry::size).sum();
@@ -163,10 +155,7 @@ impl Entry {
 }
 
 impl Piece {
-    /// Adds processes and threads numbered after `since`, a packet for each process; returns the newest number.
-    ///
-    /// Each packet has the time from which its process may record: readers take packets in the order of their times,
-    /// and a thread has recorded before it is reported.
+    /// Adds processes and threads numbered after `since`, with the time from which each may record.
     pub fn processes(&mut self, tree: &ProcessTree, since: u64) -> io::Result<u64> {
         let processes = tree.lock();
         if processes.number == since {
@@ -182,7 +171,6 @@ impl Piece {
     }
 }
 
-/// What is new about a process.
 struct Packet<'k> {
     entry: &'k Entry,
     since: u64,

@@ -1,6 +1,5 @@
 //! Producers, with the shared memory that threads write into, and what recorders share.
 
-use std::fmt;
 use std::sync::Arc;
 
 use self_cell::self_cell;
@@ -14,39 +13,23 @@ use crate::clock::SessionClock;
 use crate::limits::{CHUNK, CHUNKS, LAYOUT, PAGE, WRITERS};
 use crate::queue::Queue;
 use crate::recording_gate::{BufferId, RecordingGate};
-use crate::region_file::OwnMemory;
 use crate::this_process::process_track;
 use crate::waits::Waker;
 
-/// Bytes of shared memory with which every thread that waits for a chunk gets one, however many threads keep theirs and
-/// record nothing: each writer has one between its events and while it waits, and there is a page more. Not larger,
-/// because half of it may be complete before it is sent.
+/// Bytes of shared memory with which each thread that waits for a chunk gets one: one a writer, and a page more.
 pub(crate) const ENOUGH_TO_STALL: usize = (WRITERS.div_ceil(PAGE as usize / CHUNK) + 1) * PAGE as usize;
-
-type Storage = ProducerStorage<CHUNKS, WRITERS>;
 
 /// Shared memory.
 pub type Words = Box<dyn AsRef<[AtomicU32]> + Send + Sync>;
 
-/// Shared memory in a file.
-struct InFile(Arc<OwnMemory>);
-
-impl AsRef<[AtomicU32]> for InFile {
-    fn as_ref(&self) -> &[AtomicU32] {
-        self.0.words()
-    }
-}
-
-/// What the producer borrows.
 struct Home {
     /// On the heap, in the file of a buffer, or shared with another process.
     words: Words,
-    storage: Box<Storage>,
+    storage: Box<ProducerStorage<CHUNKS, WRITERS>>,
     queue: Queue,
     process_name: String,
 }
 
-/// The producer, and the track above those of its threads.
 struct Attached<'a> {
     producer: Producer<'a>,
     process: Track<'a>,
@@ -100,22 +83,11 @@ impl ProducerCell {
         waker: Waker,
         process_name: String,
     ) -> Result<Self, MemoryError> {
-        Self::with_queue(words, Queue::new(waker, gate), process_name)
+        Self::new(words, Queue::new(waker, gate, None), process_name)
     }
 
-    /// The same over shared memory in the file of a buffer, in which each writer is noted.
-    pub(crate) fn in_file(
-        memory: Arc<OwnMemory>,
-        gate: Arc<RecordingGate>,
-        waker: Waker,
-        process_name: String,
-    ) -> Result<Self, MemoryError> {
-        let queue = Queue::new(waker, gate).telling(memory.clone());
-        Self::with_queue(Box::new(InFile(memory)), queue, process_name)
-    }
-
-    fn with_queue(words: Words, queue: Queue, process_name: String) -> Result<Self, MemoryError> {
-        let home = Home { words, storage: Box::new(Storage::new()), queue, process_name };
+    pub(crate) fn new(words: Words, queue: Queue, process_name: String) -> Result<Self, MemoryError> {
+        let home = Home { words, storage: Box::new(ProducerStorage::new()), queue, process_name };
         let cell = Cell::try_new(home, |home| {
             let memory = shared_memory(home.words.as_ref().as_ref())?;
             let producer = Producer::new(memory, LAYOUT, &home.storage, &home.queue)?;
@@ -131,7 +103,6 @@ impl ProducerCell {
         &self.0.borrow_dependent().producer
     }
 
-    /// The track above those of its threads.
     pub(crate) fn process(&self) -> &Track<'_> {
         &self.0.borrow_dependent().process
     }
@@ -148,11 +119,7 @@ impl ProducerCell {
     }
 }
 
-impl fmt::Debug for ProducerCell {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ProducerCell").finish_non_exhaustive()
-    }
-}
+debug_fields!(ProducerCell);
 
 /// What the recorders of one session share.
 pub struct RecorderContext {
@@ -170,14 +137,9 @@ pub struct RecorderContext {
     pub announce: Option<Box<dyn Fn() + Send + Sync>>,
 }
 
-impl fmt::Debug for RecorderContext {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RecorderContext").finish_non_exhaustive()
-    }
-}
+debug_fields!(RecorderContext);
 
 impl RecorderContext {
-    /// The id of its buffer of this number.
     pub(crate) fn buffer_id(&self, target: u16) -> BufferId {
         self.gate.own() | u64::from(target)
     }

@@ -1,6 +1,5 @@
 //! The queue of what recording threads ask for, until it is taken.
 
-use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,13 +9,11 @@ use tracebuf::producer::{CommitRequest, CommitSink, Request};
 use crate::limits::BUFFERS_MAX;
 use crate::recording_gate::RecordingGate;
 use crate::region_file::OwnMemory;
-use crate::waits::Waker;
-use crate::waits::may_wait;
+use crate::waits::{Waker, may_wait};
 
 /// How long a thread waits for a chunk while nothing is on its way that could free one.
 const IN_VAIN: Duration = Duration::from_secs(1);
-/// The step of waiting before which a writer has already waited that long: from the 17th on each takes 100 ms, as much
-/// as all before that together.
+/// The step of waiting before which a writer has already waited that long.
 const WAITED: u32 = 26;
 
 /// Whether a request concerns a chunk. While nothing takes any, few such come: soon no chunk is free.
@@ -24,8 +21,7 @@ fn is_of_chunk(request: &Request) -> bool {
     matches!(request, Request::Move(_) | Request::Patch { .. })
 }
 
-/// The place in the queue of a request that another one makes needless. Requests that concern no chunk would fill the
-/// memory while a service stands still.
+/// The place in the queue of a request that another one makes needless, and that would fill the memory.
 fn made_needless(queued: &[Request], by: Request) -> Option<usize> {
     let is_needless = |before: &Request| match (*before, by) {
         // When the later one was carried out, so were those before.
@@ -42,7 +38,6 @@ fn made_needless(queued: &[Request], by: Request) -> Option<usize> {
     queued.get(found).is_some_and(is_needless).then_some(found)
 }
 
-/// Puts a request after those in the queue.
 fn add(queued: &mut Vec<Request>, request: Request) {
     let needless = made_needless(queued, request).map(|at| queued.remove(at));
     // If nothing hears of a writer at all, nothing need hear of its end.
@@ -59,21 +54,19 @@ pub struct Queue {
     gate: Arc<RecordingGate>,
     /// Packets that threads gave up, by buffer, and that nothing in shared memory tells of.
     dropped: [AtomicU64; BUFFERS_MAX],
-    /// Chunks that have come, and those that were taken. Threads that begin or end bring none, and say nothing about
-    /// when one will come.
+    /// Chunks that have come, and those that were taken.
     came: AtomicU64,
     done: AtomicU64,
-    /// How many chunks had come when a waiting thread last saw that number change or some not yet taken, and when that
-    /// was.
+    /// How many chunks had come when a waiting thread last saw that number change or some not yet taken, and when.
     quiet: Mutex<(u64, Instant)>,
     /// How many chunks had come when a thread gave up waiting: until more come, others need not try.
     gave_up_at: AtomicU64,
     /// Where to note which writer writes to which buffer, if shared memory lies in a file.
-    in_file: Option<Arc<OwnMemory>>,
+    in_file: Option<OwnMemory>,
 }
 
 impl Queue {
-    pub(crate) fn new(waker: Waker, gate: Arc<RecordingGate>) -> Self {
+    pub(crate) fn new(waker: Waker, gate: Arc<RecordingGate>, in_file: Option<OwnMemory>) -> Self {
         Self {
             requests: Mutex::new(Vec::new()),
             waker,
@@ -83,13 +76,8 @@ impl Queue {
             done: AtomicU64::new(0),
             quiet: Mutex::new((0, Instant::now())),
             gave_up_at: AtomicU64::new(u64::MAX),
-            in_file: None,
+            in_file,
         }
-    }
-
-    /// Also notes in a file where each writer's packets go.
-    pub(crate) fn telling(self, memory: Arc<OwnMemory>) -> Self {
-        Self { in_file: Some(memory), ..self }
     }
 
     fn push(&self, requests: impl Iterator<Item = Request> + Clone) {
@@ -106,8 +94,7 @@ impl Queue {
         }
     }
 
-    /// Swaps what has come for `requests`, which is empty, so that neither vector is allocated anew. Returns how many
-    /// chunks have come in all.
+    /// Swaps what has come for `requests`, which is empty. Returns how many chunks have come in all.
     pub fn take(&self, requests: &mut Vec<Request>) -> u64 {
         let mut queued = self.requests();
         std::mem::swap(requests, &mut queued);
@@ -128,8 +115,7 @@ impl Queue {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The requests, with room for this many more. The lock is not held while it asks for memory: an allocator that
-    /// records may come here again.
+    /// The requests, with room for this many more. An allocator that records may come here again: no lock is held then.
     fn with_room_for(&self, more: usize) -> MutexGuard<'_, Vec<Request>> {
         loop {
             let queued = self.requests();
@@ -149,8 +135,7 @@ impl Queue {
         }
     }
 
-    /// Returns true if all chunks that came were taken, and none has come for a while during which this thread has
-    /// waited: then all are held by threads that record nothing.
+    /// Returns true if all chunks that came were taken, and none has come while this thread has waited.
     #[cold]
     fn is_in_vain(&self, step: u32) -> bool {
         let came = self.came.load(Ordering::Relaxed);
@@ -217,11 +202,7 @@ impl CommitSink for Queue {
     }
 }
 
-impl fmt::Debug for Queue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Queue").finish_non_exhaustive()
-    }
-}
+debug_fields!(Queue);
 
 #[cfg(test)]
 mod tests {
@@ -231,7 +212,7 @@ mod tests {
 
     #[test]
     fn who_begins_to_wait_does_wait_however_long_nothing_came_before() {
-        let queue = Queue::new(Waker::default(), Arc::new(RecordingGate::new()));
+        let queue = Queue::new(Waker::default(), Arc::new(RecordingGate::new()), None);
         let lock = || queue.quiet.lock().expect("nobody panicked");
         lock().1 = Instant::now() - 2 * IN_VAIN;
         let steps: Vec<_> = (0..).take_while(|step| queue.stall(*step, 1000)).collect();
@@ -267,7 +248,7 @@ mod tests {
             (&[begins(1, 0), moved, ends(1)], &[begins(1, 0), moved, ends(1)]),
             (&[begins(1, 0), moved, ends(1), begins(1, 1), ends(1)], &[begins(1, 0), moved, ends(1)]),
         ] {
-            let queue = Queue::new(Waker::default(), Arc::new(RecordingGate::new()));
+            let queue = Queue::new(Waker::default(), Arc::new(RecordingGate::new()), None);
             queue.push(asked.iter().copied());
             let mut queued = Vec::new();
             assert_eq!(

@@ -1,6 +1,5 @@
 //! Recorders: a thread's way into a buffer of a session.
 
-use std::fmt;
 use std::sync::Arc;
 
 use tracebuf::producer::track_event::Tracer;
@@ -46,9 +45,9 @@ pub type ThreadTracer<'a> = Tracer<'a, SessionClock, 127, 64>;
 /// A thread that finds no chunk, or all 1,024 writers taken, loses its events until one is free.
 ///
 /// When the session is stopped, and in a child after a fork, events go nowhere, at the cost of three loads. Events from
-/// destructors of thread locals older than the thread's first event are lost, and counted. (A thread whose first event
-/// comes from a destructor of `pthread_key_create` keeps its writer.) The program's allocator may record, if threads
-/// drop when shared memory is full; its events for what a recorder itself allocates are lost, and counted.
+/// destructors of thread locals older than the thread's first event are lost, and counted. The program's allocator may
+/// record, if threads drop when shared memory is full; its events for what a recorder itself allocates are lost, and
+/// counted.
 ///
 /// Cost of a slice's begin or end: 11 to 35 ns, and a reading of the clock.
 #[derive(Clone)]
@@ -60,16 +59,10 @@ pub struct Recorder {
     by: By,
 }
 
-/// What the recorder belongs to.
 #[derive(Clone)]
 enum By {
     Session(Arc<RecorderContext>),
     Relay(Arc<Route>),
-}
-
-/// The buffer that a data source was mapped to, if it was.
-pub(crate) fn buffer_of(sources: &[(String, u16)], name: &str) -> Option<u16> {
-    sources.iter().find(|(source, _)| source == name).map(|(_, buffer)| *buffer)
 }
 
 impl Recorder {
@@ -78,17 +71,13 @@ impl Recorder {
         Self { gate: context.gate.clone(), target, by: By::Session(context) }
     }
 
-    fn of_relay(route: Arc<Route>) -> Self {
-        Self { gate: route.gate().clone(), target: 0, by: By::Relay(route) }
-    }
-
     /// A recorder into the buffer that a data source was mapped to, if it was.
     pub fn of_source(context: &Arc<RecorderContext>, sources: &[(String, u16)], name: &str) -> Option<Self> {
-        Some(Self::new(context.clone(), buffer_of(sources, name)?))
+        let (_, buffer) = sources.iter().find(|(source, _)| source == name)?;
+        Some(Self::new(context.clone(), *buffer))
     }
 
-    /// Returns true if events are recorded: the session was not stopped, and this is its process. For a [`Relay`]'s
-    /// recorder: the relay is connected.
+    /// Returns true if events are recorded: the session, or a [`Relay`]'s current one, was not stopped.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.gate.is_on()
@@ -137,18 +126,15 @@ impl Recorder {
         }
     }
 
-    /// Lends this thread's tracer to `f`, for what recorders have no call for. If nothing is recorded it returns `None`
-    /// without calling `f`. Events within another one's details, into the same buffer, are lost, and counted.
-    ///
-    /// Names must live as long as the program, as literals do; for others use
-    /// [`Event::name`](tracebuf::producer::track_event::Event::name).
+    /// Lends this thread's tracer to `f`, for what recorders have no call for; `None` if nothing is recorded.
+    /// Events within another one's details, into the same buffer, are lost, and counted. Names must live as long as the
+    /// program; for others use [`Event::name`](tracebuf::producer::track_event::Event::name).
     #[inline]
     pub fn with<R>(&self, f: impl for<'t, 'a> FnOnce(&'t ThreadTracer<'a>) -> R) -> Option<R> {
         self.with_in(&mut self.buffer_id(), f)
     }
 
-    /// Like [`with`](Self::with), for the buffer that events were going to when the caller looked; `buffer` then says
-    /// which one this has gone to.
+    /// Like [`with`](Self::with), for the buffer that events were going to; `buffer` then says where this has gone.
     #[inline]
     pub fn with_in<R>(
         &self,
@@ -177,8 +163,7 @@ impl Recorder {
         buffer
     }
 
-    /// Like [`with_in`](Self::with_in), for the buffer in which this thread began something, wherever events go by now:
-    /// nothing if that session is over.
+    /// Like [`with_in`](Self::with_in), for the buffer in which this thread began something, wherever events go now.
     #[inline]
     pub fn with_at<R>(
         &self,
@@ -199,7 +184,7 @@ impl Recorder {
     }
 
     /// Returns a writer of whole packets, for programs that make these themselves; `None` if all writers are taken or
-    /// the session is over. From a [`Relay`]'s recorder, it writes into the session that the relay is connected to now.
+    /// the session is over. It stays in that session, wherever a [`Relay`] leads later.
     pub fn packet_writer(&self) -> Option<PacketWriter> {
         let (context, target) = self.destination().filter(|(context, _)| context.gate.is_on())?;
         let writer =
@@ -209,11 +194,7 @@ impl Recorder {
     }
 }
 
-impl fmt::Debug for Recorder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Recorder").field("buffer", &self.target).finish_non_exhaustive()
-    }
-}
+debug_fields!(Recorder, target);
 
 #[cfg(test)]
 mod tests {

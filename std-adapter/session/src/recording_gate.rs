@@ -1,6 +1,5 @@
 //! The gate that every event passes: open while its session records, in the session's process.
 
-use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -122,14 +121,9 @@ impl RecordingGate {
     }
 }
 
-impl fmt::Debug for RecordingGate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RecordingGate").field("is_on", &self.is_on()).finish_non_exhaustive()
-    }
-}
+debug_fields!(RecordingGate, buffer);
 
-/// Turns recording off when the drain thread ends, even by a panic, perhaps of a transport: threads that stall would
-/// wait for it for ever.
+/// Turns recording off when the drain thread ends, even by a panic: threads that stall would wait for ever.
 pub(crate) struct OffAtEnd(pub(crate) Arc<RecordingGate>);
 
 impl Drop for OffAtEnd {

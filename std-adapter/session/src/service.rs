@@ -21,12 +21,10 @@ use crate::transport::{CentralBuffer, Transport};
 #[derive(Default)]
 pub(crate) struct Service {
     pub(crate) buffers: Vec<CentralBuffer>,
-    /// The files that the buffers, or the long trace, lie in.
     pub(crate) files: OwnFiles,
     pub(crate) side: SideData,
     producers: Vec<AskedProducer>,
-    /// For each buffer: after how many bytes writers are to repeat their state, and how many it had when they were last
-    /// asked to.
+    /// For each buffer: after how many bytes writers are to repeat their state, and how many it had the last time.
     states: Vec<(u32, u64)>,
     producer_ids: ProducerIds,
     /// Counts of producers that are gone.
@@ -34,7 +32,6 @@ pub(crate) struct Service {
     past_dropped: Dropped,
     seen: u64,
     flushes: Flushes,
-    /// The number of the last flush.
     flush: u64,
     pub(crate) invalid_packets: u64,
     /// For the shared memory of this process's threads, if that lies in a file.
@@ -42,16 +39,10 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    pub(crate) fn new(buffers: Vec<CentralBuffer>, files: OwnFiles) -> Self {
-        Self { buffers, files, ..Self::default() }
+    pub(crate) fn new(buffers: Vec<CentralBuffer>, files: OwnFiles, own_memory: Option<OwnMark>) -> Self {
+        Self { buffers, files, own_memory, ..Self::default() }
     }
 
-    /// The same with shared memory of this process's threads in one of the files.
-    pub(crate) fn with_own_memory(self, own_memory: Option<OwnMark>) -> Self {
-        Self { own_memory, ..self }
-    }
-
-    /// Sets for each buffer after how many bytes writers are to repeat their state.
     pub(crate) fn state_every(self, bytes: &[u32]) -> Self {
         Self { states: bytes.iter().map(|bytes| (*bytes, 0)).collect(), ..self }
     }
@@ -61,7 +52,6 @@ impl Service {
         self.seen += 1;
     }
 
-    /// A number for a new producer, if there is one left.
     pub(crate) fn new_producer_id(&mut self) -> Option<u16> {
         let in_buffers = self.buffers.iter().flat_map(CentralBuffer::sequences);
         let mut taken: HashSet<u16> = in_buffers.map(|sequence| sequence.producer_id).collect();
@@ -74,8 +64,8 @@ impl Service {
     pub(crate) fn drain(&mut self) {
         let (buffers, past, past_dropped) = (&mut self.buffers[..], &mut self.past, &mut self.past_dropped);
         self.producers.retain_mut(|producer| {
-            producer.drain(buffers);
-            let transport = &mut producer.transport;
+            let AskedProducer { transport, flushes, .. } = producer;
+            transport.drain(buffers, flushes);
             let connected = transport.is_connected();
             if !connected {
                 // Its last packets are not lost.
@@ -90,8 +80,7 @@ impl Service {
         }
     }
 
-    /// Has writers repeat their state when a buffer has taken enough. Each producer counts only what it records itself,
-    /// so that a ring could go round before one of them repeats its state.
+    /// Has writers repeat their state when a buffer has taken enough: each producer counts only what it records itself.
     fn clear_states(&mut self) {
         let mut is_due = false;
         for (buffer, (every, cleared_at)) in self.buffers.iter().zip(&mut self.states) {
@@ -107,8 +96,7 @@ impl Service {
         }
     }
 
-    /// Asks producers to send what they have. Returns the number of this flush: it is waited for until it is
-    /// [ended](Self::end_flush), and so may others be meanwhile.
+    /// Asks producers to send what they have. Returns the number of this flush, for [`end_flush`](Self::end_flush).
     pub(crate) fn begin_flush(&mut self) -> u64 {
         self.flush += 1;
         self.producers.iter_mut().for_each(|producer| producer.ask(self.flush));
@@ -119,17 +107,16 @@ impl Service {
     /// Asks producers that have answered everything, for a flush that nothing waits for.
     pub(crate) fn ask_flush_of_idle(&mut self) {
         self.flush += 1;
-        self.producers.iter_mut().for_each(|producer| producer.ask_if_idle(self.flush));
+        let idle = self.producers.iter_mut().filter(|producer| producer.flushes.is_idle());
+        idle.for_each(|producer| producer.ask(self.flush));
         self.drain();
     }
 
-    /// Whether everything that belongs to a flush has come.
     pub(crate) fn is_flushed(&self, flush: u64) -> bool {
         self.producers.iter().all(|producer| producer.has_answered(flush))
     }
 
-    /// Gets what has not come; false if a producer did not answer in time. If this thread itself is late, that is no
-    /// producer's fault.
+    /// Gets what has not come; false if a producer did not answer in time.
     pub(crate) fn end_flush(&mut self, flush: u64) -> bool {
         let all = self.is_flushed(flush);
         self.producers.iter_mut().for_each(|producer| producer.end_flush(flush));
@@ -138,20 +125,16 @@ impl Service {
         all
     }
 
-    /// Copies what lies in shared memory.
     pub(crate) fn scrape(&mut self) {
         for AskedProducer { transport, .. } in &mut self.producers {
             transport.scrape(&mut self.buffers);
         }
     }
 
-    /// After the last flush. What packets still wait for will not come, so these are given up: otherwise they would
-    /// keep back what their threads recorded before them.
+    /// After the last flush. What packets still wait for will not come, so these are given up.
     pub(crate) fn end(&mut self) {
         if let Some(mark) = &self.own_memory {
-            // Threads that are still there keep their chunks, which the buffers have in full. Done before the buffers
-            // end their sequences: recovery ends those of a process that is killed here, and could bring nothing into
-            // ended ones.
+            // Before the buffers end their sequences: recovery could bring nothing into ended ones.
             mark.end();
         }
         for buffer in &mut self.buffers {
@@ -169,12 +152,20 @@ impl Service {
         self.producers.iter_mut().map(|producer| &mut producer.transport)
     }
 
-    /// The producers that are there.
     pub(crate) fn producers(&self) -> impl Iterator<Item = ProducerSummary> {
-        self.producers.iter().map(|producer| summary_of(producer, !producer.is_late()))
+        self.producers.iter().map(|producer| {
+            let transport = &producer.transport;
+            let dropped = (0..BUFFERS_MAX).map(|buffer| transport.packets_dropped(buffer));
+            ProducerSummary {
+                identity: transport.identity(),
+                has_answered: !producer.is_late(),
+                // A producer elsewhere may say anything.
+                packets_dropped: dropped.fold(0, u64::saturating_add),
+                endpoint: transport.stats(),
+            }
+        })
     }
 
-    /// What is counted over the whole session.
     pub(crate) fn totals(&self) -> Totals {
         let endpoints = self.transports().fold(self.past, |all, transport| sum(all, transport.stats()));
         let mut dropped = self.past_dropped;
@@ -190,19 +181,6 @@ impl Service {
     }
 }
 
-/// What a summary says of a producer.
-fn summary_of(AskedProducer { transport, .. }: &AskedProducer, has_answered: bool) -> ProducerSummary {
-    // A producer elsewhere may say anything.
-    let dropped = (0..BUFFERS_MAX).map(|buffer| transport.packets_dropped(buffer));
-    ProducerSummary {
-        identity: transport.identity(),
-        has_answered,
-        packets_dropped: dropped.fold(0, u64::saturating_add),
-        endpoint: transport.stats(),
-    }
-}
-
-/// Adds the packets that a producer's writers gave up.
 fn add_dropped(dropped: &mut Dropped, transport: &dyn Transport) {
     for (buffer, count) in dropped.0.iter_mut().enumerate() {
         // A producer elsewhere may say anything.
@@ -251,7 +229,7 @@ mod tests {
         let every = 4096;
         // In the first one, each chunk begins with a state.
         let mut service =
-            Service::new(vec![buffer(), buffer()], OwnFiles::default()).state_every(&[0, every]);
+            Service::new(vec![buffer(), buffer()], OwnFiles::default(), None).state_every(&[0, every]);
         let asked = [(); 2].map(|()| Arc::<AtomicU32>::default());
         let mut chunk_id = 0;
         let mut fill = |service: &mut Service, buffer: usize, bytes: u64| {

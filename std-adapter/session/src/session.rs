@@ -1,6 +1,5 @@
 //! A running session.
 
-use std::fmt;
 use std::sync::mpsc::{RecvTimeoutError, Sender, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -15,7 +14,7 @@ use crate::limits;
 use crate::long_trace::{LongTraceStatus, Progress};
 use crate::process_tree::ProcessTree;
 use crate::producer_cell::RecorderContext;
-use crate::recorder::{Recorder, buffer_of};
+use crate::recorder::Recorder;
 use crate::side_packets::{SideData, SidePackets};
 use crate::snapshot::{Snapshot, Spare};
 use crate::stopped::Stopped;
@@ -24,19 +23,6 @@ use crate::transport::Transport;
 use crate::waits::{FOR_EVER, GRACE, PATIENCE, Waker};
 
 /// A running session. See [the crate](crate).
-///
-/// ```
-/// use std::time::Duration;
-/// use tracebuf_session::Session;
-///
-/// let session = Session::builder().ring(16 << 20).start()?;
-/// session.recorder().instant("hello");
-/// session.flush(Duration::from_secs(5))?; // what was recorded until now is in the ring
-/// let summary = session.stop()?.summary();
-/// println!("{} bytes, lost: {}", summary.buffers[0].bytes_written, summary.losses());
-/// assert!(summary.buffers[0].bytes_written > 0 && summary.losses().is_nothing());
-/// # Ok::<(), tracebuf_session::SessionError>(())
-/// ```
 ///
 /// Call it from any thread, through `&Session` or an `Arc`. Dropping it stops it: a long trace is completed (soon
 /// after, where a [`Transport`] drops it), and what is in the buffers is gone.
@@ -60,20 +46,19 @@ impl Session {
         Recorder::new(self.context.clone(), 0)
     }
 
-    /// A recorder into the buffer that a data source was mapped to; `None` if it was not mapped.
+    /// A recorder into the buffer that a data source was mapped to, if it was.
     pub fn recorder_of(&self, data_source: &str) -> Option<Recorder> {
         Recorder::of_source(&self.context, &self.sources, data_source)
     }
 
     /// Gets all that was recorded until now into the buffers.
     ///
-    /// Producers have until the timeout to send what they have, less the time in which they answer another flush. Then
-    /// shared memory is *scraped*: finished packets of unfinished chunks are copied too. Meanwhile the session goes on.
+    /// Producers have until the timeout to send what they have; then shared memory is *scraped*: finished packets of
+    /// unfinished chunks are copied too.
     ///
     /// # Errors
-    /// [`SessionError::Timeout`] when a producer, this process's threads included, or the drain thread did not answer
-    /// in time ([`Summary::producers`] names who did not, and what it had is scraped anyway); otherwise those of
-    /// [`snapshot`](Self::snapshot).
+    /// [`SessionError::Timeout`] when a producer ([`Summary::producers`] names it) or the drain thread did not answer;
+    /// otherwise those of [`snapshot`](Self::snapshot).
     pub fn flush(&self, timeout: Duration) -> Result<(), SessionError> {
         let deadline = Instant::now() + timeout.min(FOR_EVER);
         // At the deadline the thread looks which producers have not answered; this waits a little longer to hear it.
@@ -85,17 +70,12 @@ impl Session {
 
     /// Flushes, and copies all buffers while recording goes on.
     ///
-    /// Beside a [long trace](crate::SessionBuilder::long_trace) the copy holds only what was recorded since its last
-    /// period; names, tracks and clocks of these events may be in the file, so that no reader can show them.
-    ///
-    /// Cost: the drain thread copies the used part of the buffers, as long as [`Snapshot::stall`] says, into memory
-    /// that is kept for the next snapshot. [`prepare_snapshots`](crate::SessionBuilder::prepare_snapshots) has it ready
-    /// for the first.
+    /// Beside a [long trace](crate::SessionBuilder::long_trace) it holds only what was recorded since the last period,
+    /// mostly without its names. Cost: the drain thread copies the used part of the buffers.
     ///
     /// # Errors
-    /// No memory for the copies; [`SessionError::Timeout`] when there is no answer in 10 s, of which producers have 5;
-    /// [`SessionError::Stopped`] when the session has ended or is about to, or this is its own thread;
-    /// [`SessionError::Forked`] in a child after a fork.
+    /// No memory for the copies; [`SessionError::Timeout`] after 10 s, of which producers have 5; those of
+    /// [`summary`](Self::summary).
     pub fn snapshot(&self) -> Result<Snapshot, SessionError> {
         let (deadline, spare) = (Instant::now() + PATIENCE, self.spare.clone());
         // A snapshot that was asked for before a stop is still made: it may be the last moments before a panic.
@@ -107,37 +87,23 @@ impl Session {
         taken.map_err(|error| SessionError::io("making a snapshot", error))
     }
 
-    /// Returns a number for a producer that is to be [attached](Self::attach): from 2 to 65,535, and then from 2 again,
-    /// without those of which a buffer has a sequence in its table, or that an attached transport
-    /// [names](Transport::identity).
-    ///
-    /// Cost: on the drain thread, a look at each sequence of all buffers.
-    ///
-    /// ```
-    /// use tracebuf_session::Session;
-    ///
-    /// let session = Session::builder().start()?;
-    /// let ids = [session.new_producer_id()?, session.new_producer_id()?];
-    /// assert!(ids[0] != ids[1] && !ids.contains(&Session::OWN_PRODUCER_ID));
-    /// # Ok::<(), tracebuf_session::SessionError>(())
-    /// ```
+    /// Returns a number for a producer that is to be [attached](Self::attach): from 2 to 65,535 in turn, without those
+    /// of which a buffer has a sequence in its table, or that an attached transport [names](Transport::identity).
     ///
     /// # Errors
     /// [`SessionError::NoProducerId`] when all are taken; otherwise those of [`summary`](Self::summary).
     pub fn new_producer_id(&self) -> Result<u16, SessionError> {
-        let id = self.ask(Instant::now() + PATIENCE, |drain| drain.service.new_producer_id())?;
+        let id = self.ask(|drain| drain.service.new_producer_id())?;
         id.ok_or(SessionError::NoProducerId)
     }
 
     /// Adds a producer that is elsewhere, with a number that no other has: one from
-    /// [`new_producer_id`](Self::new_producer_id), or, where others number producers, one of which no buffer has a
-    /// sequence.
+    /// [`new_producer_id`](Self::new_producer_id), or one of your own of which no buffer has a sequence.
     ///
     /// # Errors
-    /// Those of [`summary`](Self::summary). After a timeout the producer is still added as soon as possible: do not try
-    /// again.
+    /// Those of [`summary`](Self::summary). After a timeout the producer is still added: do not try again.
     pub fn attach(&self, transport: impl Transport + 'static) -> Result<(), SessionError> {
-        self.ask(Instant::now() + PATIENCE, move |drain| drain.service.attach(Box::new(transport)))
+        self.ask(move |drain| drain.service.attach(Box::new(transport)))
     }
 
     /// Returns the time of the session's clock, in nanoseconds of boot time.
@@ -161,12 +127,12 @@ impl Session {
         &self.sources
     }
 
-    /// The number of the buffer that a data source was mapped to; `None` if it was not mapped.
+    /// The number of the buffer that a data source was mapped to, if it was.
     pub fn buffer_of(&self, data_source: &str) -> Option<u16> {
-        buffer_of(&self.sources, data_source)
+        self.sources.iter().find(|(source, _)| source == data_source).map(|(_, buffer)| *buffer)
     }
 
-    /// For each buffer, after how many bytes a writer repeats its state: names, clocks and tracks.
+    /// For each buffer, after how many bytes a writer repeats its names, clocks and tracks.
     pub fn state_every(&self) -> &[u32] {
         &self.context.state_every
     }
@@ -190,11 +156,10 @@ impl Session {
     /// Returns what has happened so far.
     ///
     /// # Errors
-    /// [`SessionError::Timeout`] when the session does not answer in 5 s; [`SessionError::Stopped`] and
-    /// [`SessionError::Forked`] as for [`snapshot`](Self::snapshot).
+    /// [`SessionError::Timeout`] after 5 s; [`SessionError::Stopped`] when the session has ended or soon will, or this
+    /// is its own thread; [`SessionError::Forked`] in a child after a fork.
     pub fn summary(&self) -> Result<Summary, SessionError> {
-        let summary =
-            self.ask(Instant::now() + PATIENCE, |drain| summary_of(&drain.service, drain.written()))?;
+        let summary = self.ask(|drain| summary_of(&drain.service, drain.written()))?;
         Ok(Summary { long_trace: self.long_trace(), ..summary })
     }
 
@@ -202,20 +167,13 @@ impl Session {
     /// thread is still within is given up, and counted, unless its buffer is full and keeps its oldest.
     ///
     /// Producers have 5 s to send what they have; then that is scraped. Snapshots and flushes that were asked for
-    /// before are done first, within 5 s; other callers that wait get [`SessionError::Stopped`].
+    /// before are done first; other callers that wait get [`SessionError::Stopped`].
     ///
     /// # Errors
     /// The session was stopped before, or this is a child after a fork, or the session's own thread.
     /// [`Stopped::long_trace`] says if the long trace could not be written whole.
     pub fn stop(&self) -> Result<Stopped, SessionError> {
-        if !self.context.gate.is_here() {
-            // The thread is not in this process; waiting for it would be for ever.
-            return Err(SessionError::Forked);
-        }
-        if self.waker.is_current() {
-            // It would wait for itself.
-            return Err(SessionError::Stopped);
-        }
+        self.check_caller()?;
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         let thread = thread.ok_or(SessionError::Stopped)?;
         self.context.gate.stop();
@@ -230,13 +188,21 @@ impl Session {
         Ok(Stopped::new(drain.service, file, self.long_trace()))
     }
 
+    fn check_caller(&self) -> Result<(), SessionError> {
+        if !self.context.gate.is_here() {
+            // The thread is not in this process; waiting for it would be for ever.
+            return Err(SessionError::Forked);
+        }
+        // It would wait for itself: a panic hook, called by a panic on that thread.
+        if self.waker.is_current() { Err(SessionError::Stopped) } else { Ok(()) }
+    }
+
     /// Makes the drain thread do something before the session stops, and waits for the result.
     fn ask<T: Send + 'static>(
         &self,
-        deadline: Instant,
         task: impl FnOnce(&mut Drain) -> T + Send + 'static,
     ) -> Result<T, SessionError> {
-        self.ask_for(deadline, Task::until_stop, |drain, answer| tell(&answer, task(drain)))
+        self.ask_for(Instant::now() + PATIENCE, Task::until_stop, |drain, answer| tell(&answer, task(drain)))
     }
 
     /// The same with a task that may give its result later.
@@ -246,13 +212,7 @@ impl Session {
         make: fn(Work) -> Task,
         task: impl FnOnce(&mut Drain, SyncSender<T>) + Send + 'static,
     ) -> Result<T, SessionError> {
-        if !self.context.gate.is_here() {
-            return Err(SessionError::Forked);
-        }
-        if self.waker.is_current() {
-            // It would wait for itself: a panic hook, called by a panic on that thread.
-            return Err(SessionError::Stopped);
-        }
+        self.check_caller()?;
         let (answer, answers) = sync_channel(1);
         let work: Work = Box::new(move |drain| task(drain, answer));
         if self.context.gate.is_stopping() {
@@ -274,17 +234,12 @@ fn tell<T>(answer: &SyncSender<T>, value: T) {
     let _ = answer.send(value);
 }
 
-impl fmt::Debug for Session {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Session").field("is_on", &self.context.gate.is_on()).finish_non_exhaustive()
-    }
-}
+debug_fields!(Session, sources);
 
 impl Drop for Session {
     fn drop(&mut self) {
         if !self.context.gate.is_here() {
-            // The thread is not in this process. Dropping its handle would detach it, and the system may have given the
-            // place by which it is identified to a thread of this process.
+            // The thread is not in this process, and its handle may be that of a thread of this process.
             std::mem::forget(self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take());
             return;
         }

@@ -1,8 +1,8 @@
 //! Packets that a session keeps beside its buffers, because a ring would lose them, and writes before what those hold.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::{fmt, io};
 
 use tracebuf::proto::Message;
 
@@ -12,7 +12,6 @@ use crate::process_tree::ProcessTree;
 /// All that a session keeps beside its buffers. Clones are the same.
 #[derive(Clone, Default)]
 pub(crate) struct SideData {
-    /// The processes that have come from containers.
     pub(crate) process_tree: ProcessTree,
     pub(crate) packets: SidePackets,
 }
@@ -24,61 +23,15 @@ pub(crate) struct SideRevision {
     packets: u64,
 }
 
-/// Packets that come before all that the buffers hold, in every snapshot and file of a session. A long trace has each
-/// before the first packet that was recorded after it was added. Clones are the same packets.
-///
-/// This is for what readers must know first and a ring would lose, such as descriptions of counters: readers drop values
-/// of counters that were not described before. A writer describes its tracks again and again, but the last description
-/// before some values may already be overwritten when the values are not.
-///
-/// ```
-/// use tracebuf::proto::fields::{counter_descriptor, trace_packet, track_descriptor, track_event};
-/// use tracebuf::proto::{Message, Sink};
-/// use tracebuf_session::Session;
-///
-/// /// A counter with this number and name.
-/// struct Counter(u64, &'static str);
-///
-/// impl Message for Counter {
-///     fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
-///         out.varint(track_descriptor::UUID, self.0)?;
-///         out.string(track_descriptor::NAME, self.1)?;
-///         out.bytes(track_descriptor::COUNTER, &[])
-///     }
-/// }
-///
-/// struct Description(Counter);
-///
-/// impl Message for Description {
-///     fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
-///         out.message(trace_packet::TRACK_DESCRIPTOR, &self.0)
-///     }
-/// }
-///
-/// let session = Session::builder().start()?;
-/// session.side_packets().add(&Description(Counter(7, "temperature"))); // before its first value
-/// let mut writer = session.recorder().packet_writer().expect("a free writer");
-/// writer.packet(|packet| {
-///     packet.varint(trace_packet::TIMESTAMP, 1_000_000);
-///     let mut event = packet.message(trace_packet::TRACK_EVENT);
-///     event.varint(track_event::TYPE, 4); // a counter's value
-///     event.varint(track_event::TRACK_UUID, 7);
-///     event.varint(track_event::COUNTER_VALUE, 21);
-/// });
-/// # let mut trace = Vec::new();
-/// # session.snapshot()?.write(&mut trace)?;
-/// # let place = |text: &[u8]| trace.windows(text.len()).position(|bytes| bytes == text);
-/// # assert!(place(b"temperature").expect("it is told") < place(&[0x48, 4, 0x58, 7]).expect("the value"));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
+/// Packets that come before all that the buffers hold, in every snapshot and file of a session: what readers must know
+/// first and a ring would lose, such as descriptions of counters. A long trace has each before what was recorded
+/// after it was added. Clones are the same packets.
 #[derive(Clone, Default)]
 pub struct SidePackets(Arc<Mutex<Packets>>);
 
 #[derive(Default)]
 struct Packets {
-    /// Packets of a trace, in the order in which they came.
     by_number: BTreeMap<u64, Box<[u8]>>,
-    /// The newest one's number.
     number: u64,
 }
 
@@ -87,8 +40,7 @@ impl SidePackets {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a packet after those that are there, and returns the number by which it can be changed. A packet too long
-    /// for a trace, 256 MiB, is left out.
+    /// Adds a packet after those that are there, and returns its number. One of 256 MiB or more is left out.
     pub fn add<M: Message>(&self, packet: &M) -> u64 {
         let bytes = packet_of(packet);
         let mut packets = self.lock();
@@ -121,38 +73,24 @@ impl SidePackets {
     }
 }
 
-impl fmt::Debug for SidePackets {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SidePackets").finish_non_exhaustive()
-    }
-}
+debug_fields!(SidePackets);
 
 /// The packet as the service writes it; nothing if it is too long for a trace.
 fn packet_of<M: Message>(packet: &M) -> Box<[u8]> {
     let mut piece = Piece::default();
-    match piece.service(packet) {
-        Ok(()) => piece.bytes.into(),
-        Err(_) => Box::default(),
-    }
+    piece.service(packet).map_or_else(|_| Box::default(), |()| piece.bytes.into())
 }
 
 impl Piece {
-    /// Adds what is newer than what was written before; returns what is now the newest.
-    ///
-    /// Called just before buffers are read or copied, or when nothing comes into them any more, it covers all tracks
-    /// that they have anything on: these were described before that was recorded.
+    /// Adds what is newer than `since`. Just before buffers are read, that covers all that they refer to.
     pub(crate) fn side_data(&mut self, side: &SideData, since: SideRevision) -> io::Result<SideRevision> {
         let process_tree = self.processes(&side.process_tree, since.process_tree)?;
-        Ok(SideRevision { process_tree, packets: self.newer(&side.packets, since.packets) })
-    }
-
-    fn newer(&mut self, tracks: &SidePackets, since: u64) -> u64 {
-        let packets = tracks.lock();
-        for packet in packets.by_number.range(since.saturating_add(1)..).map(|(_, packet)| packet) {
+        let packets = side.packets.lock();
+        for (_, packet) in packets.by_number.range(since.packets.saturating_add(1)..) {
             self.bytes.extend_from_slice(packet);
             self.packets += u64::from(!packet.is_empty());
         }
-        packets.number
+        Ok(SideRevision { process_tree, packets: packets.number })
     }
 }
 

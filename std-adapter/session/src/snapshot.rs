@@ -1,6 +1,5 @@
 //! Snapshots: copies of a session's buffers, to be written as traces.
 
-use std::fmt;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -38,59 +37,39 @@ fn keep(spare: &mut Vec<Option<PagedMemory>>, buffer: usize, memory: PagedMemory
     if spare.len() <= buffer {
         spare.resize_with(buffer + 1, || None);
     }
-    if let Some(place) = spare.get_mut(buffer) {
-        let kept = place.take().filter(|kept| kept.as_ref().len() >= memory.as_ref().len());
-        *place = kept.or(Some(memory));
+    let place = &mut spare[buffer];
+    if place.as_ref().is_none_or(|kept| kept.as_ref().len() < memory.as_ref().len()) {
+        *place = Some(memory);
     }
 }
 
-/// Puts memory for a copy of each buffer's size aside, and touches every page of it.
-pub(crate) fn prepare(spare: &Spare, sizes: impl Iterator<Item = usize>) -> io::Result<()> {
-    for (buffer, size) in sizes.enumerate() {
+/// Memory for a copy of each buffer's size, every page of it touched.
+pub(crate) fn prepare(sizes: impl Iterator<Item = usize>) -> io::Result<Spare> {
+    let touched = sizes.map(|size| {
         // What a clone of a full buffer asks for: 7 bytes more, for memory that is not aligned as this is.
         let mut memory = PagedMemory::new(size.saturating_add(7))?;
-        for page in memory.as_mut().chunks_mut(4096) {
-            if let Some(first) = page.first_mut() {
-                // A page of zeros that was only read would not be a page of its own.
-                *first = 1;
-            }
-        }
-        keep(&mut spare.lock().unwrap_or_else(PoisonError::into_inner), buffer, memory);
-    }
-    Ok(())
+        // A page of zeros that was only read would not be a page of its own.
+        memory.as_mut().chunks_mut(4096).for_each(|page| page[0] = 1);
+        Ok(Some(memory))
+    });
+    Ok(Arc::new(Mutex::new(touched.collect::<io::Result<_>>()?)))
 }
 
 /// What was in a session's buffers at one moment.
-///
-/// ```
-/// use tracebuf_session::Session;
-///
-/// let session = Session::builder().start()?;
-/// session.recorder().instant("before");
-/// let snapshot = session.snapshot()?;
-/// println!("the drain thread stood still for {:?}", snapshot.stall());
-/// let path = std::env::temp_dir().join(format!("doc-snapshot-{}.pftrace", std::process::id()));
-/// assert!(snapshot.write_to(&path)?.packets >= 2);
-/// # std::fs::remove_file(path)?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 pub struct Snapshot {
     buffers: Vec<ReadOnlyTraceBuffer<PagedMemory>>,
     totals: Totals,
     clocks: ClockReading,
-    /// What is beside the buffers.
     side: Piece,
     stall: Duration,
     spare: Spare,
     /// The fork count of the process that took it.
     forks: u32,
     from: Option<u64>,
-    /// The files of the session.
     files: OwnFiles,
 }
 
 impl Snapshot {
-    /// Copies the buffers, on the drain thread.
     pub(crate) fn take(service: &Service, spare: &Spare) -> io::Result<Self> {
         let sizes = service.buffers.iter().map(CentralBuffer::clone_size).enumerate();
         let memory = sizes.map(|(buffer, size)| memory_of(spare, buffer, size));
@@ -99,8 +78,8 @@ impl Snapshot {
         let mut side = Piece::default();
         side.side_data(&service.side, SideRevision::default())?;
         let start = Instant::now();
-        let copies =
-            service.buffers.iter().zip(memory).map(|(buffer, memory)| buffer.clone_read_only(memory));
+        let buffers = service.buffers.iter().zip(memory);
+        let copies = buffers.map(|(buffer, memory)| buffer.clone_read_only(memory));
         let buffers = copies.collect::<Result<Vec<_>, _>>().map_err(io::Error::other)?;
         let stall = start.elapsed();
         let (totals, clocks, spare) = (service.totals(), ClockReading::now(), spare.clone());
@@ -108,8 +87,7 @@ impl Snapshot {
         Ok(Self { buffers, totals, clocks, side, stall, spare, forks, from: None, files })
     }
 
-    /// Returns how long the drain thread took for the copy. Recording threads were stalled only if they filled shared
-    /// memory meanwhile.
+    /// Returns how long the drain thread took for the copy. Recording threads go on meanwhile.
     pub fn stall(&self) -> Duration {
         self.stall
     }
@@ -120,8 +98,7 @@ impl Snapshot {
     }
 
     /// Leaves out events from before this boot time, in nanoseconds, as from [`Session::now`](crate::Session::now).
-    /// Names, tracks, reports of losses, increments of counters and packets of other kinds stay. A slice that began
-    /// earlier has only its end, as at the oldest end of a ring.
+    /// Names, tracks, losses, increments of counters and other packets stay. An older slice has only its end.
     #[must_use]
     pub fn since(mut self, time: u64) -> Self {
         self.from = Some(time);
@@ -130,10 +107,8 @@ impl Snapshot {
 
     /// Writes a whole trace, with statistics at its end, into a file that appears at `path` when it is complete.
     ///
-    /// It is written beside `path`, synced and renamed: an existing file is replaced whole, except for its mode, or
-    /// stays as it is. If only the renaming failed, the trace stays under the other name, `.NAME.PID-N.part`, which the
-    /// error tells; a process that is killed meanwhile leaves its part under such a name. A link's target is used in
-    /// its place; a device or a pipe is written into.
+    /// It is written beside `path`, synced and renamed: an existing file is replaced whole, or stays as it is. If that
+    /// fails or is cut short, `.NAME.PID-N.part` stays. A link's target, a device or a pipe is written into.
     ///
     /// # Errors
     /// What the file system says; or `path` names no file, or one of this session's or another's own files.
@@ -142,24 +117,15 @@ impl Snapshot {
         write_atomically(path, |file| self.write(file))
     }
 
-    /// Writes a whole trace, with statistics at its end, in pieces of about a mebibyte.
-    ///
-    /// # Errors
-    /// Those of the output.
+    /// Writes a whole trace, with statistics at its end, in pieces of about a mebibyte. Errors are those of the output.
     pub fn write(mut self, output: &mut impl Write) -> io::Result<Written> {
-        // An event that a thread is within when the snapshot is taken must not keep back what the thread recorded
-        // before.
+        // An event that a thread is within must not keep back what the thread recorded before.
         self.buffers.iter_mut().for_each(ReadOnlyTraceBuffer::stop_waiting);
         write_trace(&mut self.buffers, self.totals, &self.clocks, &self.side, self.from, output)
     }
 }
 
-impl fmt::Debug for Snapshot {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { stall, from, .. } = self;
-        f.debug_struct("Snapshot").field("stall", stall).field("from", from).finish_non_exhaustive()
-    }
-}
+debug_fields!(Snapshot, stall, from);
 
 impl Drop for Snapshot {
     fn drop(&mut self) {

@@ -1,6 +1,6 @@
 //! A session that has ended, with what is in its buffers.
 
-use std::fmt;
+use std::io;
 use std::path::Path;
 
 use crate::clock::ClockReading;
@@ -13,18 +13,6 @@ use crate::totals::Written;
 use tracebuf_std::whole_file::write_atomically;
 
 /// A session that has ended, with what is in its buffers.
-///
-/// ```
-/// use tracebuf_session::Session;
-///
-/// let session = Session::builder().start()?;
-/// session.recorder().instant("hello");
-/// let path = std::env::temp_dir().join(format!("doc-stopped-{}.pftrace", std::process::id()));
-/// let written = session.stop()?.write_to(&path)?;
-/// assert!(written.packets > 0);
-/// # std::fs::remove_file(path)?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 pub struct Stopped {
     service: Service,
     /// What is beside the buffers. By now: in a child after a fork a thread of the parent's may have it locked.
@@ -37,12 +25,7 @@ pub struct Stopped {
     pub long_trace: Option<LongTraceStatus>,
 }
 
-impl fmt::Debug for Stopped {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { file, long_trace, .. } = self;
-        f.debug_struct("Stopped").field("file", file).field("long_trace", long_trace).finish_non_exhaustive()
-    }
-}
+debug_fields!(Stopped, file, long_trace);
 
 impl Stopped {
     pub(crate) fn new(service: Service, file: Option<Written>, long_trace: Option<LongTraceStatus>) -> Self {
@@ -58,9 +41,9 @@ impl Stopped {
     /// # Errors
     /// What the file system says, or that `path` is the file of the long trace or of a buffer. If the file was begun,
     /// further calls say that what there was has been read; the first error names the file that has it, if any.
-    pub fn write_to(&mut self, path: &Path) -> std::io::Result<Written> {
+    pub fn write_to(&mut self, path: &Path) -> io::Result<Written> {
         if self.is_cut {
-            return Err(std::io::Error::other(
+            return Err(io::Error::other(
                 "it was read for a file that could not be completed, or not be named",
             ));
         }

@@ -28,23 +28,39 @@ pub struct Summary {
     pub chunks_discarded: u64,
     /// Patches for such a buffer.
     pub patches_discarded: u64,
-    /// Packets left out of the long trace and of what [`Stopped::write_to`](crate::Stopped::write_to) wrote, because no
-    /// producer may write them, or because they are longer than 256 MiB. Those that a snapshot leaves out are counted
-    /// in [`Written::invalid_packets`].
+    /// Packets left out of the trace, because no producer may write them, or because they are longer than 256 MiB.
     pub invalid_packets: u64,
-    /// Packets and bytes that are in the long trace's file, if there is one.
+    /// What is in the long trace's file, if there is one.
     pub file: Option<Written>,
     /// How the long trace is doing, or how it ended.
     pub long_trace: Option<LongTraceStatus>,
     /// Chunks that came to a full buffer that keeps its oldest; one that is still being written comes with each flush.
-    /// (A ring that discards a chunk has handed it on already: it was scraped to its end, and then committed.)
     pub chunks_too_late: u64,
 }
 
 impl Summary {
     /// What was lost, from all of these counters.
     pub fn losses(&self) -> Losses {
-        Losses::of(self)
+        // What the transports of others report is among them, and may be anything.
+        let buffers = |count: fn(&BufferStats) -> u64| sum(self.buffers.iter().map(count));
+        let sequences = |count: fn(&SequenceInfo) -> u64| sum(self.sequences.iter().map(count));
+        let long_trace = self.long_trace.as_ref();
+        let refused = buffers(|buffer| buffer.chunks_refused);
+        Losses {
+            chunks_overwritten: buffers(|buffer| buffer.chunks_overwritten),
+            bytes_overwritten: buffers(|buffer| buffer.bytes_overwritten),
+            packets_given_up: buffers(|buffer| buffer.trace_writer_packet_loss),
+            packets_broken: sequences(|sequence| sequence.packets_broken),
+            chunks_not_taken: sum([refused, self.chunks_discarded, self.chunks_too_late]),
+            // Some count as both, and a writer's own counters are gone once another takes its place.
+            chunks_malformed: buffers(|buffer| buffer.abi_violations)
+                .max(sequences(|sequence| sequence.chunks_malformed)),
+            invalid_packets: self.invalid_packets,
+            bytes_not_written: long_trace.map_or(0, |trace| trace.bytes_given_up),
+            file_is_full: long_trace.is_some_and(|trace| trace.full),
+            file_error: long_trace.and_then(|trace| trace.error.clone()),
+            programs_silent: self.silent().count() as u64,
+        }
     }
 
     /// Producers that have not answered, except this process's threads, which are asked as one.
@@ -55,7 +71,6 @@ impl Summary {
     }
 }
 
-/// What has happened so far, with the long trace's file.
 pub(crate) fn summary_of(service: &Service, file: Option<Written>) -> Summary {
     let totals = service.totals();
     let full = service.buffers.iter().filter(|buffer| buffer.policy() == FillPolicy::Discard);
@@ -74,19 +89,6 @@ pub(crate) fn summary_of(service: &Service, file: Option<Written>) -> Summary {
 }
 
 /// What a session has lost, and how: whatever is not 0 is missing in its traces. `Display` says it in one line.
-///
-/// ```
-/// use tracebuf_session::Session;
-///
-/// let session = Session::builder().ring(1 << 20).start()?;
-/// session.recorder().instant("hello");
-/// let losses = session.stop()?.summary().losses();
-/// assert!(losses.is_nothing());
-/// assert_eq!(losses.to_string(), "nothing");
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-///
-/// What the file of [`Stopped::write_to`](crate::Stopped::write_to) leaves out is counted once it is written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Losses {
@@ -100,8 +102,7 @@ pub struct Losses {
     pub packets_broken: u64,
     /// Chunks that no buffer took: it is full and keeps its oldest, or may not take them.
     pub chunks_not_taken: u64,
-    /// Chunks that break the rules of shared memory, at least this many: those refused, which were not taken either,
-    /// and those whose rest was dropped.
+    /// Chunks that break the rules of shared memory, at least this many: refused, or cut short.
     pub chunks_malformed: u64,
     /// Packets that no trace accepts: [`Summary::invalid_packets`].
     pub invalid_packets: u64,
@@ -116,32 +117,6 @@ pub struct Losses {
 }
 
 impl Losses {
-    pub(crate) fn of(summary: &Summary) -> Self {
-        // What the transports of others report is among them, and may be anything.
-        let buffers = |count: fn(&BufferStats) -> u64| sum(summary.buffers.iter().map(count));
-        let sequences = |count: fn(&SequenceInfo) -> u64| sum(summary.sequences.iter().map(count));
-        let long_trace = summary.long_trace.as_ref();
-        Self {
-            chunks_overwritten: buffers(|buffer| buffer.chunks_overwritten),
-            bytes_overwritten: buffers(|buffer| buffer.bytes_overwritten),
-            packets_given_up: buffers(|buffer| buffer.trace_writer_packet_loss),
-            packets_broken: sequences(|sequence| sequence.packets_broken),
-            chunks_not_taken: sum([
-                buffers(|buffer| buffer.chunks_refused),
-                summary.chunks_discarded,
-                summary.chunks_too_late,
-            ]),
-            // Some count as both, and a writer's own counters are gone once another takes its place.
-            chunks_malformed: buffers(|buffer| buffer.abi_violations)
-                .max(sequences(|sequence| sequence.chunks_malformed)),
-            invalid_packets: summary.invalid_packets,
-            bytes_not_written: long_trace.map_or(0, |trace| trace.bytes_given_up),
-            file_is_full: long_trace.is_some_and(|trace| trace.full),
-            file_error: long_trace.and_then(|trace| trace.error.clone()),
-            programs_silent: summary.silent().count() as u64,
-        }
-    }
-
     /// How many packets and chunks are lost in which way, except those overwritten.
     #[doc(hidden)]
     pub fn counts(&self) -> impl Iterator<Item = (Count, &'static str)> {

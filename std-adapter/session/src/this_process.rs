@@ -5,31 +5,21 @@ use tracebuf_std::process;
 
 /// Returns this program's own track, which contains its threads.
 ///
-/// It tells programs that record into one trace apart. Tracks of the same name are one, and slices on them end each
-/// other, whichever program began them; a track within this one belongs to no other program.
+/// Tracks of the same name are one, and slices on them end each other, whichever program began them; a track within
+/// this one belongs to no other program.
 ///
 /// ```
-/// use std::sync::LazyLock;
 /// use tracebuf_session::{Session, Track, Unit, this_process};
 ///
-/// static PROCESS: LazyLock<Track<'static>> = LazyLock::new(this_process);
-/// static DEPTH: LazyLock<Track<'static>> =
-///     LazyLock::new(|| Track::counter("queue depth", Unit::Count).within(&PROCESS));
-///
 /// let session = Session::builder().process_name("server").start()?;
-/// let recorder = session.recorder();
-/// recorder.count(&DEPTH, 7);
-/// let track = Track::custom("requests").within(&PROCESS).numbered(17);
-/// recorder.on(&track).instant("accepted");
-/// # session.stop()?;
+/// let process = this_process();
+/// session.recorder().count(&Track::counter("queue depth", Unit::Count).within(&process), 7);
 /// # Ok::<(), tracebuf_session::SessionError>(())
 /// ```
 ///
-/// Its id is made from the process's number and, on Linux in a container, that of its pid namespace. A child after a
-/// fork is another process, which must make its tracks anew. The track has the name that a session or a connection was
-/// given first or, before that, the program's.
-///
-/// Cost: a system call, and on Linux another one the first time.
+/// Its id is made from the process's number and, on Linux in a container, that of its pid namespace: a child after a
+/// fork must make its tracks anew. Its name is what a session or a connection was given first, or else the program's.
+/// Cost: a system call.
 pub fn this_process() -> Track<'static> {
     process_track(std::process::id(), process::name())
 }

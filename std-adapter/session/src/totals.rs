@@ -45,8 +45,7 @@ impl Flushes {
 pub struct ProducerSummary {
     /// Who it is; `None` where its [transport](crate::Transport) does not tell.
     pub identity: Option<ProducerIdentity>,
-    /// It has sent everything that ended flushes asked it for. False for one that hangs, until it answers; flushes wait
-    /// for it in vain.
+    /// It has sent everything that ended flushes asked it for.
     pub has_answered: bool,
     /// Packets that its writers gave up, in all buffers, and that nothing in shared memory tells of.
     pub packets_dropped: u64,
@@ -88,7 +87,7 @@ impl Dropped {
     }
 }
 
-/// The sum of two transports' counts. Those of producers elsewhere may be anything.
+/// The sum of two transports' counts, which may be anything.
 pub(crate) fn sum(a: EndpointStats, b: EndpointStats) -> EndpointStats {
     EndpointStats {
         chunks_moved: a.chunks_moved.saturating_add(b.chunks_moved),

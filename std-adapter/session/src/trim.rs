@@ -3,9 +3,7 @@
 //! Times of a thread's events are distances, and names and tracks are referred to by number. So an event that is left
 //! out must leave its distance to the next one, and its names to all. Only events are left out: a packet that also
 //! holds names or defaults, or reports a loss, stays without its event.
-//!
-//! Values of incremental counters, as Perfetto's SDK writes them, stay as well: later values count from them. What they
-//! add beside slices, as `extra_counter_values`, goes with the slices.
+//! Values of incremental counters stay as well: later values count from them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,7 +14,6 @@ use tracebuf::proto::fields::{
 use tracebuf::proto::reader::{Fields, message, number};
 use tracebuf::proto::{PacketView, Sink, TracePackets};
 
-/// A writer's time.
 #[derive(Clone, Copy, Default)]
 struct Sequence {
     /// Its default clock, once a state was seen.
@@ -31,7 +28,6 @@ struct Sequence {
     track: Option<u64>,
 }
 
-/// Goes over a trace, piece by piece.
 pub(crate) struct Trim {
     /// Boot time, in nanoseconds, of the first moment to keep.
     from: u64,

@@ -40,11 +40,8 @@ pub fn join(thread: JoinHandle<()>) {
     }
 }
 
-/// Receives what a newly started thread makes first. It may never come: in a child after a fork, a thread that does not
-/// exist there may hold a lock.
-///
-/// # Errors
-/// [`SessionError::Timeout`]; or the thread has ended.
+/// Receives what a newly started thread makes first. In a child after a fork it may never come.
+/// An error is [`SessionError::Timeout`], or that the thread has ended.
 pub fn made_by<T>(made: &Receiver<T>, within: Duration) -> Result<T, SessionError> {
     made.recv_timeout(within).map_err(|error| match error {
         RecvTimeoutError::Timeout => SessionError::Timeout,
@@ -77,16 +74,14 @@ pub fn without_waiting(record: impl FnOnce()) {
     record();
 }
 
-/// Wakes a session's drain thread, so that it calls [`Transport::drain`](crate::Transport::drain). Cheap to clone; from
-/// any thread.
+/// Wakes a session's drain thread, so that it calls [`Transport::drain`](crate::Transport::drain). Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Waker {
     thread: Arc<OnceLock<Thread>>,
 }
 
 impl Waker {
-    /// Wakes the thread, or keeps it from going to sleep the next time. Cost: an atomic swap, and a system call if the
-    /// thread sleeps.
+    /// Wakes the thread, or keeps it from going to sleep the next time, by a system call if it sleeps.
     pub fn wake(&self) {
         if let Some(thread) = self.thread.get() {
             thread.unpark();

@@ -4,14 +4,13 @@
 //! (counter − counter at base) × factor. Each line begins where the one before is, and meets the clock a second later,
 //! so that time does not jump. Cores agree to some tens of nanoseconds, as `rdtsc` without a barrier does.
 //!
-//! While a machine sleeps the counter may stand still, or begin anew. Then the next line begins at the clock, never
-//! before the old one. A counter that began anew is noticed when it is read, one that stood still within a second.
-//! While no session runs nothing compares them: the next one that starts makes a line that begins at the clock.
+//! While a machine sleeps the counter may stand still, or begin anew. Then, and after a time without sessions, the next
+//! line begins at the clock, never before the old one.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tracebuf::producer::track_event::Clock;
 
@@ -29,7 +28,6 @@ pub(crate) struct TscClock {
     steering: Mutex<Steering>,
 }
 
-/// What the line was made from.
 struct Steering {
     last: Measured,
     /// Nanoseconds per tick, in 2⁻⁶⁰, without the correction that the line has.
@@ -38,7 +36,6 @@ struct Steering {
     was_off: bool,
 }
 
-/// The line, as it was at one moment.
 #[derive(Clone, Copy)]
 struct Line {
     counter: u64,
@@ -47,8 +44,7 @@ struct Line {
 }
 
 impl Line {
-    /// The time at a value of the counter. For a value from before the line's start it is that start: time stands
-    /// still.
+    /// The time at a value of the counter; before the line's start time stands still.
     #[inline]
     fn at(&self, counter: u64) -> u64 {
         let ticks = counter.saturating_sub(self.counter);
@@ -63,7 +59,6 @@ impl Line {
     }
 }
 
-/// Counter and clock at one moment.
 #[derive(Clone, Copy)]
 struct Measured {
     counter: u64,
@@ -76,11 +71,8 @@ impl Measured {
         let readings = (0..8).map(|_| {
             let before = counter();
             let nanoseconds = BootClock.now();
-            let after = counter();
-            (
-                after.wrapping_sub(before),
-                Self { counter: before.wrapping_add(after.wrapping_sub(before) / 2), nanoseconds },
-            )
+            let width = counter().wrapping_sub(before);
+            (width, Self { counter: before.wrapping_add(width / 2), nanoseconds })
         });
         match readings.min_by_key(|(width, _)| *width) {
             Some((_, measured)) => measured,
@@ -125,8 +117,7 @@ impl TscClock {
             .as_ref()
     }
 
-    /// Returns true if the processor's time stamp counter runs at one pace, on all cores, in all power states. Linux has
-    /// compared the cores' counters, and uses another clock if it found them wanting; other systems do not tell.
+    /// Returns true if Linux uses the processor's time stamp counter, having compared those of all cores.
     fn counter_is_steady() -> bool {
         let source = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
         std::fs::read_to_string(source).is_ok_and(|source| source.trim() == "tsc")
@@ -134,10 +125,7 @@ impl TscClock {
 
     fn calibrated() -> Self {
         let first = Measured::now();
-        let start = Instant::now();
-        while start.elapsed() < Duration::from_millis(5) {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        std::thread::sleep(Duration::from_millis(5));
         Self::new(&first, Measured::now())
     }
 
@@ -195,8 +183,7 @@ impl TscClock {
             let nanoseconds = shown.max(now.nanoseconds.saturating_add(ERROR));
             Line { counter, nanoseconds, factor: steering.rate }
         } else {
-            // A correction that meets the clock in a second. If the line is far ahead of the clock it goes on at half
-            // its pace, never back.
+            // A correction that meets the clock in a second; a line far ahead goes on at half its pace, never back.
             let target = now.nanoseconds.saturating_add(PERIOD).saturating_sub(shown).max(PERIOD / 2);
             let factor = (u128::from(steering.rate) * u128::from(target) / u128::from(PERIOD)) as u64;
             Line { counter, nanoseconds: shown, factor }
@@ -213,8 +200,7 @@ impl TscClock {
         self.sequence.fetch_add(1, Ordering::Release);
     }
 
-    /// The line, and what the counter showed while this was the line: a value from before a restart would be far ahead
-    /// on the line made after it.
+    /// The line, and what the counter showed while this was the line.
     #[inline]
     fn line(&self, counter: impl Fn() -> u64) -> (Line, u64) {
         loop {

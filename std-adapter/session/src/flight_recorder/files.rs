@@ -8,7 +8,6 @@ use std::path::{Component, Path, PathBuf, is_separator};
 
 use tracebuf_std::system::NOT_IN_NAMES;
 
-/// The file of a reason with this number.
 pub(super) fn path(folder: &Path, reason: &str, number: u64) -> PathBuf {
     folder.join(format!("{reason}-{number}.pftrace"))
 }
@@ -71,12 +70,10 @@ fn numbers(folder: &Path, reason: &str) -> Vec<u64> {
 /// Most reasons that are kept: more than a program has if it knows them beforehand.
 const REASONS: usize = 256;
 
-/// For each reason, the number of the next file where the folder does not show it: while files are being written, and
-/// for a folder that cannot be read.
+/// For each reason, the number of the next file where the folder does not show it.
 #[derive(Default)]
 pub(super) struct Numbers(BTreeMap<String, Next>);
 
-/// What is kept for a reason.
 #[derive(Default)]
 struct Next {
     number: u64,
@@ -85,8 +82,7 @@ struct Next {
 }
 
 impl Numbers {
-    /// Notes that a writer begins a file for this reason. It looks into the folder only after this: a file that was
-    /// being written before is either there, or its reason is here.
+    /// Notes that a writer begins a file for this reason, before it looks into the folder.
     pub(super) fn begin(&mut self, reason: &str) {
         if self.0.len() >= REASONS {
             // Reasons may be made up, a new one each time.
@@ -95,8 +91,7 @@ impl Numbers {
         self.0.entry(reason.to_owned()).or_default().writers += 1;
     }
 
-    /// The number of the file that is being written: after those in the folder, which end before `behind`, and after
-    /// those that others are writing.
+    /// The number of the file that is being written: after those in the folder, and those that others are writing.
     pub(super) fn next(&mut self, reason: &str, behind: u64) -> u64 {
         let Some(next) = self.0.get_mut(reason) else { return behind };
         let number = behind.max(next.number);
@@ -104,7 +99,6 @@ impl Numbers {
         number
     }
 
-    /// Notes that the file is there, or will not be.
     pub(super) fn end(&mut self, reason: &str) {
         if let Some(next) = self.0.get_mut(reason) {
             next.writers = next.writers.saturating_sub(1);

@@ -11,11 +11,9 @@ use super::{FlightRecorder, Inner};
 use crate::error::SessionError;
 use crate::waits::FOR_EVER;
 
-/// A trigger that waits for its time.
 pub(super) struct Request {
     reason: String,
     due: Instant,
-    /// Boot time of the first moment that is to be in the snapshot.
     from: Option<u64>,
 }
 
@@ -32,8 +30,7 @@ impl FlightRecorder {
         self.request(reason, after, None);
     }
 
-    /// Like [`trigger`](Self::trigger), but keeps nothing from earlier than `before` the trigger, so that the file is
-    /// small. Triggers that share a snapshot share the window of the first.
+    /// Like [`trigger`](Self::trigger), but keeps nothing from earlier than `before` the (first) trigger.
     pub fn trigger_window(&self, reason: &'static str, before: Duration, after: Duration) {
         let before = u64::try_from(before.as_nanos()).unwrap_or(u64::MAX);
         let now = self.inner.session.upgrade().map(|session| session.now());
@@ -65,11 +62,8 @@ impl FlightRecorder {
         }
     }
 
-    /// Writes a snapshot `panic` when any thread panics, after the previous hook has run; the thread waits for it. The
-    /// hook stays for the rest of the program, and does nothing once this recorder is gone, or in a child after a fork.
-    ///
-    /// A panic within a [`Transport`](crate::Transport) is on the session's own thread and ends the session: no trace
-    /// is written, and only a buffer [in a file](crate::BufferConfig::in_file) can be recovered.
+    /// Writes a snapshot `panic` when any thread panics, after the previous hook has run; the thread waits for it. A
+    /// panic within a [`Transport`](crate::Transport) ends the session: no trace is written.
     pub fn on_panic(&self) {
         let inner = Arc::downgrade(&self.inner);
         let before = std::panic::take_hook();
@@ -82,12 +76,11 @@ impl FlightRecorder {
     }
 
     /// Writes a snapshot `signal-NUMBER` on each of these signals, and the program goes on. Signals that come while one
-    /// is being written count as one. In a child after a fork, and once this recorder is gone, they do nothing, unless
-    /// another recorder watches them. Not available on Windows.
+    /// is being written count as one. In a child after a fork, and once this recorder is gone, they do nothing. Not
+    /// available on Windows.
     ///
     /// # Errors
-    /// A signal that cannot be caught, or that tells of a crash (SIGSEGV, SIGILL, SIGFPE, SIGBUS): nothing can be
-    /// trusted then; no thread, or a child after a fork.
+    /// A signal that cannot be caught, or that tells of a crash; no thread, or a child after a fork.
     pub fn on_signals(&self, signals: &[i32]) -> io::Result<()> {
         self.check_signals(signals)?;
         self.signals.watch(signals, self.on_signal())
@@ -97,13 +90,10 @@ impl FlightRecorder {
     /// their default action. Real-time signals, whose default action the crate `signal-hook` does not know, only write
     /// a snapshot.
     ///
-    /// Writing may hang. So if another of these signals comes 500 ms or more after the first, as with a second Ctrl-C,
-    /// it takes its default action at once, and the snapshot remains a [part](crate::Snapshot::write_to). SIGHUP does
-    /// not count: a terminal's end is reported more than once.
-    ///
-    /// In a child after a fork, and once this recorder is gone, they take their default action at once, unless another
-    /// recorder of the process watches them, and even if the process has handlers of `signal-hook` for them. Not
-    /// available on Windows.
+    /// Writing may hang. So if another of these signals, except SIGHUP, comes 500 ms or more after the first, as with a
+    /// second Ctrl-C, it takes its default action at once, and the snapshot remains a
+    /// [part](crate::Snapshot::write_to). So do all of them in a child after a fork, and once this recorder is gone,
+    /// unless another recorder watches them.
     ///
     /// # Errors
     /// As for [`on_signals`](Self::on_signals).

@@ -22,7 +22,6 @@ pub(super) enum Message {
 
 const RETRY: Duration = Duration::from_millis(100);
 
-/// The file's thread.
 pub(super) struct Output {
     file: File,
     write: fn(&File, &[u8]) -> io::Result<usize>,
@@ -38,7 +37,6 @@ pub(super) struct Output {
     written: Sender<Vec<u8>>,
 }
 
-/// Removes what an earlier trace left.
 pub(super) fn empty(file: &File) -> io::Result<()> {
     // A pipe or a device has nothing in it.
     if file.metadata()?.is_file() { cut(file, 0) } else { Ok(()) }
@@ -91,7 +89,8 @@ impl Output {
                     self.good += bytes.len() as u64;
                     progress.bytes.store(self.good, Ordering::Relaxed);
                     progress.packets.fetch_add(packets, Ordering::Relaxed);
-                    progress.set_error(is_removed(&self.file).then(|| "the file was removed".to_owned()));
+                    progress.errors().write =
+                        is_removed(&self.file).then(|| "the file was removed".to_owned());
                     return true;
                 }
                 Err(error) => {
@@ -102,7 +101,7 @@ impl Output {
                     {
                         said = format!("{said}; {error}");
                     }
-                    progress.set_error(Some(said));
+                    progress.errors().write = Some(said);
                     self.gave_up = last_try;
                     if !last_try {
                         thread::sleep(RETRY);
@@ -120,11 +119,6 @@ impl Output {
             self.mend(taken)?;
         }
         self.see_length(progress);
-        self.write_from(bytes, taken)
-    }
-
-    /// The same, wherever the file ends.
-    fn write_from(&mut self, bytes: &[u8], taken: &mut usize) -> io::Result<()> {
         while let Some(rest) = bytes.get(*taken..).filter(|rest| !rest.is_empty()) {
             match (self.write)(&self.file, rest) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -136,33 +130,21 @@ impl Output {
         Ok(())
     }
 
-    /// What is written next goes to the file's end. That may have moved, as after `> trace`: so that the file has no
-    /// hole, writing goes on from there, and what became of the rest is reported.
+    /// What is written next goes to the file's end. That may have moved, as after `> trace`: writing goes on there.
     fn see_length(&mut self, progress: &Progress) {
-        if self.is_torn {
-            // What lies after what is whole is this session's own.
-            return;
-        }
-        let Some(len) = self.file.metadata().ok().filter(Metadata::is_file).map(|metadata| metadata.len())
-        else {
-            return;
-        };
-        if len == self.good {
-            return;
-        }
-        let good = std::mem::replace(&mut self.good, len);
+        let file = self.file.metadata().ok().filter(Metadata::is_file);
+        // What lies after what is whole is this session's own, if it is torn.
+        let is_other = |len: &u64| !self.is_torn && *len != self.good;
+        let Some(len) = file.map(|file| file.len()).filter(is_other) else { return };
+        let good = Count(std::mem::replace(&mut self.good, len), "byte");
         progress.bytes.store(len, Ordering::Relaxed);
-        progress.set_lasting_error(format!(
-            "somebody else changed the file: of {} it has {len}",
-            Count(good, "byte")
-        ));
+        progress.set_lasting_error(format!("somebody else changed the file: of {good} it has {len}"));
         if len == 0 {
             progress.packets.store(0, Ordering::Relaxed);
         }
     }
 
-    /// Takes back what was written of a piece that did not go in whole. Not from a pipe or a device: it already has
-    /// that part, and its next reader goes on after it.
+    /// Takes back what was written of a piece that did not go in whole. A pipe or a device keeps that part.
     fn mend(&mut self, taken: &mut usize) -> io::Result<()> {
         let cut = || {
             let file = self.file.metadata()?;
@@ -190,7 +172,6 @@ impl Output {
     }
 }
 
-/// Cuts a file to this length, and goes on from there.
 fn cut(mut file: &File, len: u64) -> io::Result<()> {
     file.set_len(len)?;
     file.seek(SeekFrom::Start(len)).map(drop)

@@ -23,7 +23,6 @@ use crate::side_packets::SideRevision;
 use crate::totals::{Totals, Written};
 use crate::waits::{FOR_EVER, PATIENCE, POLL_INTERVAL, Wait};
 
-/// The drain thread's part: reads, and hands pieces over.
 pub(crate) struct Recording {
     sender: Option<Sender<Message>>,
     /// Memory of pieces that were written, for those to come: if none is left, too many are on their way.
@@ -33,13 +32,10 @@ pub(crate) struct Recording {
     thread: Option<JoinHandle<()>>,
     pub(crate) progress: Arc<Progress>,
     gate: Arc<RecordingGate>,
-    period: Duration,
-    max_file_size: u64,
-    sync: SyncPolicy,
+    trace: LongTrace,
     next: Instant,
     /// The flush with which this period begins, and the deadline for producers to send what belongs in it.
     flushing: Option<(u64, Instant)>,
-    /// Set while a period's work goes on.
     turns: Option<Turns>,
     piece: Piece,
     /// The newest item beside the buffers that the file tells of.
@@ -51,7 +47,6 @@ pub(crate) struct Recording {
     ended: bool,
 }
 
-/// How reading gets on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
     /// A piece was read: what was not left out of it is there to hand over, or already was.
@@ -62,13 +57,10 @@ enum Step {
     Busy,
 }
 
-/// Pieces on their way or being written. With the one being filled they are 9 MiB, plus what their last packets have
-/// beyond that: packets of many MiB take it until they are written. If producers keep all cores busy, the file's thread
-/// may have to wait for some milliseconds.
+/// Pieces on their way or being written. With the one being filled they are some 9 MiB.
 const PIECES: usize = 8;
 
 impl Recording {
-    /// Starts the file's thread and, once everything else is there, empties the file.
     pub(crate) fn start(
         trace: &LongTrace,
         opened: Opened,
@@ -100,9 +92,7 @@ impl Recording {
             thread: Some(thread),
             progress,
             gate,
-            period: trace.period,
-            max_file_size: trace.max_file_size,
-            sync: trace.sync,
+            trace: trace.clone(),
             next: Instant::now() + trace.period,
             flushing: None,
             turns: None,
@@ -115,11 +105,10 @@ impl Recording {
         })
     }
 
-    /// Does what is due, and says when to come again. Never does more than a piece at once, and never waits: shared
-    /// memory must not fill up meanwhile, and others ask for things.
+    /// Does what is due, and says when to come again. Never does more than a piece at once, and never waits.
     pub(crate) fn work(&mut self, service: &mut Service) -> Duration {
         if self.ended {
-            return self.period;
+            return self.trace.period;
         }
         if self.turns.is_none()
             && let Some(wait) = self.begin(service)
@@ -130,15 +119,15 @@ impl Recording {
             Step::Done => {}
             Step::Busy => return POLL_INTERVAL,
             Step::Piece if !self.hand_over(service, Wait::Now) => return POLL_INTERVAL,
-            Step::Piece if self.ended => return self.period,
+            Step::Piece if self.ended => return self.trace.period,
             Step::Piece => return Duration::ZERO,
         }
         if !self.hand_over(service, Wait::Now) {
             return POLL_INTERVAL;
         }
         self.turns = None;
-        if self.sync == SyncPolicy::EveryPeriod {
-            let _ = self.sender.as_ref().map(|sender| sender.send(Message::Sync));
+        if self.trace.sync == SyncPolicy::EveryPeriod {
+            self.send(Message::Sync);
         }
         self.next.saturating_duration_since(Instant::now())
     }
@@ -151,8 +140,8 @@ impl Recording {
             None if now < self.next => return Some(self.next - now),
             None => {
                 // Late by more than a period: that period is left out.
-                self.next = (self.next + self.period).max(now);
-                (service.begin_flush(), now + self.period.min(PATIENCE))
+                self.next = (self.next + self.trace.period).max(now);
+                (service.begin_flush(), now + self.trace.period.min(PATIENCE))
             }
         };
         self.flushing = Some((flush, deadline));
@@ -162,21 +151,21 @@ impl Recording {
         self.flushing = None;
         service.end_flush(flush);
         let _ = self.piece.service(&ClockReading::now());
-        self.turns = Some(Turns::new(service.buffers.len(), self.period));
+        self.turns = Some(Turns::new(service.buffers.len(), self.trace.period));
         None
     }
 
-    /// Adds what is beside the buffers, before anything is read. Within a period the buffers get more between one piece
-    /// and the next.
-    fn tell(&mut self, service: &Service) {
-        self.side = self.piece.side_data(&service.side, self.side).unwrap_or(self.side);
+    /// Hands something to the file's thread; false if that is gone.
+    fn send(&self, message: Message) -> bool {
+        self.sender.as_ref().is_some_and(|sender| sender.send(message).is_ok())
     }
 
     /// Fills the piece, or a slot, as far as there is room beside what is left out.
     fn read_on(&mut self, service: &mut Service, wait: Wait) -> Step {
         let mut refused = 0;
         while let Some(at) = self.turns.as_ref().and_then(Turns::next) {
-            self.tell(service);
+            // Before each piece: the buffers get more in between.
+            self.side = self.piece.side_data(&service.side, self.side).unwrap_or(self.side);
             if self.piece.bytes.len() + refused >= PIECE {
                 return Step::Piece;
             }
@@ -194,7 +183,6 @@ impl Recording {
         Step::Done
     }
 
-    /// Ends a buffer's turn; returns the bytes that were left out.
     fn count(&mut self, service: &mut Service, read: io::Result<Drained>) -> usize {
         let read = read.unwrap_or(Drained { is_exhausted: true, ..Drained::default() });
         service.invalid_packets += read.left_out;
@@ -238,22 +226,21 @@ impl Recording {
             self.end(service);
             return Step::Piece;
         }
-        let Some(sender) = &self.sender else { return Step::Done };
         if fits {
             self.piece.bytes.clear();
-            let _ = sender.send(Message::Slot(slot, std::mem::take(&mut self.piece.packets)));
+            let packets = std::mem::take(&mut self.piece.packets);
+            self.send(Message::Slot(slot, packets));
             self.handed_over += len;
-            return Step::Piece;
+        } else {
+            // Too large a packet, which goes the way of other buffers' packets.
+            slot.give_back();
         }
-        slot.give_back();
-        // Too large a packet, which goes the way of other buffers' packets.
         Step::Piece
     }
 
-    /// Bytes that the file may still take. The clocks come before the room for the statistics: without them no time is
-    /// right, and recovery does not know the file.
+    /// Bytes that the file may still take. The clocks come before the room for the statistics.
     fn room(&self, service: &Service) -> u64 {
-        let all = self.max_file_size.saturating_sub(self.handed_over);
+        let all = self.trace.max_file_size.saturating_sub(self.handed_over);
         let first = if self.handed_over == 0 { self.clocks.min(all) } else { 0 };
         all.saturating_sub(reserve(service)).max(first)
     }
@@ -279,8 +266,7 @@ impl Recording {
         }
         let empty = Piece { bytes: spare.unwrap_or_default(), packets: 0 };
         let piece = std::mem::replace(&mut self.piece, empty);
-        let sent = self.sender.as_ref().is_some_and(|sender| sender.send(Message::Piece(piece)).is_ok());
-        if !sent {
+        if !self.send(Message::Piece(piece)) {
             // The file's thread is gone.
             self.progress.given_up.fetch_add(len, Ordering::Relaxed);
         }
@@ -315,11 +301,9 @@ impl Recording {
             reports.iter_mut().for_each(|report| report.sequences.clear());
             self.stats(&totals, &reports);
         }
-        if self.piece.bytes.is_empty() {
-            return;
-        }
-        if let Some(sender) = &self.sender {
-            let _ = sender.send(Message::Piece(std::mem::take(&mut self.piece)));
+        if !self.piece.bytes.is_empty() {
+            let piece = std::mem::take(&mut self.piece);
+            self.send(Message::Piece(piece));
         }
     }
 
@@ -327,7 +311,7 @@ impl Recording {
     fn stats(&mut self, totals: &Totals, reports: &[BufferReport]) -> bool {
         let (len, packets) = (self.piece.bytes.len(), self.piece.packets);
         let _ = self.piece.stats(totals, reports, Some(ClockReading::now().boottime));
-        let fits = self.piece.bytes.len() as u64 <= self.max_file_size.saturating_sub(self.handed_over);
+        let fits = self.piece.bytes.len() as u64 <= self.trace.max_file_size.saturating_sub(self.handed_over);
         if !fits {
             self.piece.bytes.truncate(len);
             self.piece.packets = packets;
@@ -335,7 +319,6 @@ impl Recording {
         fits
     }
 
-    /// What is in the file so far.
     pub(crate) fn written(&self) -> Written {
         Written {
             packets: self.progress.packets.load(Ordering::Relaxed),
@@ -344,34 +327,25 @@ impl Recording {
         }
     }
 
-    /// Writes everything there is, and the statistics, and waits for the file.
     pub(crate) fn finish(&mut self, service: &mut Service) {
         self.progress.finishing.store(true, Ordering::Relaxed);
-        if !self.ended {
-            self.turns = Some(Turns::new(service.buffers.len(), FOR_EVER));
-            while !self.ended && self.read_on(service, Wait::UntilDone) == Step::Piece {
-                self.hand_over(service, Wait::UntilDone);
-            }
-            if !self.ended {
-                self.hand_over(service, Wait::UntilDone);
-            }
-            if !self.ended {
-                self.end(service);
-            }
+        self.turns = Some(Turns::new(service.buffers.len(), FOR_EVER));
+        while !self.ended && self.read_on(service, Wait::UntilDone) == Step::Piece {
+            self.hand_over(service, Wait::UntilDone);
         }
-        if self.sync != SyncPolicy::Never {
-            let _ = self.sender.as_ref().map(|sender| sender.send(Message::Sync));
+        if !self.ended {
+            self.hand_over(service, Wait::UntilDone);
+        }
+        if !self.ended {
+            self.end(service);
+        }
+        if self.trace.sync != SyncPolicy::Never {
+            self.send(Message::Sync);
         }
         self.sender = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-    }
-}
-
-impl Drop for Recording {
-    fn drop(&mut self) {
-        self.sender = None;
     }
 }
 

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 /// the others waiting nor the next period, which begins with a flush.
 pub(super) struct Turns {
     buffers: VecDeque<usize>,
-    /// How many have not had a turn.
     fresh: usize,
     until: Instant,
 }

@@ -16,16 +16,6 @@ impl Recorder {
     }
 
     /// The same with details: arguments, a category, flows.
-    ///
-    /// ```
-    /// # use tracebuf_session::Session;
-    /// # let session = Session::builder().start()?;
-    /// # let recorder = session.recorder();
-    /// let url = String::from("/index.html");
-    /// let _request = recorder.enter_with("request", |event| event.category("net").arg("url", &*url));
-    /// let _named_so = recorder.enter_with("", |event| event.name(&url)); // not a literal: written out each time
-    /// # Ok::<(), tracebuf_session::SessionError>(())
-    /// ```
     #[inline]
     pub fn enter_with(&self, name: &'static str, details: impl for<'a> Details<'a>) -> SliceGuard<'_> {
         // If the details panic, the tracer's own guard ends what has begun.
@@ -33,15 +23,6 @@ impl Recorder {
     }
 
     /// A slice on this thread's track for as long as `body` runs, which may end by a panic.
-    ///
-    /// ```
-    /// # use tracebuf_session::Session;
-    /// # let session = Session::builder().start()?;
-    /// # let recorder = session.recorder();
-    /// let sum: u32 = recorder.slice("add up", || (1..=100).sum());
-    /// assert_eq!(sum, 5050);
-    /// # Ok::<(), tracebuf_session::SessionError>(())
-    /// ```
     #[inline]
     pub fn slice<R>(&self, name: &'static str, body: impl FnOnce() -> R) -> R {
         let _slice = self.enter(name);
@@ -111,16 +92,6 @@ impl Recorder {
     }
 
     /// A log line: an instant on this thread's track, and a row in ui.perfetto.dev's list of logs.
-    ///
-    /// ```
-    /// use tracebuf_session::{LogMessage, LogPriority, Session};
-    ///
-    /// let session = Session::builder().start()?;
-    /// let (recorder, peer) = (session.recorder(), "10.0.0.1");
-    /// recorder.log("net", LogMessage::new(LogPriority::Error, format_args!("no answer from {peer}")));
-    /// # Ok::<(), tracebuf_session::SessionError>(())
-    /// ```
-    ///
     /// Cost: that of two instants, and of formatting the text, which takes some 20 bytes beside itself.
     #[inline]
     pub fn log(&self, name: &'static str, message: LogMessage<'static, impl fmt::Display>) {
@@ -138,21 +109,8 @@ impl Recorder {
         self.with(|tracer| tracer.log_with(name, message, details));
     }
 
-    /// A counter's value from now on.
-    ///
-    /// Counters with one name are one counter, whichever program counts; for one under this program's process, use
-    /// [`this_process`](crate::this_process).
-    ///
-    /// ```
-    /// use tracebuf_session::{Session, Track, Unit};
-    ///
-    /// static DEPTH: Track<'static> = Track::counter("queue depth", Unit::Count);
-    ///
-    /// let session = Session::builder().start()?;
-    /// session.recorder().count(&DEPTH, 7);
-    /// # session.stop()?;
-    /// # Ok::<(), tracebuf_session::SessionError>(())
-    /// ```
+    /// A counter's value from now on. Counters with one name are one counter, whichever program counts; for one under
+    /// this program's process, see [`this_process`](crate::this_process).
     #[inline]
     pub fn count(&self, counter: &Track<'_>, value: i64) {
         self.with(|tracer| tracer.on(counter).count(value));
@@ -168,28 +126,9 @@ impl Recorder {
 /// Ends the slice begun last on its thread's track when dropped. So drop guards in the reverse order of their making,
 /// as nested blocks do, and do not hold them across an `.await`, where other tasks of the thread begin and end slices.
 ///
-/// ```
-/// # use tracebuf_session::Session;
-/// use tracebuf_session::{Recorder, SliceGuard};
-///
-/// fn begin_request<'r>(recorder: &'r Recorder, url: &str) -> SliceGuard<'r> {
-///     recorder.enter_with("request", |event| event.category("net").arg("url", url))
-/// }
-///
-/// # let session = Session::builder().start()?;
-/// # let recorder = session.recorder();
-/// let request = begin_request(&recorder, "/index.html");
-/// recorder.slice("render", || ()); // lies within it
-/// drop(request);
-/// println!("lost: {}", session.stop()?.summary().losses());
-/// # Ok::<(), tracebuf_session::SessionError>(())
-/// ```
-///
 /// It ends the slice in the session where that began, wherever a [`Relay`](crate::Relay) leads by then, unless that
-/// session is over or the begin was not recorded.
-///
-/// Slices stay nested even when shared memory is full: one whose begin is lost has no end, and a lost end is made up
-/// for before the thread's next slice begins or ends, or at the thread's end if there is room.
+/// session is over or the begin was not recorded. Slices stay nested even when shared memory is full: one whose begin
+/// is lost has no end, and a lost end is made up for before the thread's next slice begins or ends.
 #[must_use = "the slice ends when this is dropped"]
 pub struct SliceGuard<'r> {
     recorder: &'r Recorder,
@@ -205,20 +144,8 @@ impl<'r> SliceGuard<'r> {
         let buffer = recorder.begun(begin);
         Self { recorder, buffer, _thread: std::marker::PhantomData }
     }
-}
 
-impl SliceGuard<'_> {
     /// Ends the slice with details that were not known when it began.
-    ///
-    /// ```
-    /// # use tracebuf_session::Session;
-    /// # let session = Session::builder().start()?;
-    /// # let recorder = session.recorder();
-    /// let request = recorder.enter("request");
-    /// let status = 200;
-    /// request.end_with(|event| event.arg("status", status));
-    /// # Ok::<(), tracebuf_session::SessionError>(())
-    /// ```
     pub fn end_with(self, details: impl for<'a> Details<'a>) {
         // The slice ends even if the details panic.
         let mut guard = ManuallyDrop::new(self);
@@ -227,11 +154,7 @@ impl SliceGuard<'_> {
     }
 }
 
-impl fmt::Debug for SliceGuard<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SliceGuard").field("recorder", self.recorder).finish_non_exhaustive()
-    }
-}
+debug_fields!(SliceGuard<'_>, recorder);
 
 impl Drop for SliceGuard<'_> {
     #[inline(always)]

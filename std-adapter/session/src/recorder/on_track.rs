@@ -1,6 +1,5 @@
 //! Events on a track that is not a thread's.
 
-use std::fmt;
 use std::mem::ManuallyDrop;
 
 use tracebuf::producer::track_event::{Details, Track};
@@ -11,48 +10,28 @@ use crate::recording_gate::BufferId;
 /// Records on a track of your own, from any thread: [`Recorder::on`] makes it.
 ///
 /// ```
-/// use tracebuf_session::{Session, Track};
-///
-/// static GPU: Track<'static> = Track::custom("gpu");
+/// use tracebuf_session::{Session, Track, this_process};
 ///
 /// let session = Session::builder().start()?;
 /// let recorder = session.recorder();
-/// let drawing = recorder.on(&GPU).enter_with("draw", |event| event.arg("triangles", 900));
+/// let process = this_process(); // other programs may record requests, too
+/// let track = Track::custom("requests").within(&process).numbered(17);
+/// let request = recorder.on(&track).enter_with("request", |event| event.arg("bytes", 900));
 /// std::thread::scope(|scope| {
 ///     scope.spawn(|| {
-///         recorder.on(&GPU).instant("shaders are there");
-///         drop(drawing); // ends here
+///         recorder.on(&track).instant("parsed");
+///         drop(request); // ends here
 ///     });
 /// });
 /// # session.stop()?;
 /// # Ok::<(), tracebuf_session::SessionError>(())
 /// ```
 ///
-/// Any thread may end what another one began. An end belongs to the slice begun last on its track: slices that overlap,
-/// as requests may, need a track each, such as tracks of one name with different [numbers](Track::numbered), which
-/// ui.perfetto.dev shows together. If other programs record into the same trace, put the track within [this
-/// process](crate::this_process): otherwise programs end each other's slices on tracks of the same name. A track need
-/// not live longer than it is used:
-///
-/// ```
-/// use tracebuf_session::{Recorder, Session, Track, this_process};
-///
-/// async fn serve(recorder: Recorder, number: u64) {
-///     let process = this_process(); // other programs may record requests, too
-///     let track = Track::custom("requests").within(&process).numbered(number);
-///     let _request = recorder.on(&track).enter("request"); // as long as it takes, on whichever threads
-///     wait_for_database().await;
-/// }
-///
-/// # async fn wait_for_database() {}
-/// # fn run<F: Future + Send>(_task: F) {}
-/// let session = Session::builder().start()?;
-/// run(serve(session.recorder(), 17));
-///
-/// let name = format!("camera {}", 2); // known only now
-/// session.recorder().on(&Track::custom(&name)).instant("frame");
-/// # Ok::<(), tracebuf_session::SessionError>(())
-/// ```
+/// Any thread may end what another one began, and a guard may be held across an `.await`. An end belongs to the slice
+/// begun last on its track: slices that overlap, as requests may, need a track each, such as tracks of one name with
+/// different [numbers](Track::numbered), which ui.perfetto.dev shows together. If other programs record into the same
+/// trace, put the track within [this process](crate::this_process): otherwise programs end each other's slices on
+/// tracks of the same name. A track need not live longer than it is used.
 ///
 /// Each event costs what one on the thread's own track does, plus eight bytes for the track's number.
 #[derive(Clone, Copy, Debug)]
@@ -143,30 +122,11 @@ impl<'r> TrackRecorder<'r> {
 
 /// Ends the slice begun last on its track when dropped, in whichever thread.
 ///
-/// ```
-/// # use tracebuf_session::Session;
-/// use tracebuf_session::{Track, TrackSliceGuard};
-///
-/// static QUEUE: Track<'static> = Track::custom("queue");
-/// struct Job<'r>(u64, TrackSliceGuard<'r>);
-///
-/// # let session = Session::builder().start()?;
-/// # let recorder = session.recorder();
-/// let Job(number, waits) = Job(7, recorder.on(&QUEUE).enter("wait"));
-/// std::thread::scope(|scope| {
-///     scope.spawn(move || waits.end_with(|event| event.arg("job", number))); // a worker takes the job
-/// });
-/// println!("lost: {}", session.stop()?.summary().losses());
-/// # Ok::<(), tracebuf_session::SessionError>(())
-/// ```
-///
 /// It ends the slice in the session where that began, unless that session is over or the begin was not recorded. If
-/// events go to another session by then, only a thread that has recorded in the first one can end it. A lost end leaves
-/// the slice open.
+/// events go to another session by then, only a thread that has recorded in the first one can end it.
 #[must_use = "the slice ends when this is dropped"]
 pub struct TrackSliceGuard<'r> {
     on: TrackRecorder<'r>,
-    /// The buffer in which the slice began; none if it is not recorded.
     buffer: BufferId,
 }
 
@@ -180,11 +140,7 @@ impl TrackSliceGuard<'_> {
     }
 }
 
-impl fmt::Debug for TrackSliceGuard<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TrackSliceGuard").field("on", &self.on).finish_non_exhaustive()
-    }
-}
+debug_fields!(TrackSliceGuard<'_>, on);
 
 impl Drop for TrackSliceGuard<'_> {
     #[inline]

@@ -1,9 +1,8 @@
 //! Relays: recorders that go on from session to session.
 
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use super::Recorder;
+use super::{By, Recorder};
 use crate::error::SessionError;
 use crate::producer_cell::RecorderContext;
 use crate::recording_gate::{BufferId, Connected, NO_BUFFER, RecordingGate};
@@ -30,40 +29,11 @@ use crate::recording_gate::{BufferId, Connected, NO_BUFFER, RecordingGate};
 /// # Ok::<(), tracebuf_session::SessionError>(())
 /// ```
 ///
-/// A library that is handed nothing keeps one in a `static`, and lets the program connect it:
-///
-/// ```
-/// use std::sync::LazyLock;
-/// use tracebuf_session::{Recorder, Relay, Session, SessionError};
-///
-/// static RELAY: LazyLock<Relay> = LazyLock::new(Relay::new);
-/// static RECORDER: LazyLock<Recorder> = LazyLock::new(|| RELAY.recorder());
-///
-/// /// Makes this library record where the program does.
-/// pub fn trace_into(recorder: &Recorder) -> Result<(), SessionError> {
-///     RELAY.connect(recorder)
-/// }
-///
-/// pub fn parse(text: &str) -> usize {
-///     let _slice = RECORDER.enter("parse");
-///     text.split(' ').count()
-/// }
-/// # assert_eq!(parse("in no trace"), 3);
-/// # let session = Session::builder().start()?;
-/// # trace_into(&session.recorder())?;
-/// # assert_eq!(parse("in one"), 2);
-/// # assert_eq!(session.stop()?.summary().buffers[0].chunks_written, 1);
-/// # Ok::<(), SessionError>(())
-/// ```
-///
-/// If only some categories of events may be wanted, use a relay for each.
-///
-/// An event while nothing is connected costs three loads; otherwise as much as with the session's recorders. A thread's
-/// first event in each session makes its writer there. It keeps that, and with it the memory of a session that is over,
-/// some 1.4 MB by default, until its next event in another session, or its own end.
-///
-/// A slice that is open when the sessions change is ended by its [guard](crate::SliceGuard) or span in the session
-/// where it began, if that goes on; [`Recorder::end`] does not know where that was.
+/// A library that is handed nothing keeps one in a `static LazyLock<Relay>` for the program to connect. An event while
+/// nothing is connected costs three loads; otherwise as much as with the session's recorders. A thread keeps its
+/// writer, and with it the memory of a session that is over, some 1.4 MB by default, until its next event in another
+/// session, or its own end. A slice that is open when the sessions change is ended by its [guard](crate::SliceGuard)
+/// or span in the session where it began, if that goes on.
 ///
 /// Clones are the same relay. Recorders stay connected when all clones are gone. In a child after a fork recorders are
 /// off, and the relay cannot be connected again.
@@ -74,39 +44,50 @@ impl Relay {
     /// A relay that is connected to nothing.
     #[must_use]
     pub fn new() -> Self {
-        Self(Arc::new(Route::new()))
+        Self(Arc::new(Route { gate: Arc::new(RecordingGate::of_relay()), to: Mutex::default() }))
     }
 
     /// A recorder of this relay.
     #[must_use]
     pub fn recorder(&self) -> Recorder {
-        Recorder::of_relay(self.0.clone())
+        Recorder { gate: self.0.gate.clone(), target: 0, by: By::Relay(self.0.clone()) }
     }
 
     /// Returns true if its recorders record.
     #[must_use]
     pub fn is_connected(&self) -> bool {
-        self.0.gate().is_on()
+        self.0.gate.is_on()
     }
 
-    /// Makes its recorders record where `recorder` does, until that session ends or this is connected elsewhere. For
-    /// another relay's recorder, that is the session that it is connected to now.
+    /// Makes its recorders record where `recorder` does, until that session ends or this is connected elsewhere.
     ///
     /// # Errors
     /// [`SessionError::Stopped`] if `recorder` does not record; this then stays connected to what it was.
     /// [`SessionError::Forked`] in a child after a fork, and for a session of its parent.
     pub fn connect(&self, recorder: &Recorder) -> Result<(), SessionError> {
-        if !self.0.gate().is_here() || !recorder.is_here() {
+        let route = &self.0;
+        if !route.gate.is_here() || !recorder.is_here() {
             return Err(SessionError::Forked);
         }
         let (context, target) = recorder.destination().ok_or(SessionError::Stopped)?;
-        if self.0.lead(context, target) { Ok(()) } else { Err(SessionError::Stopped) }
+        let gate = context.gate.clone();
+        if gate.is_on() {
+            let told: Weak<Route> = Arc::downgrade(route);
+            gate.tell(told);
+            route.change(route.to(), Some((context, target)));
+            if gate.is_on() {
+                return Ok(());
+            }
+            // The session has ended meanwhile, and perhaps said so before this led there.
+            route.leave(gate.own());
+        }
+        Err(SessionError::Stopped)
     }
 
     /// Makes its recorders record nothing, except the ends of open slices, until it is connected again.
     pub fn disconnect(&self) {
-        if self.0.gate().is_here() {
-            self.0.lead_nowhere();
+        if self.0.gate.is_here() {
+            self.0.change(self.0.to(), None);
         }
     }
 }
@@ -117,57 +98,24 @@ impl Default for Relay {
     }
 }
 
-impl fmt::Debug for Relay {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Relay").field("is_connected", &self.is_connected()).finish_non_exhaustive()
-    }
-}
+debug_fields!(Relay);
 
-/// What the recorders of one relay share.
+/// A session, and a buffer of it.
+type Destination = Option<(Arc<RecorderContext>, u16)>;
+
 pub(crate) struct Route {
     /// What every event looks at. Changed under the lock of `to`, to where that leads.
     gate: Arc<RecordingGate>,
-    to: Mutex<Option<(Arc<RecorderContext>, u16)>>,
+    to: Mutex<Destination>,
 }
 
 impl Route {
-    /// A route that leads nowhere.
-    pub(super) fn new() -> Self {
-        Self { gate: Arc::new(RecordingGate::of_relay()), to: Mutex::new(None) }
-    }
-
-    pub(super) fn gate(&self) -> &Arc<RecordingGate> {
-        &self.gate
-    }
-
-    /// Where its recorders record now: a session, and a buffer of it.
-    pub(super) fn destination(&self) -> Option<(Arc<RecorderContext>, u16)> {
+    pub(super) fn destination(&self) -> Destination {
         // In a child, a thread that does not exist there may hold the lock.
         if self.gate.is_on() { self.to().clone() } else { None }
     }
 
-    /// Leads to a buffer of a session from now on. False if that session does not record.
-    pub(super) fn lead(self: &Arc<Self>, context: Arc<RecorderContext>, target: u16) -> bool {
-        let gate = context.gate.clone();
-        if !gate.is_on() {
-            return false;
-        }
-        let route: Weak<Self> = Arc::downgrade(self);
-        gate.tell(route);
-        self.change(self.to(), Some((context, target)));
-        let is_on = gate.is_on();
-        if !is_on {
-            // The session has ended meanwhile, and perhaps said so before this led there.
-            self.leave(gate.own());
-        }
-        is_on
-    }
-
-    pub(super) fn lead_nowhere(&self) {
-        self.change(self.to(), None);
-    }
-
-    fn change(&self, mut from: Destination<'_>, to: Option<(Arc<RecorderContext>, u16)>) {
+    fn change(&self, mut from: MutexGuard<'_, Destination>, to: Destination) {
         let buffer = to.as_ref().map_or(NO_BUFFER, |(context, target)| context.buffer_id(*target));
         self.gate.set(buffer);
         let before = std::mem::replace(&mut *from, to);
@@ -176,12 +124,10 @@ impl Route {
         drop(before);
     }
 
-    fn to(&self) -> Destination<'_> {
+    fn to(&self) -> MutexGuard<'_, Destination> {
         self.to.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
-
-type Destination<'a> = MutexGuard<'a, Option<(Arc<RecorderContext>, u16)>>;
 
 impl Connected for Route {
     fn leave(&self, session: BufferId) {

@@ -40,7 +40,6 @@ self_cell!(
     }
 );
 
-/// A thread's tracer.
 pub(super) struct ThreadRecording {
     tracer: TracerCell,
     target: u16,
@@ -75,12 +74,10 @@ struct Entry {
 impl Drop for Entry {
     fn drop(&mut self) {
         if !self.gate.is_here() {
-            // The chunk that it writes is the parent's, which may have it in memory shared with another process: this
-            // process must not complete it.
+            // The chunk that it writes is the parent's, perhaps in shared memory: this process must not complete it.
             std::mem::forget(self.recording.clone());
         } else if self.gate.is_on() {
-            // At the thread's end: no slice begins or ends after that. Slices for whose ends there is no room stay
-            // open.
+            // At the thread's end. Slices for whose ends there is no room stay open.
             self.recording.tracer.with_dependent(|_, tracer| tracer.make_up_for_ends());
         }
     }
@@ -177,19 +174,7 @@ impl ThreadRecording {
             producer.drop_packet(self.target);
         }
     }
-}
 
-/// Set in the buffer's id of a tracer that is put aside; no session has such a number.
-const ASIDE: BufferId = 1 << 63;
-
-impl Entry {
-    /// The buffer that its events go to, or would.
-    fn own_buffer(&self) -> BufferId {
-        self.buffer.get() & !ASIDE
-    }
-}
-
-impl ThreadRecording {
     /// Puts the thread's other tracers of this session aside, if this one owes any ends.
     fn owe(&self, ends: usize) {
         if ends == 0 {
@@ -202,6 +187,16 @@ impl ThreadRecording {
             put_others_aside(&tracers, own);
             Some(())
         });
+    }
+}
+
+/// Set in the buffer's id of a tracer that is put aside; no session has such a number.
+const ASIDE: BufferId = 1 << 63;
+
+impl Entry {
+    /// The buffer that its events go to, or would.
+    fn own_buffer(&self) -> BufferId {
+        self.buffer.get() & !ASIDE
     }
 }
 
@@ -227,7 +222,6 @@ fn put_others_aside(tracers: &[Entry], of: &Entry) {
     others(tracers, of).for_each(|other| other.buffer.set(other.buffer.get() | ASIDE));
 }
 
-/// The thread's other tracers in the same session.
 fn others<'e>(tracers: &'e [Entry], of: &'e Entry) -> impl Iterator<Item = &'e Entry> {
     let is_other =
         |entry: &&Entry| !std::ptr::eq(*entry, of) && is_one_session(entry.own_buffer(), of.own_buffer());

@@ -4,11 +4,14 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 
-use super::recovered_smb::RecoveredSmb;
+use tracebuf::service::ProducerIdentity;
+
+use super::writers::{ENTRIES, Entry, target_of};
 use super::{
-    ABOUT, CLOCKS, CLOCKS_MAX, COUNT, HALF, HALVES, LARGEST, MAGIC, NO_OFFSET, OWN, PAGE, Places, SLOT,
-    SLOTS, VERSION, WORD, number,
+    ABOUT, BUFFER, CLOCKS, CLOCKS_MAX, COUNT, HALF, HALVES, LARGEST, MAGIC, NO_OFFSET, OWN, OWN_PAGE, PAGE,
+    PROCESS, PRODUCER, Places, SLOT, SLOTS, TABLE, USER, VERSION, WORD, WRITERS_AT, number,
 };
+use crate::limits::{self, SHARED_MEMORY, WRITERS};
 
 /// The content of a region file, as it was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -55,8 +58,8 @@ pub enum Damage {
 
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the file of a buffer is ")?;
         let unknown = "which half counts, and what was on its way into a trace, is not known";
+        f.write_str("the file of a buffer is ")?;
         match self {
             Self::Cut => {
                 f.write_str("cut short: what was on its way into the buffer or a trace is not known")
@@ -81,7 +84,6 @@ impl From<Damage> for io::Error {
 /// Where in the file the valid content lies.
 struct ValidParts {
     region: (u64, u64),
-    /// The slots' places, and what is known of them.
     slots: Vec<(PendingWrite, (u64, u64))>,
     clocks: Vec<u8>,
     own: Option<RecoveredSmb>,
@@ -135,7 +137,6 @@ fn sound(page: &[u8]) -> Option<ValidParts> {
 }
 
 impl ValidParts {
-    /// Whether all of it lies within a file of so many bytes.
     fn check_is_within(&self, file: u64) -> Result<(), Damage> {
         let is_within = |(at, len): (u64, u64)| at.checked_add(len).is_some_and(|behind| behind <= file);
         if self.region.0 >= file {
@@ -146,7 +147,6 @@ impl ValidParts {
         if is_within(self.region) && slots.chain(own).all(is_within) { Ok(()) } else { Err(Damage::Cut) }
     }
 
-    /// Adds the bytes that lie at these places.
     fn contents<E>(self, mut bytes: impl FnMut((u64, u64)) -> Result<Vec<u8>, E>) -> Result<Contents, E> {
         let region = bytes(self.region)?;
         let fill = |(slot, place)| Ok(PendingWrite { bytes: bytes(place)?, ..slot });
@@ -157,10 +157,7 @@ impl ValidParts {
     }
 }
 
-/// Parses a region file; `None` if the file is of another kind.
-///
-/// # Errors
-/// The file is damaged.
+/// Parses a region file, which may be [damaged](Damage); `None` if the file is of another kind.
 pub fn parse(file: &[u8]) -> Result<Option<Contents>, Damage> {
     let Some(layout) = layout(file)? else { return Ok(None) };
     layout.check_is_within(file.len() as u64)?;
@@ -205,4 +202,56 @@ fn read_sparse(mut file: &File, at: u64, len: usize) -> io::Result<Vec<u8>> {
         }
     }
     Ok(bytes)
+}
+
+/// Shared memory as it was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecoveredSmb {
+    buffer: u16,
+    /// The producer whose writers wrote into it.
+    pub identity: ProducerIdentity,
+    /// Where it lies, including the table of writers before it.
+    place: (u64, u64),
+    bytes: Vec<u8>,
+}
+
+impl RecoveredSmb {
+    fn told(page: &[u8], places: Places) -> Option<Self> {
+        let bytes = usize::try_from(places.own).ok().filter(|bytes| SHARED_MEMORY.contains(bytes))?;
+        if (number(page, OWN_PAGE)?, number(page, WRITERS_AT)?) != (limits::PAGE.into(), WRITERS as u64) {
+            return None;
+        }
+        let identity = ProducerIdentity {
+            producer_id: number(page, PRODUCER)?.try_into().ok()?,
+            uid: number(page, USER)?.try_into().ok()?,
+            pid: u32::try_from(number(page, PROCESS)?).ok()? as i32,
+        };
+        Some(Self {
+            buffer: number(page, BUFFER)?.try_into().ok()?,
+            identity,
+            place: (places.own_at(), TABLE.saturating_add(bytes as u64)),
+            bytes: Vec::new(),
+        })
+    }
+
+    /// Returns where in the file it begins.
+    pub fn start(&self) -> u64 {
+        self.place.0.saturating_add(TABLE)
+    }
+
+    /// Returns the memory.
+    pub fn words(&self) -> Vec<u32> {
+        let memory = self.bytes.get(TABLE as usize..).unwrap_or_default();
+        memory.as_chunks().0.iter().map(|word| u32::from_ne_bytes(*word)).collect()
+    }
+
+    /// Returns true if a writer's chunk is for the file's buffer, as far as is known.
+    pub fn is_for_buffer(&self, writer_id: u16, chunk_id: u32) -> bool {
+        let entries = |writer_id: u16| {
+            let table = self.bytes.get(..TABLE as usize)?.as_chunks().0;
+            table.get(usize::from(writer_id).checked_sub(1)? * ENTRIES..)?.first_chunk::<ENTRIES>()
+        };
+        let Some(entries) = entries(writer_id) else { return false };
+        target_of(&entries.map(|entry| Entry(u64::from_le_bytes(entry))), chunk_id) == Some(self.buffer)
+    }
 }

@@ -15,56 +15,52 @@ use tracebuf_std::free_file::in_use;
 use tracebuf_std::system::{FileExt as _, allocate};
 use tracebuf_std::whole_file::{about, followed};
 
-use super::control::{Control, OwnMark};
-use super::memory::BufferMemory;
+use super::memory::{BufferMemory, Control, OwnMark};
 use super::outbox::Outbox;
-use super::own_memory::OwnMemory;
+use super::own_memory::{OwnMemory, SharedMemorySpec};
 use super::previous_file::{check_is_at, keep_previous, previous, remove_unused};
-use super::region_spec::RegionSpec;
 use super::{
     BEGUN, CLOCKS, CLOCKS_MAX, COUNT, HALF, HALVES, MAGIC, PAGE, Places, SLOT, SLOTS, VERSION, WORD,
 };
 
-/// A file's parts.
+/// What a file is to contain.
+pub(crate) struct RegionSpec<'w> {
+    pub(crate) region: u64,
+    /// Whether it has a second half, and slots.
+    pub(crate) beside_long_trace: bool,
+    /// A packet with the clocks at the session's start.
+    pub(crate) clocks: &'w [u8],
+    pub(crate) own: Option<SharedMemorySpec>,
+}
+
 pub(crate) struct Parts {
     pub(crate) memory: BufferMemory,
     /// For a buffer beside a long trace.
     pub(crate) outbox: Option<Outbox>,
-    pub(crate) own: Option<(Arc<OwnMemory>, OwnMark)>,
+    pub(crate) own: Option<(OwnMemory, OwnMark)>,
 }
 
 /// Makes the file, with room on the disk for all of it, and memory for a buffer in it. What an earlier process left
-/// there is kept beside it, as `PATH.previous`; the previous such file is kept until [`Undo::forget`] is called, which
-/// makes the new file valid. Dropping the [`Undo`] puts both back.
+/// there is kept beside it until [`Undo::forget`] makes the new file valid; dropping the [`Undo`] puts it back.
 pub(crate) fn create(path: &Path, spec: &RegionSpec<'_>) -> io::Result<(Parts, Undo)> {
     let RegionSpec { region, beside_long_trace, clocks, own } = *spec;
     // The file is what a link leads to, so the names beside it are too.
     let path = &followed(path)?;
     check_names(path)?;
     let moved = keep_previous(path)?;
-    let file = match make(path) {
-        Ok(file) => file,
-        Err(error) => {
-            Undo::new(path, moved).without_replacing();
-            return Err(error);
-        }
-    };
+    let file = make(path).inspect_err(|_| Undo::new(path, moved.clone()).without_replacing())?;
     // Only with both is it certain who has the name.
     let locked = lock_of(&file, path).and_then(|lock| check_is_at(&file, path).map(|()| lock));
-    let lock = match locked {
-        Ok(lock) => lock,
-        Err(error) => {
-            // Uses the file that is already open: there may be no place for one more.
-            let is_busy = |error: &io::Error| error.kind() == io::ErrorKind::ResourceBusy;
-            let held = lock(&file);
-            let is_other_s = held.as_ref().err().is_some_and(is_busy)
-                || check_is_at(&file, path).as_ref().err().is_some_and(is_busy);
-            if !is_other_s {
-                drop(Undo::new(path, moved));
-            }
-            return Err(error);
+    let lock = locked.inspect_err(|_| {
+        // Uses the file that is already open: there may be no place for one more.
+        let is_busy = |error: &io::Error| error.kind() == io::ErrorKind::ResourceBusy;
+        let held = lock(&file);
+        let is_other_s = held.as_ref().err().is_some_and(is_busy)
+            || check_is_at(&file, path).as_ref().err().is_some_and(is_busy);
+        if !is_other_s {
+            drop(Undo::new(path, moved.clone()));
         }
-    };
+    })?;
     // Dropped before the lock: what was there is put back while nobody else can have the file.
     let undo = Undo::new(path, moved);
     let limit = (region / 4).clamp(256 << 10, 16 << 20);
@@ -101,7 +97,7 @@ pub(crate) fn create(path: &Path, spec: &RegionSpec<'_>) -> io::Result<(Parts, U
     numbers.iter().for_each(|(at, value)| control.set(*at, *value));
     let own = own_memory.zip(own).map(|(memory, spec)| {
         spec.numbers().iter().for_each(|(at, value)| control.set(*at, *value));
-        (Arc::new(memory), OwnMark(control.clone()))
+        (memory, OwnMark(control.clone()))
     });
     let (begun, kept_for_it) = (control.clone(), previous(&previous(path)));
     let undo = undo.settling(move || {
@@ -120,8 +116,7 @@ fn make(path: &Path) -> io::Result<File> {
     made.map_err(|error| if error.kind() == io::ErrorKind::AlreadyExists { in_use() } else { error })
 }
 
-/// Locks the file that was made here; by now another start may have removed it, taking it for the remains of a killed
-/// start.
+/// Locks the file that was made here; by now another start may have removed it.
 fn lock_of(file: &File, path: &Path) -> io::Result<Lock> {
     let locked = Lock::new(file, path);
     locked.map_err(|error| if error.kind() == io::ErrorKind::NotFound { in_use() } else { error })

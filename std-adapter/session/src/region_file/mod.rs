@@ -7,8 +7,7 @@
 //! let folder = std::env::temp_dir().join(format!("doc-region-{}", std::process::id()));
 //! std::fs::create_dir_all(&folder)?;
 //! let region = folder.join("trace.region");
-//! // What a service does at its start: see what the last one left. The first time there is nothing; any other error
-//! // says why there is no buffer, and may say where it is instead.
+//! // What a service does at its start: see what the last one left. The first time there is nothing.
 //! assert_eq!(Survivor::open(&region).unwrap_err().kind(), std::io::ErrorKind::NotFound);
 //!
 //! let session = Session::builder().buffer(BufferConfig::ring(1 << 20).in_file(&region)).start()?;
@@ -28,8 +27,8 @@
 //! file too](#with-shared-memory-in-it). After a power cut, pages that the system had not written are missing: recovery
 //! leaves out chunks that make no sense and, in a slot, everything after the first damage.
 //!
-//! While the session runs, **never make the file shorter**: touching a page that is gone ends the process by SIGBUS. `>
-//! FILE`, `truncate`, and log rotation that copies and truncates do this. Removing or renaming the file does no harm.
+//! While the session runs, **never make the file shorter**, as `> FILE`, `truncate` and some log rotation do:
+//! touching a page that is gone ends the process by SIGBUS. Removing or renaming the file does no harm.
 //!
 //! # With a long trace beside it
 //! What the long trace has read must stay in the file until it is in the trace's. So the file has two *halves*. The
@@ -38,38 +37,30 @@
 //! trace, into a *slot*, and a second store makes the first half and the slot valid together. When the trace's file has
 //! taken the slot, a third one frees it. So at any instant each packet is in the valid half, in a slot, or in the file.
 //!
-//! A slot knows where in the trace's file it goes, so that recovery can leave out what is there already. What does not
-//! fit into a file of the [largest size](crate::LongTrace::max_file_size) stays in a slot. A kill loses what bypasses
-//! the slots and is just being written: a packet of more than a mebibyte, and the last that a full file takes.
+//! A slot knows where in the trace's file it goes, so that recovery can leave out what is there already. A kill loses
+//! a packet of more than a mebibyte, and the last that a full file takes, while it is being written.
 //!
 //! Cost: the file has twice the buffer and two slots, each a quarter of it, 256 KiB to 16 MiB, and a mebibyte more.
 //! Each period, and each slot filled in it, copies the used part of the buffer.
 //!
 //! # With shared memory in it
 //! After [`shared_memory_in_file`](crate::SessionBuilder::shared_memory_in_file), recovery brings what the session's
-//! own threads had finished into the buffer, each thread's events in order. What the buffer or the long trace has
-//! already does not come again, as long as the buffer's table has room for [all
-//! sequences](crate::BufferConfig::sequences).
-//!
-//! Not brought in are what a thread was just writing, chunks for other buffers, what other processes had not sent, and
-//! an event over more than two chunks whose sizes the drain thread had not received; the thread's next event says that
-//! it is lost. A buffer that discards and was full takes nothing. After a power cut packets of this part may be
-//! damaged: it has no checksums. A child after a fork has its own copy: what it does within an event that was open then
-//! is not in the file.
+//! own threads had finished into the buffer, each thread's events in order and none twice, while the buffer's table has
+//! room for [all sequences](crate::BufferConfig::sequences). Not brought in are what a thread was just writing, chunks
+//! for other buffers, what other processes had not sent, and an event over more than two chunks whose sizes the drain
+//! thread had not received. After a power cut packets of this part may be damaged: it has no checksums.
 //!
 //! # At the next start
 //! A file that an earlier session left is moved to `FILE.previous`, and what was there to `FILE.previous.previous`,
 //! which is removed once the session has started. So there must be room for three. If the start fails, both are put
-//! back, unless another start has taken the place. It fails if another session has a buffer in one of these files.
+//! back. It fails if another session has a buffer in one of these files.
 //!
 //! A file left by a killed start holds nothing and is replaced: it begins with `TRACENEW`, or is all zeros. What was
-//! there before is then in `FILE.previous`, until a session has started after it and ended, and the next one starts.
-//! Recovery says so, but does not use that file by itself, because it may have been recovered before.
+//! there before is then in `FILE.previous`, as recovery says.
 //!
 //! # Layout
 //! All numbers are little-endian. The file is a page of 4 KiB, then the halves, the slots, and the table of writers
-//! followed by shared memory, each from the next multiple of 4 KiB on. [`Damage`] says what is wrong with a file that
-//! makes no sense.
+//! followed by shared memory, each from the next multiple of 4 KiB on.
 //!
 //! | offset | bytes | what |
 //! |---|---|---|
@@ -92,34 +83,27 @@
 //! chunks are for; bit 16: 1 if the word is valid; bit 17: 1 if that holds for all of its chunks, otherwise it holds
 //! for those from the number in bits 32–63 on. Where several words apply to a chunk, the last one counts.
 //!
-//! Either half may be the valid one: earlier versions moved the buffer to the other half with each slot. Programs older
-//! than shared memory in files read such a file as one without it.
+//! Either half may be the valid one: earlier versions moved the buffer to the other half with each slot.
 
 mod contents;
-mod control;
 mod create;
 mod memory;
 mod outbox;
 mod own_memory;
 mod previous_file;
-mod recovered_smb;
-mod region_spec;
 mod writers;
 
 use crate::limits::WRITERS;
 use writers::ENTRIES;
 
-pub use contents::{Contents, Damage, PendingWrite, cut_region, parse, read};
+pub use contents::{Contents, Damage, PendingWrite, RecoveredSmb, cut_region, parse, read};
 pub use previous_file::moved_by_a_start;
-pub use recovered_smb::RecoveredSmb;
 pub use tracebuf_std::free_file::{check_is_free, create_if_free};
 
-pub(crate) use control::OwnMark;
-pub(crate) use create::create;
-pub(crate) use memory::BufferMemory;
+pub(crate) use create::{RegionSpec, create};
+pub(crate) use memory::{BufferMemory, OwnMark};
 pub(crate) use outbox::{Outbox, Slot};
-pub(crate) use own_memory::OwnMemory;
-pub(crate) use region_spec::{RegionSpec, SharedMemorySpec};
+pub(crate) use own_memory::{OwnMemory, SharedMemorySpec};
 
 /// The first bytes of the file.
 pub const MAGIC: &[u8; 8] = b"TRACEMAP";
@@ -151,7 +135,6 @@ const TABLE: u64 = (WRITERS * ENTRIES * 8) as u64;
 /// In place of a slot's offset in the file while that is not known.
 const NO_OFFSET: u64 = u64::MAX;
 
-/// Where the parts lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Places {
     half: u64,
@@ -171,7 +154,6 @@ impl Places {
         self.half_at(self.halves).saturating_add(whole_pages(self.slot).saturating_mul(slot))
     }
 
-    /// Where the table of writers begins.
     fn own_at(&self) -> u64 {
         self.slot_at(self.slots)
     }
@@ -187,7 +169,6 @@ fn whole_pages(len: u64) -> u64 {
     len.checked_next_multiple_of(PAGE).unwrap_or(u64::MAX)
 }
 
-/// The number that lies at a place.
 fn number(file: &[u8], at: usize) -> Option<u64> {
     let bytes = file.get(at..at.checked_add(8)?)?;
     Some(u64::from_le_bytes(bytes.try_into().ok()?))

@@ -6,11 +6,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use memmap2::MmapMut;
 
-use super::control::Control;
-use super::memory::copy_used;
+use super::memory::{Control, copy_used};
 use super::{ABOUT, NO_OFFSET, WORD};
 
-/// The drain thread's end of the transfer.
 pub(crate) struct Outbox {
     control: Arc<Control>,
     /// The second half, which keeps what the buffer held while packets are consumed from it.
@@ -18,14 +16,12 @@ pub(crate) struct Outbox {
     free: Receiver<Result<Slot, Unwritten>>,
     /// Bytes to read at once.
     pub(crate) limit: usize,
-    /// Slots filled so far.
     count: u64,
 }
 
 /// A slot's bytes could not be written, and remain in it.
 struct Unwritten;
 
-/// One slot; its owner may write into it.
 pub(crate) struct Slot {
     index: usize,
     map: MmapMut,
@@ -35,7 +31,6 @@ pub(crate) struct Slot {
 }
 
 impl Outbox {
-    /// An outbox whose slots are all free.
     pub(super) fn new(control: Arc<Control>, copy: MmapMut, slots: Vec<MmapMut>, limit: usize) -> Self {
         let (back, free) = channel();
         for (map, index) in slots.into_iter().zip(0..) {
@@ -44,7 +39,6 @@ impl Outbox {
         Self { control, copy, free, limit, count: 0 }
     }
 
-    /// A free slot, if there is one now.
     pub(crate) fn free_slot(&self) -> Option<Slot> {
         self.free.try_recv().ok().and_then(Result::ok)
     }
@@ -58,8 +52,7 @@ impl Outbox {
     /// then be consumed from the buffer; call [`publish`](Self::publish) before anything else is done to it.
     pub(crate) fn begin(&mut self, buffer: &[u8]) {
         copy_used(buffer, &mut self.copy);
-        // When a process is killed, the kernel's pages hold a prefix of its own stores; this keeps the compiler from
-        // changing their order.
+        // A killed process leaves a prefix of its stores; this keeps the compiler from changing their order.
         self.control.word(WORD).fetch_or(u64::to_le(1), Ordering::SeqCst);
     }
 

@@ -2,17 +2,27 @@
 
 use std::fs::File;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tracebuf::producer::{AtomicU32, Page, SmbChunkHeader};
+use tracebuf::service::ProducerIdentity;
 use tracebuf_std::memory::WordsInFile;
 
 use super::writers::{ENTRIES, Entry, changes};
-use super::{BUFFER, OWN, OWN_PAGE, PAGE, PROCESS, PRODUCER, SharedMemorySpec, TABLE, USER, WRITERS_AT};
+use super::{BUFFER, OWN, OWN_PAGE, PAGE, PROCESS, PRODUCER, TABLE, USER, WRITERS_AT};
 use crate::limits::{self, LAYOUT, WRITERS};
 
+/// Shared memory that is to lie in the file.
+#[derive(Clone, Copy)]
+pub(crate) struct SharedMemorySpec {
+    pub(crate) bytes: u64,
+    /// The number of the buffer that the file belongs to.
+    pub(crate) buffer: u16,
+    pub(crate) identity: ProducerIdentity,
+}
+
 impl SharedMemorySpec {
-    /// What the first page says of it, and where.
     pub(super) fn numbers(&self) -> [(usize, u64); 7] {
         [
             (OWN, self.bytes),
@@ -29,16 +39,22 @@ impl SharedMemorySpec {
 /// Shared memory in a file, preceded by a table of the buffers that its writers write to.
 ///
 /// Threads may have it for longer than the session holds the file's lock. A child after a fork has its own copy.
-pub(crate) struct OwnMemory(WordsInFile);
+#[derive(Clone)]
+pub(crate) struct OwnMemory(Arc<WordsInFile>);
+
+impl AsRef<[AtomicU32]> for OwnMemory {
+    fn as_ref(&self) -> &[AtomicU32] {
+        self.0.words(TABLE as usize)
+    }
+}
 
 impl OwnMemory {
-    /// Maps the file from this place on, where all is zero and blocks are allocated. All pages are touched, so that no
-    /// thread that records has to wait for the system to provide one.
+    /// Maps the file from this place on, where all is zero and blocks are allocated. All pages are touched.
     pub(super) fn new(file: &File, at: u64, bytes: u64) -> io::Result<Self> {
         let len = usize::try_from(TABLE.saturating_add(bytes)).map_err(|_| io::ErrorKind::OutOfMemory)?;
-        let memory = Self(WordsInFile::new(file, at, len)?);
+        let memory = Self(Arc::new(WordsInFile::new(file, at, len)?));
         // Not by loads: the first store would have to wait again.
-        let pages = memory.words().iter().step_by(PAGE as usize / size_of::<AtomicU32>());
+        let pages = memory.as_ref().iter().step_by(PAGE as usize / size_of::<AtomicU32>());
         pages.for_each(|word| word.store(0, Ordering::Relaxed));
         let pages = (1..=WRITERS as u16).step_by(PAGE as usize / (ENTRIES * size_of::<AtomicU64>()));
         let first = pages.filter_map(|writer| memory.entries(writer)?.first());
@@ -46,12 +62,6 @@ impl OwnMemory {
         Ok(memory)
     }
 
-    /// What threads write into.
-    pub(crate) fn words(&self) -> &[AtomicU32] {
-        self.0.words(TABLE as usize)
-    }
-
-    /// A writer's entries.
     fn entries(&self, writer_id: u16) -> Option<&[AtomicU64; ENTRIES]> {
         let place = usize::from(writer_id).checked_sub(1)? * ENTRIES;
         self.0.long_words(TABLE as usize).get(place..)?.first_chunk()
@@ -76,7 +86,7 @@ impl OwnMemory {
         let page = limits::PAGE as usize / 4;
         let chunk = LAYOUT.chunk_size(limits::PAGE) as usize / 4;
         let chunks = self
-            .words()
+            .as_ref()
             .chunks_exact(page)
             .flat_map(|page| page.get(Page::HEADER_SIZE / 4..).unwrap_or_default().chunks_exact(chunk));
         let its_id = |words: &[AtomicU32]| {

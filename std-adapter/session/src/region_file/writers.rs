@@ -3,8 +3,7 @@
 //! Each writer has a few words of eight bytes, the oldest first: a buffer, and the first chunk that is for it. There is
 //! more than one only while shared memory holds chunks of an earlier writer of the same number for another buffer.
 
-/// Words for each writer. If a number changes from buffer to buffer more often than this before the drain thread comes,
-/// the oldest is forgotten.
+/// Words for each writer; beyond that the oldest is forgotten.
 pub(super) const ENTRIES: usize = 4;
 
 /// Buffer in the lower 16 bits, the first chunk's number in the upper 32.
@@ -26,7 +25,6 @@ impl Entry {
         Self(target as u64 | Self::IS_THERE | (chunk_id.wrapping_add(1) as u64) << 32)
     }
 
-    /// The buffer, if there is an entry.
     pub(super) fn target(self) -> Option<u16> {
         (self.0 & Self::IS_THERE != 0).then_some(self.0 as u16)
     }
@@ -44,8 +42,7 @@ pub(super) fn target_of(entries: &[Entry], chunk_id: u32) -> Option<u16> {
 }
 
 /// The words to write, in order and with their places, when a writer begins whose number another one had: so that a
-/// kill between two of them leaves nothing wrong. `newest` finds the newest chunk of that number that lies in shared
-/// memory.
+/// kill between two of them leaves nothing wrong. `newest` finds that number's newest chunk.
 pub(super) fn changes(
     entries: [Entry; ENTRIES],
     target: u16,
@@ -67,8 +64,7 @@ pub(super) fn changes(
                 *next = Entry::behind(newest, target);
             }
         }
-        // There is no chunk that could be looked up. The last place is written first, because the last word that is
-        // there counts.
+        // No chunk could be looked up. The last place comes first, because the last word that is there counts.
         None => {
             after = [Entry::all(target), Entry::NONE, Entry::NONE, Entry::NONE];
             places.reverse();

@@ -2,12 +2,12 @@
 
 use tracebuf::service::FlushTracker;
 
-use crate::transport::{CentralBuffer, Transport};
+use crate::transport::Transport;
 
 /// A producer, and its answers to the session's flushes, whose numbers are its questions.
 pub(super) struct AskedProducer {
     pub(super) transport: Box<dyn Transport>,
-    flushes: FlushTracker,
+    pub(super) flushes: FlushTracker,
     /// The last flush that has ended without its answer.
     missed: u64,
 }
@@ -18,30 +18,16 @@ impl AskedProducer {
         Self { transport, flushes: FlushTracker::after(flush), missed: 0 }
     }
 
-    /// Asks for this flush.
     pub(super) fn ask(&mut self, flush: u64) {
         if self.flushes.ask(flush) {
             self.transport.ask_flush(flush);
         }
     }
 
-    /// The same, only if it has answered everything.
-    pub(super) fn ask_if_idle(&mut self, flush: u64) {
-        if self.flushes.is_idle() {
-            self.ask(flush);
-        }
-    }
-
-    /// Carries out what it has asked for so far, its answers among that.
-    pub(super) fn drain(&mut self, buffers: &mut [CentralBuffer]) {
-        self.transport.drain(buffers, &mut self.flushes);
-    }
-
     pub(super) const fn has_answered(&self, flush: u64) -> bool {
         self.flushes.has_answered(flush)
     }
 
-    /// Nothing waits for this flush any more.
     pub(super) const fn end_flush(&mut self, flush: u64) {
         if !self.has_answered(flush) && flush > self.missed {
             self.missed = flush;

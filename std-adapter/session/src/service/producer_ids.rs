@@ -86,7 +86,7 @@ mod tests {
         let size = config.region_size(4096) as usize;
         let buffer =
             || TraceBuffer::new(PagedMemory::new(size).expect("memory").into(), config).expect("room");
-        let mut service = Service::new(vec![buffer(), buffer()], OwnFiles::default());
+        let mut service = Service::new(vec![buffer(), buffer()], OwnFiles::default(), None);
         let connected = Arc::new(AtomicBool::new(true));
         let come = |service: &mut Service, silent| {
             let id = service.new_producer_id().expect("a number");

@@ -37,6 +37,7 @@
 //! | [`producer`] | the producer side: shared memory, trace writers, track events | `proto` |
 //! | [`proto`] | varints, fields, validation, the trace file | nothing |
 //! | [`service`] | what joins them: draining, scraping, flushes, trusted fields, export | all |
+//! | `vm` | a state that outlives the ring (with the feature `vm`) | `buffer`, `proto` |
 //! | [`wrapping`] | the order of numbers that wrap around | nothing |
 //!
 //! # Targets
@@ -49,7 +50,7 @@
 //! On by default: `crc` and `histograms`, which [`buffer::Config`] can ask for, and `patches`, for writers' packets
 //! over three chunks and more ([`producer::TraceWriter`]). `std`: an output's error may be `std::io::Error`, through
 //! `embedded-io`'s feature of that name, and a `Vec<u8>` is a [`proto::Sink`]. `frame`: [`proto`]'s frames, for lines
-//! that lose bytes. `defmt`: `defmt::Format` for errors and statistics. `portable-atomic`: for targets without
+//! that lose bytes. `vm`: the module of that name. `defmt`: `defmt::Format` for errors and statistics. `portable-atomic`: for targets without
 //! compare-and-swap, such as Cortex-M0. There, [`producer`], [`service::ProducerEndpoint`] and [`service::StartMark`]
 //! exist only with this feature, and only if the application has chosen what stands in for it among that crate's own
 //! features, such as `unsafe-assume-single-core`.
@@ -89,3 +90,5 @@ portable_atomic::cfg_has_atomic_cas! {
 }
 pub mod proto;
 pub mod service;
+#[cfg(feature = "vm")]
+pub mod vm;

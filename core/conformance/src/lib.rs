@@ -17,6 +17,7 @@
 //! | [`random`] | operations from a seed, and judges of what comes out | `tracebuf`, `model` |
 //! | [`replay`] | scripts, run on a real buffer | `tracebuf`, `tracebuf-std`, `script` |
 //! | [`smb`] | images of shared memory as text, and samples | `tracebuf`, `tracebuf-std` |
+//! | `vm` | programs that keep a state: vectors, and a plain machine to compare with | `tracebuf` |
 //!
 //! Without the features `replay` and `command` it needs no operating system's adapter, and asks for no feature of the
 //! core: its random tests then run on the core as firmware has it.
@@ -29,3 +30,5 @@ pub mod replay;
 pub mod script;
 #[cfg(feature = "replay")]
 pub mod smb;
+#[cfg(feature = "vm")]
+pub mod vm;

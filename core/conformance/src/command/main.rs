@@ -2,6 +2,7 @@
 
 mod files;
 mod model;
+mod pvm;
 mod replay;
 mod smb;
 
@@ -21,6 +22,7 @@ struct Arguments {
 enum Command {
     Replay(replay::Args),
     Model(model::Args),
+    Pvm(pvm::Args),
     Smb(smb::Args),
 }
 
@@ -28,6 +30,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Model(arguments) => model::run(&arguments),
+        Command::Pvm(arguments) => pvm::run(&arguments),
         Command::Smb(arguments) => smb::run(&arguments),
     };
     result.map_or_else(|failure| failure.tell(), |()| ExitCode::SUCCESS)

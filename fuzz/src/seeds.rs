@@ -18,6 +18,7 @@ pub fn all() -> Vec<Seed> {
         .chain(named("differential", differential()))
         .chain(named("receive", receive()))
         .chain(named("sockets", sockets()))
+        .chain(named("vm", vm()))
         .collect()
 }
 
@@ -333,5 +334,27 @@ fn sockets() -> Vec<(&'static str, Vec<u8>)> {
             scene(&[&come(0), &come(1), GO, &come(1), READY, &come(0), &come(0), &chunk(0, 1, 1), GO, GO]),
         ),
         ("memory_that_changes", scene(&[&come(1), READY, &chunk(0, 1, 1), &[9, 0], &tape(9, 18), FLUSH])),
+    ]
+}
+
+fn vm() -> Vec<(&'static str, Vec<u8>)> {
+    let decisions = |seed: u32, len: usize| [&[0][..], &tape(seed, len)].concat();
+    let given = |kind: u8, pieces: &[&[u8]]| {
+        let pieces = pieces.iter().flat_map(|piece| [&[piece.len() as u8][..], piece].concat());
+        std::iter::once(kind).chain(pieces).collect()
+    };
+    // Merges the message in each field 1 into the element of field 1 with its number.
+    let map = b"\x12\x2c\x0a\x06\x12\x04\x08\x01\x28\x01\x3a\x0a\x0a\x04\x12\x02\x08\x01\x3a\x02\x12\x00\
+        \x3a\x16\x0a\x10\x08\x02\x12\x02\x08\x01\x12\x04\x18\x01\x30\x00\x18\x01\x30\x00\x3a\x02\x1a\x00";
+    let element = |key: u8, value: u8| [0x0A, 6, 8, key, 0x12, 2, value, value];
+    let merge = b"\x12\x02\x1a\x00";
+    let elements = [&element(1, 7)[..], &element(2, 8)].concat();
+    vec![
+        ("decisions", decisions(110, 400)),
+        ("more_decisions", decisions(3, 1500)),
+        ("decisions_with_loops", decisions(180, 900)),
+        ("a_map", given(192, &[map, b"", &element(1, 7), &elements, &element(1, 9), b""])),
+        ("a_map_in_little_memory", given(195, &[map, &elements, &element(3, 7), &element(2, 9), b""])),
+        ("a_merge", given(192, &[merge, b"", b"\x08\x01\x08\x02", b"\x08\x03", b"\x12\x00", b""])),
     ]
 }

@@ -2,7 +2,7 @@
 
 use super::cell::{Cell, Content, Kind, NONE, PAYLOAD, Side};
 use super::error::VmError;
-use super::wire::{BYTES, Field, Source};
+use super::wire::{BYTES, Field, Source, copy};
 use crate::buffer::words::Le32;
 use core::mem::size_of;
 use core::sync::atomic::{Ordering, compiler_fence};
@@ -214,16 +214,16 @@ impl<'m> Arena<'m> {
         }
         let mut rest = field.bytes;
         let mut piece = [0; PAYLOAD];
-        let read = self.source(flat).read(&mut rest, &mut piece)?;
+        self.source(flat).read(&mut rest, &mut piece)?;
         if let Some(short) = self.edit(at)?.become_short(field.bytes.len) {
-            short.copy_from_slice(piece.get(..read)?);
+            copy(short, &piece);
             return Some(());
         }
         let first = self.take()?;
         let mut last = first;
         loop {
             let cell = self.cell_mut(last)?;
-            cell.payload_mut().copy_from_slice(&piece);
+            copy(cell.payload_mut(), &piece);
             cell.link.set(NONE);
             if rest.len == 0 {
                 break;

@@ -40,7 +40,7 @@ impl Arena<'_> {
     }
 
     /// Makes it a message. Bytes of patches are decoded whole or not at all.
-    pub(super) fn to_message(&mut self, at: u32) -> Option<()> {
+    pub(super) fn make_message(&mut self, at: u32) -> Option<()> {
         match self.cell(at)?.kind() {
             Kind::Message => {}
             Kind::Empty => self.edit(at)?.become_empty(Kind::Message),
@@ -53,7 +53,7 @@ impl Arena<'_> {
                     let node = match self.find(at, field.id.into())? {
                         NONE => self.child(at, field.id.into())?,
                         again => {
-                            self.to_indexed(again)?;
+                            self.make_indexed(again)?;
                             self.next_element(again)?
                         }
                     };
@@ -72,7 +72,7 @@ impl Arena<'_> {
     }
 
     /// Makes it a list; what it was is the first element.
-    pub(super) fn to_indexed(&mut self, at: u32) -> Option<()> {
+    pub(super) fn make_indexed(&mut self, at: u32) -> Option<()> {
         match self.cell(at)?.kind() {
             Kind::Indexed => {}
             Kind::Empty => self.edit(at)?.become_empty(Kind::Indexed),
@@ -88,7 +88,7 @@ impl Arena<'_> {
     }
 
     /// Makes it a map by a field of its elements. Of several elements with a key, the first stays.
-    pub(super) fn to_mapped(&mut self, at: u32, key_field: u32) -> Option<()> {
+    pub(super) fn make_mapped(&mut self, at: u32, key_field: u32) -> Option<()> {
         match self.cell(at)?.kind() {
             Kind::Mapped => {}
             Kind::Empty => self.edit(at)?.become_empty(Kind::Mapped),

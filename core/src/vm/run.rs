@@ -289,7 +289,7 @@ impl<'r, 'm> Run<'r, 'm> {
         if rest.len == 0 {
             return Ok(());
         }
-        self.arena.to_message(node).or_abort()?;
+        self.arena.make_message(node).or_abort()?;
         let stamp = self.arena.next_stamp().or_abort()?;
         while let Some(field) = self.next_field(&mut rest)? {
             self.merge_field(instruction, node, &field, stamp).or_abort()?;
@@ -319,7 +319,7 @@ impl<'r, 'm> Run<'r, 'm> {
                 self.arena.displace(child)?;
             }
             if touched || kind == Kind::Indexed {
-                self.arena.to_indexed(child)?;
+                self.arena.make_indexed(child)?;
                 place = self.arena.next_element(child)?;
             }
         }

@@ -74,7 +74,7 @@ impl Run<'_, '_> {
             _ => None,
         };
         let node = self.dst.node()?;
-        self.arena.to_message(node).or_abort()?;
+        self.arena.make_message(node).or_abort()?;
         let mut child = self.arena.find(node, step.field.into()).or_abort()?;
         if child == NONE {
             let index = element.and_then(|element| element.array_index());
@@ -91,14 +91,14 @@ impl Run<'_, '_> {
             return Ok(());
         };
         let within = if let Some(index) = element.array_index() {
-            self.arena.to_indexed(child).or_abort()?;
+            self.arena.make_indexed(child).or_abort()?;
             let found = self.arena.find(child, index.into()).or_abort()?;
             if found == NONE && index > self.arena.cell(child).or_abort()?.content.high.get() {
                 return Err(Stop::Abort);
             }
             self.arena.child(child, index.into())
         } else {
-            self.arena.to_mapped(child, element.map_key_field().or_abort()?).or_abort()?;
+            self.arena.make_mapped(child, element.map_key_field().or_abort()?).or_abort()?;
             self.arena.child(child, key.or_abort()?)
         };
         self.dst = Dst::child(within.or_abort()?, child);
@@ -120,11 +120,11 @@ impl Run<'_, '_> {
             }
             Cursor::State => {
                 let node = self.dst.node()?;
-                self.arena.to_message(node).or_abort()?;
+                self.arena.make_message(node).or_abort()?;
                 match self.arena.find(node, step.field.into()).or_abort()? {
                     NONE => Ok(()),
                     list => {
-                        self.arena.to_indexed(list).or_abort()?;
+                        self.arena.make_indexed(list).or_abort()?;
                         self.push(Waiting::DstLoop { instruction, after, list, from: 0 })
                     }
                 }

@@ -40,6 +40,11 @@ pub(super) struct Field {
     pub(super) bytes: Span,
 }
 
+/// Copies as many bytes as there are in both. (`copy_from_slice` panics if they are not as many.)
+pub(super) fn copy(to: &mut [u8], from: &[u8]) {
+    to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+}
+
 /// Where the bytes of spans lie.
 #[derive(Clone, Copy)]
 pub(super) struct Source<'a> {
@@ -135,7 +140,7 @@ impl<'a> Source<'a> {
             if count == 0 {
                 break;
             }
-            free.get_mut(..count)?.copy_from_slice(piece.get(..count)?);
+            copy(free, piece);
             self.skip(span, count as u32)?;
             filled = filled.checked_add(count)?;
         }

@@ -92,7 +92,7 @@ fn fixed32<S: Sink>(number: u32, value: u32, out: &mut S) -> Option<Result<(), S
     let mut field = [0; varint::MAX_LEN + 4];
     let head = varint::encode(tag(number, WireType::Fixed32).into(), &mut field)?;
     let len = head.checked_add(4)?;
-    field.get_mut(head..len)?.copy_from_slice(&value.to_le_bytes());
+    *field.get_mut(head..)?.first_chunk_mut()? = value.to_le_bytes();
     Some(out.put(field.get(..len)?))
 }
 

@@ -210,7 +210,7 @@ impl Model {
         if bytes.is_empty() {
             return Ok(());
         }
-        let message = node.to_message().ok_or(Stop::Abort)?;
+        let message = node.make_message().ok_or(Stop::Abort)?;
         let mut touched = BTreeSet::new();
         for (id, value) in fields(&bytes).0 {
             let is_empty = value == Value::Bytes(Vec::new());
@@ -223,7 +223,7 @@ impl Model {
                 Some(Node::Message(_)) if merge.flag(1) => continue,
                 Some(Node::Mapped(_)) => return Err(Stop::Abort),
                 Some(child) if touched.contains(&id) => {
-                    let list = child.to_indexed().ok_or(Stop::Abort)?;
+                    let list = child.make_indexed().ok_or(Stop::Abort)?;
                     list.insert(list.len() as u64, value);
                 }
                 Some(Node::Indexed(list)) => *list = [(0, value)].into(),
@@ -280,7 +280,7 @@ impl Model {
             }
             _ => None,
         };
-        let message = self.node()?.to_message().ok_or(Stop::Abort)?;
+        let message = self.node()?.make_message().ok_or(Stop::Abort)?;
         if !message.contains_key(&id) && !create && index.is_none() {
             return Err(Stop::Error);
         }
@@ -289,7 +289,7 @@ impl Model {
             None if matches!(child, Node::Indexed(_) | Node::Mapped(_)) => return Err(Stop::Abort),
             None => None,
             Some(element) => Some(if let Some(index) = index {
-                let list = child.to_indexed().ok_or(Stop::Abort)?;
+                let list = child.make_indexed().ok_or(Stop::Abort)?;
                 if !list.contains_key(&index.into()) && index as usize > list.len() {
                     return Err(Stop::Abort);
                 }
@@ -298,7 +298,7 @@ impl Model {
             } else {
                 let key_field = element.number(3).expect("it is no index").into();
                 let key = register.expect("read above");
-                child.to_mapped(key_field).ok_or(Stop::Abort)?.entry(key).or_default();
+                child.make_mapped(key_field).ok_or(Stop::Abort)?.entry(key).or_default();
                 key
             }),
         };
@@ -320,9 +320,9 @@ impl Model {
                 Ok(())
             }
             Some(2) => {
-                let message = self.node()?.to_message().ok_or(Stop::Abort)?;
+                let message = self.node()?.make_message().ok_or(Stop::Abort)?;
                 let Some(child) = message.get_mut(&id) else { return Ok(()) };
-                let indexes: Vec<u64> = child.to_indexed().ok_or(Stop::Abort)?.keys().copied().collect();
+                let indexes: Vec<u64> = child.make_indexed().ok_or(Stop::Abort)?.keys().copied().collect();
                 let (mut keys, _) = self.dst.clone().ok_or(Stop::Abort)?;
                 keys.push(id);
                 for index in indexes {

@@ -115,7 +115,7 @@ impl Node {
         }
     }
 
-    pub(super) fn to_message(&mut self) -> Option<&mut BTreeMap<u64, Node>> {
+    pub(super) fn make_message(&mut self) -> Option<&mut BTreeMap<u64, Node>> {
         match self {
             Node::Message(_) => {}
             Node::Empty => *self = Node::Message(BTreeMap::new()),
@@ -130,7 +130,7 @@ impl Node {
                     match message.get_mut(&id) {
                         None => drop(message.insert(id, node)),
                         Some(again) => {
-                            let list = again.to_indexed()?;
+                            let list = again.make_indexed()?;
                             list.insert(list.len() as u64, node);
                         }
                     }
@@ -142,7 +142,7 @@ impl Node {
         self.children()
     }
 
-    pub(super) fn to_indexed(&mut self) -> Option<&mut BTreeMap<u64, Node>> {
+    pub(super) fn make_indexed(&mut self) -> Option<&mut BTreeMap<u64, Node>> {
         match self {
             Node::Indexed(_) => {}
             Node::Empty => *self = Node::Indexed(BTreeMap::new()),
@@ -152,7 +152,7 @@ impl Node {
         self.children()
     }
 
-    pub(super) fn to_mapped(&mut self, key: u64) -> Option<&mut BTreeMap<u64, Node>> {
+    pub(super) fn make_mapped(&mut self, key: u64) -> Option<&mut BTreeMap<u64, Node>> {
         match self {
             Node::Mapped(_) => {}
             Node::Empty => *self = Node::Mapped(BTreeMap::new()),

@@ -1,6 +1,6 @@
 //! The arena: cells in the caller's memory, given out and taken back.
 
-use super::cell::{Cell, Content, Kind, NONE, PAYLOAD, Side};
+use super::cell::{Cell, Kind, NONE, PAYLOAD, Side};
 use super::error::VmError;
 use super::wire::{BYTES, Field, Source, copy};
 use crate::buffer::words::Le32;
@@ -48,6 +48,8 @@ pub(super) fn fnv(bytes: &[u8]) -> u32 {
 pub(super) struct Arena<'m> {
     pub(super) header: &'m mut Header,
     pub(super) cells: &'m mut [Cell],
+    /// What indexes beyond the end stand for. None is, in a state that was checked; so looking needs no way to fail.
+    spare: Cell,
     /// The first free cell, and the first that was never used.
     free: u32,
     fresh: u32,
@@ -122,6 +124,7 @@ impl<'m> Arena<'m> {
         Ok(Self {
             header,
             cells,
+            spare: Cell::default(),
             free: NONE,
             fresh: 1,
             used: 1,
@@ -156,17 +159,29 @@ impl<'m> Arena<'m> {
         Source { cells: self.cells, flat }
     }
 
-    #[inline]
-    pub(super) fn cell(&self, at: u32) -> Option<&Cell> {
-        self.cells.get(at as usize)
+    #[cfg_attr(not(target_os = "none"), inline)]
+    #[cfg_attr(target_os = "none", inline(never))]
+    pub(super) fn cell(&self, at: u32) -> &Cell {
+        self.cells.get(at as usize).unwrap_or(&self.spare)
     }
 
     /// A cell to be changed that is no node of the state before the patch.
-    #[inline]
-    pub(super) fn cell_mut(&mut self, at: u32) -> Option<&mut Cell> {
+    #[cfg_attr(not(target_os = "none"), inline)]
+    #[cfg_attr(target_os = "none", inline(never))]
+    pub(super) fn cell_mut(&mut self, at: u32) -> &mut Cell {
         #[cfg(test)]
         super::tests::crash_here(|| self.image());
-        self.cells.get_mut(at as usize)
+        match self.cells.get_mut(at as usize) {
+            Some(cell) => cell,
+            None => {
+                self.spare = Cell::default();
+                &mut self.spare
+            }
+        }
+    }
+
+    pub(super) fn has(&self, at: u32) -> bool {
+        at < self.len()
     }
 
     /// Counts a look at a field; `None` if the budget is used up.
@@ -179,7 +194,7 @@ impl<'m> Arena<'m> {
     pub(super) fn node(&mut self, key: u64) -> Option<u32> {
         let at = self.take()?;
         let link = Le32::new(self.patch);
-        let cell = self.cell_mut(at)?;
+        let cell = self.cell_mut(at);
         *cell = Cell { height: 1, link, ..Cell::default() };
         cell.key.set(key);
         Some(at)
@@ -222,7 +237,7 @@ impl<'m> Arena<'m> {
         let first = self.take()?;
         let mut last = first;
         loop {
-            let cell = self.cell_mut(last)?;
+            let cell = self.cell_mut(last);
             copy(cell.payload_mut(), &piece);
             cell.link.set(NONE);
             if rest.len == 0 {
@@ -230,7 +245,7 @@ impl<'m> Arena<'m> {
             }
             self.source(flat).read(&mut rest, &mut piece)?;
             let next = self.take()?;
-            self.cell_mut(last)?.link.set(next);
+            self.cell_mut(last).link.set(next);
             last = next;
         }
         self.edit(at)?.become_long(first, field.bytes.len);
@@ -241,12 +256,12 @@ impl<'m> Arena<'m> {
         let at = match self.free {
             NONE => {
                 let at = self.fresh;
-                self.cell(at)?;
+                self.has(at).then_some(())?;
                 self.fresh = self.fresh.checked_add(1)?;
                 at
             }
             at => {
-                self.free = self.cell(at)?.link.get();
+                self.free = self.cell(at).link.get();
                 at
             }
         };
@@ -255,42 +270,39 @@ impl<'m> Arena<'m> {
         Some(at)
     }
 
-    pub(super) fn give(&mut self, at: u32) -> Option<()> {
+    pub(super) fn give(&mut self, at: u32) {
         let free = self.free;
-        self.cell_mut(at)?.link.set(free);
+        self.cell_mut(at).link.set(free);
         self.free = at;
-        self.used = self.used.checked_sub(1)?;
-        Some(())
+        self.used = self.used.saturating_sub(1);
     }
 
     /// Frees a node and all below it. Nodes still to be freed form a list of their links.
-    pub(super) fn give_tree(&mut self, at: u32) -> Option<()> {
+    pub(super) fn give_tree(&mut self, at: u32) {
         let mut work = NONE;
-        self.push(at, &mut work)?;
+        self.push(at, &mut work);
         while work != NONE {
             let at = work;
-            let cell = *self.cell(at)?;
+            let cell = *self.cell(at);
             work = cell.link.get();
             for next in [cell.left.get(), cell.right.get(), cell.children()] {
-                self.push(next, &mut work)?;
+                self.push(next, &mut work);
             }
             let mut chain = cell.chain().unwrap_or(NONE);
             while chain != NONE {
-                let next = self.cell(chain)?.link.get();
-                self.give(chain)?;
+                let next = self.cell(chain).link.get();
+                self.give(chain);
                 chain = next;
             }
-            self.give(at)?;
+            self.give(at);
         }
-        Some(())
     }
 
-    fn push(&mut self, at: u32, list: &mut u32) -> Option<()> {
+    fn push(&mut self, at: u32, list: &mut u32) {
         if at != NONE {
-            self.cell_mut(at)?.link.set(*list);
+            self.cell_mut(at).link.set(*list);
             *list = at;
         }
-        Some(())
     }
 
     /// Counts only marked cells as used, and unmarks them: all others are free from now on.
@@ -325,9 +337,8 @@ impl<'m> Arena<'m> {
     }
 
     /// A scratch word of a message, which no patch relies on: its length while it is written.
-    pub(super) fn scratch(&mut self, at: u32) -> Option<&mut Le32> {
-        let Content { high, .. } = &mut self.cell_mut(at)?.content;
-        Some(high)
+    pub(super) fn scratch(&mut self, at: u32) -> &mut Le32 {
+        &mut self.cell_mut(at).content.high
     }
 }
 

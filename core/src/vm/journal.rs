@@ -15,18 +15,18 @@ const WORDS: usize = PAYLOAD / WORD;
 impl Arena<'_> {
     /// A node to be changed: a copy goes into the journal, unless one is there or the patch has made the node.
     pub(super) fn edit(&mut self, at: u32) -> Option<&mut Cell> {
-        let before = *self.cell(at)?;
+        let before = *self.cell(at);
         if before.link.get() < self.patch {
             let record = self.take()?;
             let prev = self.header.journal;
-            let copy = self.cell_mut(record)?;
+            let copy = self.cell_mut(record);
             *copy = Cell { link: prev, ..before };
             copy.key.set(at.into());
             self.set_journal(record);
             let stamp = self.patch;
-            self.cell_mut(at)?.link.set(stamp);
+            self.cell_mut(at).link.set(stamp);
         }
-        self.cell_mut(at)
+        Some(self.cell_mut(at))
     }
 
     /// The one store that makes a record, or a commit, count.
@@ -59,21 +59,22 @@ impl Arena<'_> {
     }
 
     /// The patch counts: one store, and what it dropped is free.
-    pub(super) fn commit(&mut self) -> Option<()> {
+    pub(super) fn commit(&mut self) {
         let mut record = self.header.journal.get();
         self.set_journal(NONE);
         while record != NONE {
-            let prev = self.cell(record)?.link.get();
-            self.give(record)?;
+            let prev = self.cell(record).link.get();
+            self.give(record);
             record = prev;
         }
-        self.close_log(true)
+        self.close_log(true);
     }
 
     /// The patch does not count: the state and the free cells are as before it.
     pub(super) fn abort(&mut self) -> Option<()> {
         self.roll_back()?;
-        self.close_log(false)
+        self.close_log(false);
+        Some(())
     }
 
     /// Puts back what the journal holds. May be repeated, from the start, until the journal is empty.
@@ -84,31 +85,31 @@ impl Arena<'_> {
                 self.set_journal(NONE);
                 return Some(());
             }
-            let copy = *self.cell(record)?;
-            let node = self.cell_mut(u32::try_from(copy.key.get()).ok()?)?;
+            let copy = *self.cell(record);
+            let at = u32::try_from(copy.key.get()).ok().filter(|at| self.has(*at) && self.has(record))?;
+            let node = self.cell_mut(at);
             *node = Cell { key: node.key, link: node.link, ..copy };
             record = copy.link.get();
         }
         None
     }
 
-    fn close_log(&mut self, committed: bool) -> Option<()> {
+    fn close_log(&mut self, committed: bool) {
         let mut words = core::mem::take(&mut self.logged);
         let mut at = core::mem::take(&mut self.log);
         while at != NONE {
-            let cell = *self.cell(at)?;
+            let cell = *self.cell(at);
             for word in cell.payload().chunks_exact(WORD).take(words) {
-                let word = u32::from_le_bytes(*word.first_chunk()?);
+                let Some(word) = word.first_chunk().map(|word| u32::from_le_bytes(*word)) else { continue };
                 match word & 1 == 1 {
-                    true if committed => self.give_tree(word >> 1)?,
-                    false if !committed => self.give(word >> 1)?,
+                    true if committed => self.give_tree(word >> 1),
+                    false if !committed => self.give(word >> 1),
                     _ => {}
                 }
             }
-            self.give(at)?;
+            self.give(at);
             (at, words) = (cell.link.get(), WORDS);
         }
-        Some(())
     }
 
     /// Appends a word to the log.
@@ -116,12 +117,12 @@ impl Arena<'_> {
         if self.log == NONE || self.logged == WORDS {
             let cell = self.take_unnoted()?;
             let prev = core::mem::replace(&mut self.log, cell);
-            self.cell_mut(cell)?.link.set(prev);
+            self.cell_mut(cell).link.set(prev);
             self.logged = 0;
         }
         let at = self.logged.checked_mul(WORD)?;
         let log = self.log;
-        let place = self.cell_mut(log)?.payload_mut().get_mut(at..)?;
+        let place = self.cell_mut(log).payload_mut().get_mut(at..)?;
         *place.first_chunk_mut()? = word.to_le_bytes();
         self.logged = self.logged.checked_add(1)?;
         Some(())
@@ -132,7 +133,7 @@ impl Arena<'_> {
         self.charge()?;
         let at = self.take_unnoted()?;
         if self.note(at << 1).is_none() {
-            self.give(at)?;
+            self.give(at);
             return None;
         }
         Some(at)

@@ -78,8 +78,10 @@ pub use keep::Keep;
 pub use program::{Program, Step};
 pub use run::Frame;
 
+use crate::debug::debug_fields;
 use crate::proto::Sink;
 use arena::Arena;
+use core::fmt;
 use error::{OrAbort, Stop};
 use run::Run;
 use walk::{ROOT, Visit, Walk};
@@ -102,7 +104,7 @@ impl Default for Limits {
 }
 
 /// Counts of a [`Vm`] since it was made or attached.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub struct VmStats {
@@ -234,8 +236,8 @@ impl<'m> Vm<'m> {
             return Outcome::Abort;
         }
         let (outcome, closed) = match change(self) {
-            Ok(()) => (Outcome::Ok, self.arena.commit()),
-            Err(Stop::Error) => (Outcome::Error, self.arena.commit()),
+            Ok(()) => (Outcome::Ok, Some(self.arena.commit())),
+            Err(Stop::Error) => (Outcome::Error, Some(self.arena.commit())),
             Err(Stop::Abort) => (Outcome::Abort, self.arena.abort()),
         };
         // Only memory that somebody else writes into makes it none.
@@ -244,13 +246,22 @@ impl<'m> Vm<'m> {
 
     /// Once in two billion patches and merges.
     fn forget_stamps(&mut self) -> Option<()> {
-        let mut walk = Walk::new(&mut self.arena, 0)?;
+        let mut walk = Walk::new(&mut self.arena, 0);
         while walk.next(&mut self.arena)? != Visit::End {}
         self.arena.forget_stamps();
         Some(())
     }
 }
 
+impl fmt::Debug for VmStats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        debug_fields!(self, f, "VmStats", patches, errors, aborts, cells, used, high_water)
+    }
+}
+
 crate::debug::opaque_debug! {
+    "Frame": [] Frame,
+    "Program": [] Program<'_>,
+    "Step": [] Step,
     "Vm": [] Vm<'_>,
 }

@@ -8,7 +8,7 @@ use super::error::VmError;
 use super::wire::{BYTES, Field, MAX_FIELD, Source, Span};
 
 /// The operation of an instruction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Op {
     /// None that is known.
     #[default]
@@ -21,7 +21,7 @@ pub(super) enum Op {
 }
 
 /// The cursor of an instruction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Cursor {
     #[default]
     Source,
@@ -31,7 +31,7 @@ pub(super) enum Cursor {
 }
 
 /// What an instruction's Error does to the list that it is in.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Level {
     Skip,
     #[default]
@@ -40,7 +40,7 @@ pub(super) enum Level {
 }
 
 /// An instruction.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct Instruction {
     pub(super) op: Op,
     pub(super) level: Level,
@@ -72,7 +72,7 @@ impl Instruction {
 }
 
 /// A component of a path.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct Component {
     /// The field's number; 0 if there is none, or none that a field can have.
     pub(super) field: u32,
@@ -85,7 +85,7 @@ pub(super) struct Component {
 }
 
 /// The element of a repeated field that a component leads to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Element {
     #[default]
     None,
@@ -112,10 +112,10 @@ impl Component {
 }
 
 /// Room for an instruction or for a component of a path: 16 bytes.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Default)]
 pub struct Step(Kind);
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 enum Kind {
     /// Not decoded yet: where its bytes are.
     Waiting {
@@ -143,7 +143,7 @@ impl Default for Kind {
 /// let program = Program::new(&bytes, &mut steps)?;
 /// # Ok::<(), tracebuf::vm::VmError>(())
 /// ```
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Program<'p> {
     steps: &'p [Step],
     top: u32,
@@ -233,99 +233,83 @@ impl Decoder<'_> {
     }
 
     fn instruction(&mut self, message: Span) -> Option<Instruction> {
-        let mut decoded = Instruction::default();
         // Of several operations, the first of this order counts.
-        let [mut select, mut reg_load, mut delete, mut merge, mut set] = [None; 5];
-        self.each(message, |field| match (field.id, field.wire) {
-            (1, BYTES) => select = Some(field.bytes),
-            (2, BYTES) => reg_load = Some(field.bytes),
-            (3, BYTES) => merge = Some(field.bytes),
-            (4, BYTES) => set = Some(field.bytes),
-            (5, BYTES) => delete = Some(field.bytes),
-            (6, _) => {
-                decoded.level = match field.value as u32 {
-                    2 => Level::Leave,
-                    3 => Level::Abort,
-                    _ => Level::Skip,
-                }
-            }
-            _ => {}
-        });
-        decoded.first = u32::try_from(self.len).ok()?;
-        if let Some(select) = select {
-            decoded.op = Op::Select;
-            self.each(select, |field| match field.id {
-                1 => decoded.cursor = cursor(field),
-                3 => decoded.create = field.value != 0,
-                _ => {}
-            });
-            let mut rest = select;
-            while let Some(field) = self.source.field(&mut rest) {
-                if (field.id, field.wire) == (2, BYTES) {
-                    let component = self.component(field.bytes);
-                    self.push(Kind::Component(component))?;
-                    decoded.path = decoded.path.checked_add(1)?;
-                }
-            }
-        } else if let Some(reg_load) = reg_load {
-            decoded.op = Op::RegLoad;
-            self.each(reg_load, |field| match field.id {
-                1 => decoded.cursor = cursor(field),
-                2 => decoded.register = field.value as u8,
-                _ => {}
-            });
-        } else if delete.is_some() {
-            decoded.op = Op::Delete;
-        } else if let Some(merge) = merge {
-            decoded.op = Op::Merge;
-            self.each(merge, |field| match field.id {
-                1 => decoded.skip_submessages = field.value != 0,
-                2 => decoded.del_if_src_empty = field.value != 0,
-                _ => {}
-            });
-        } else if set.is_some() {
-            decoded.op = Op::Set;
-        }
+        const OPERATIONS: [(Op, u32); 5] =
+            [(Op::Select, 1), (Op::RegLoad, 2), (Op::Delete, 5), (Op::Merge, 3), (Op::Set, 4)];
+        const LEVEL: u32 = 6;
         const NESTED: u32 = 7;
+        let mut decoded = Instruction { first: u32::try_from(self.len).ok()?, ..Instruction::default() };
+        if let Some(level) = self.number(message, LEVEL) {
+            decoded.level = match level as u32 {
+                2 => Level::Leave,
+                3 => Level::Abort,
+                _ => Level::Skip,
+            };
+        }
+        let found = OPERATIONS.iter().find_map(|(op, id)| Some((*op, self.last(message, *id, true)?.bytes)));
+        if let Some((op, operation)) = found {
+            decoded.op = op;
+            // Their fields have the same numbers: a cursor or a flag, a register or a flag, a flag.
+            let numbers @ [cursor, ..] = [1, 2, 3].map(|id| self.number(operation, id));
+            let [first, second, third] = numbers.map(|number| number.unwrap_or(0));
+            decoded.cursor = match cursor.map(|cursor| cursor as u32) {
+                None | Some(1) => Cursor::Source,
+                Some(2) => Cursor::State,
+                _ => Cursor::Other,
+            };
+            decoded.create = third != 0;
+            (decoded.skip_submessages, decoded.del_if_src_empty) = (first != 0, second != 0);
+            decoded.register = second as u8;
+            if op == Op::Select {
+                decoded.path = self.components(operation)?;
+            }
+        }
         decoded.nested = self.wait_for(message, NESTED)?;
         Some(decoded)
     }
 
-    fn component(&self, message: Span) -> Component {
-        let mut decoded = Component::default();
-        let (mut index, mut key) = (None, None);
-        self.each(message, |field| {
-            let number = field.value as u32;
-            match field.id {
-                1 => decoded.field = if number <= MAX_FIELD { number } else { 0 },
-                2 => index = Some(number),
-                3 => key = Some(number),
-                5 => decoded.is_repeated = field.value != 0,
-                6 => (decoded.has_register, decoded.register) = (true, field.value as u8),
-                _ => {}
+    /// Appends the components of a path; returns how many there are.
+    fn components(&mut self, mut select: Span) -> Option<u16> {
+        const PATH: u32 = 2;
+        let mut count = 0_u16;
+        while let Some(field) = self.source.field(&mut select) {
+            if field.id == PATH && field.wire == BYTES {
+                let [id, index, key, is_repeated, register] =
+                    [1, 2, 3, 5, 6].map(|id| self.number(field.bytes, id));
+                let (element, number) = match (index, key) {
+                    (Some(index), _) => (Element::Index, index as u32),
+                    (None, Some(key)) => (Element::Key, key as u32),
+                    (None, None) => (Element::None, 0),
+                };
+                self.push(Kind::Component(Component {
+                    field: id.map(|id| id as u32).filter(|id| *id <= MAX_FIELD).unwrap_or(0),
+                    number,
+                    element,
+                    is_repeated: is_repeated.unwrap_or(0) != 0,
+                    has_register: register.is_some(),
+                    register: register.unwrap_or(0) as u8,
+                }))?;
+                count = count.checked_add(1)?;
             }
-        });
-        (decoded.element, decoded.number) = match (index, key) {
-            (Some(index), _) => (Element::Index, index),
-            (None, Some(key)) => (Element::Key, key),
-            (None, None) => (Element::None, 0),
-        };
-        decoded
-    }
-
-    fn each(&self, mut message: Span, mut take: impl FnMut(&Field)) {
-        while let Some(field) = self.source.field(&mut message) {
-            take(&field);
         }
+        Some(count)
+    }
+
+    /// The last field of that number; of bytes only, if so wished.
+    fn last(&self, mut message: Span, id: u32, bytes: bool) -> Option<Field> {
+        let mut last = None;
+        while let Some(field) = self.source.field(&mut message) {
+            if field.id == id && (field.wire == BYTES || !bytes) {
+                last = Some(field);
+            }
+        }
+        last
+    }
+
+    /// The last number in a field; bytes count as 0.
+    fn number(&self, message: Span, id: u32) -> Option<u64> {
+        self.last(message, id, false).map(|field| field.value)
     }
 }
 
-fn cursor(field: &Field) -> Cursor {
-    match field.value as u32 {
-        1 => Cursor::Source,
-        2 => Cursor::State,
-        _ => Cursor::Other,
-    }
-}
-
-const _: () = assert!(size_of::<Step>() <= 20);
+const _: () = assert!(size_of::<Step>() == 16);

@@ -11,7 +11,7 @@ use super::wire::{BYTES, Field, Source, Span};
 const REGISTERS: usize = 32;
 
 /// The cursor in the patch: a field's value.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(super) struct Src {
     wire: u8,
     /// A scalar, or a span's start and length.
@@ -41,7 +41,7 @@ impl Src {
 }
 
 /// The cursor in the state.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(super) struct Dst {
     node: u32,
     /// Among whose children the node is; [`NOWHERE`](Self::NOWHERE) if it stays there after a `del`.
@@ -68,7 +68,7 @@ impl Dst {
 }
 
 /// What waits for something to end. Room for one takes up to 32 bytes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(super) enum Waiting {
     /// A list of instructions, the last of which is before `next`.
     List { next: u32, end: u32 },
@@ -84,7 +84,7 @@ pub(super) enum Waiting {
 ///
 /// Each `select` takes two, and one more for each loop in its path; other instructions with nested ones take one, as
 /// does the program.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Frame(pub(super) Waiting);
 
 impl Default for Frame {
@@ -220,7 +220,7 @@ impl<'r, 'm> Run<'r, 'm> {
         let value = match instruction.cursor {
             Cursor::Source => self.src.scalar()?,
             Cursor::State | Cursor::Other => {
-                let cell = self.arena.cell(self.dst.node()?).or_abort()?;
+                let cell = self.arena.cell(self.dst.node()?);
                 if cell.kind() != Kind::Scalar {
                     return Err(Stop::Abort);
                 }
@@ -264,7 +264,7 @@ impl<'r, 'm> Run<'r, 'm> {
     fn set(&mut self) -> Step<()> {
         let node = self.dst.node()?;
         let field = self.src.field();
-        let kind = self.arena.cell(node).or_abort()?.kind();
+        let kind = self.arena.cell(node).kind();
         let fits = match kind {
             Kind::Empty => field.wire == BYTES || node != ROOT,
             Kind::Scalar => field.wire != BYTES,
@@ -283,7 +283,7 @@ impl<'r, 'm> Run<'r, 'm> {
     fn merge(&mut self, instruction: &Instruction) -> Step<()> {
         let mut rest = self.src.bytes()?;
         let node = self.dst.node()?;
-        if !matches!(self.arena.cell(node).or_abort()?.kind(), Kind::Empty | Kind::Message | Kind::Bytes) {
+        if !matches!(self.arena.cell(node).kind(), Kind::Empty | Kind::Message | Kind::Bytes) {
             return Err(Stop::Abort);
         }
         if rest.len == 0 {
@@ -300,9 +300,9 @@ impl<'r, 'm> Run<'r, 'm> {
     /// Merges a field. Children that this merge has touched have its stamp.
     fn merge_field(&mut self, how: &Instruction, node: u32, field: &Field, stamp: u32) -> Option<()> {
         let key = u64::from(field.id);
-        let found = self.arena.find(node, key)?;
+        let found = self.arena.find(node, key);
         let child = if found == NONE { self.arena.child(node, key)? } else { found };
-        let cell = self.arena.cell(child)?;
+        let cell = self.arena.cell(child);
         let (kind, touched) = (cell.kind(), cell.link.get() == stamp);
         let mut place = child;
         if found != NONE {

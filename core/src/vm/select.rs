@@ -75,7 +75,7 @@ impl Run<'_, '_> {
         };
         let node = self.dst.node()?;
         self.arena.make_message(node).or_abort()?;
-        let mut child = self.arena.find(node, step.field.into()).or_abort()?;
+        let mut child = self.arena.find(node, step.field.into());
         if child == NONE {
             let index = element.and_then(|element| element.array_index());
             if !select.create && index.is_none() {
@@ -84,7 +84,7 @@ impl Run<'_, '_> {
             child = self.arena.child(node, step.field.into()).or_abort()?;
         }
         let Some(element) = element else {
-            if self.arena.cell(child).or_abort()?.kind().is_list() {
+            if self.arena.cell(child).kind().is_list() {
                 return Err(Stop::Abort);
             }
             self.dst = Dst::child(child, node);
@@ -92,8 +92,8 @@ impl Run<'_, '_> {
         };
         let within = if let Some(index) = element.array_index() {
             self.arena.make_indexed(child).or_abort()?;
-            let found = self.arena.find(child, index.into()).or_abort()?;
-            if found == NONE && index > self.arena.cell(child).or_abort()?.content.high.get() {
+            let found = self.arena.find(child, index.into());
+            if found == NONE && index > self.arena.cell(child).content.high.get() {
                 return Err(Stop::Abort);
             }
             self.arena.child(child, index.into())
@@ -121,7 +121,7 @@ impl Run<'_, '_> {
             Cursor::State => {
                 let node = self.dst.node()?;
                 self.arena.make_message(node).or_abort()?;
-                match self.arena.find(node, step.field.into()).or_abort()? {
+                match self.arena.find(node, step.field.into()) {
                     NONE => Ok(()),
                     list => {
                         self.arena.make_indexed(list).or_abort()?;
@@ -146,12 +146,12 @@ impl Run<'_, '_> {
     /// The next round of a loop over elements of the state, or its end.
     pub(super) fn dst_round(&mut self, instruction: u32, after: u32, list: u32, from: u64) -> Step<()> {
         self.charge()?;
-        let element = self.arena.first_from(list, from).or_abort()?;
+        let element = self.arena.first_from(list, from);
         if element == NONE {
             return self.pop(Ok(()));
         }
         self.dst = Dst::fixed(element);
-        let from = self.arena.cell(element).or_abort()?.key.get().checked_add(1).or_abort()?;
+        let from = self.arena.cell(element).key.get().checked_add(1).or_abort()?;
         self.replace(Waiting::DstLoop { instruction, after, list, from })?;
         self.path(instruction, after)
     }

@@ -37,24 +37,24 @@ impl Path {
 impl Arena<'_> {
     /// The child with that key, or [`NONE`].
     #[inline]
-    pub(super) fn find(&self, owner: u32, key: u64) -> Option<u32> {
-        let mut at = self.cell(owner)?.children();
+    pub(super) fn find(&self, owner: u32, key: u64) -> u32 {
+        let mut at = self.cell(owner).children();
         while at != NONE {
-            let cell = self.cell(at)?;
+            let cell = self.cell(at);
             at = match key.cmp(&cell.key.get()) {
                 Ordering::Less => cell.left.get(),
                 Ordering::Equal => break,
                 Ordering::Greater => cell.right.get(),
             };
         }
-        Some(at)
+        at
     }
 
     /// The child with the lowest key that is not below `key`, or [`NONE`].
-    pub(super) fn first_from(&self, owner: u32, key: u64) -> Option<u32> {
-        let (mut at, mut found) = (self.cell(owner)?.children(), NONE);
+    pub(super) fn first_from(&self, owner: u32, key: u64) -> u32 {
+        let (mut at, mut found) = (self.cell(owner).children(), NONE);
         while at != NONE {
-            let cell = self.cell(at)?;
+            let cell = self.cell(at);
             at = if cell.key.get() < key {
                 cell.right.get()
             } else {
@@ -62,18 +62,18 @@ impl Arena<'_> {
                 cell.left.get()
             };
         }
-        Some(found)
+        found
     }
 
     /// Links a new node, whose key no child has yet.
     pub(super) fn link(&mut self, owner: u32, node: u32) -> Option<()> {
-        let key = self.cell(node)?.key.get();
+        let key = self.cell(node).key.get();
         let mut path = Path::new();
         let (mut above, mut side) = (owner, Side::Content);
-        let mut at = self.cell(owner)?.children();
+        let mut at = self.cell(owner).children();
         while at != NONE {
-            path.push(at)?;
-            let cell = self.cell(at)?;
+            path.push(at);
+            let cell = self.cell(at);
             (above, side, at) = match key < cell.key.get() {
                 true => (at, Side::Left, cell.left.get()),
                 false => (at, Side::Right, cell.right.get()),
@@ -86,34 +86,34 @@ impl Arena<'_> {
     /// Unlinks the child with that key; what it holds stays with it.
     pub(super) fn unlink(&mut self, owner: u32, key: u64) -> Option<()> {
         let mut path = Path::new();
-        let mut node = self.cell(owner)?.children();
+        let mut node = self.cell(owner).children();
         loop {
-            let cell = self.cell(node).filter(|_| node != NONE)?;
+            let cell = self.cell((node != NONE).then_some(node)?);
             match key.cmp(&cell.key.get()) {
                 Ordering::Equal => break,
                 order => {
-                    path.push(node)?;
+                    path.push(node);
                     node = if order == Ordering::Less { cell.left.get() } else { cell.right.get() };
                 }
             }
         }
-        let (left, right) = (self.cell(node)?.left.get(), self.cell(node)?.right.get());
+        let (left, right) = (self.cell(node).left.get(), self.cell(node).right.get());
         let above = path.last().unwrap_or(owner);
         if left == NONE || right == NONE {
             self.replace(owner, above, node, left.max(right))?;
         } else {
             // The next one takes its place.
             let place = path.len;
-            path.push(node)?;
+            path.push(node);
             let mut next = right;
-            while self.cell(next)?.left.get() != NONE {
-                path.push(next)?;
-                next = self.cell(next)?.left.get();
+            while self.cell(next).left.get() != NONE {
+                path.push(next);
+                next = self.cell(next).left.get();
             }
-            let below = self.cell(next)?.right.get();
+            let below = self.cell(next).right.get();
             self.replace(owner, path.last()?, next, below)?;
             self.replace(owner, above, node, next)?;
-            let taken = *self.cell(node)?;
+            let taken = *self.cell(node);
             let cell = self.edit(next)?;
             (cell.left, cell.right, cell.height) = (taken.left, taken.right, taken.height);
             *path.nodes.get_mut(place)? = next;
@@ -129,7 +129,7 @@ impl Arena<'_> {
     fn replace(&mut self, owner: u32, above: u32, node: u32, by: u32) -> Option<()> {
         let side = if above == owner {
             Side::Content
-        } else if self.cell(above)?.left.get() == node {
+        } else if self.cell(above).left.get() == node {
             Side::Left
         } else {
             Side::Right
@@ -140,10 +140,10 @@ impl Arena<'_> {
     /// Balances the nodes of a path from below, as far as heights have changed.
     fn balance(&mut self, owner: u32, mut path: Path) -> Option<()> {
         while let Some(node) = path.pop() {
-            let cell = self.cell(node)?;
+            let cell = self.cell(node);
             let before = cell.height;
             let (left, right) = (cell.left.get(), cell.right.get());
-            let (left_height, right_height) = (self.height(left)?, self.height(right)?);
+            let (left_height, right_height) = (self.height(left), self.height(right));
             let top = if left_height > right_height.saturating_add(1) {
                 self.lift(node, left, Side::Left)?
             } else if right_height > left_height.saturating_add(1) {
@@ -157,7 +157,7 @@ impl Arena<'_> {
                 continue;
             };
             self.replace(owner, path.last().unwrap_or(owner), node, top)?;
-            if self.height(top)? == before {
+            if self.height(top) == before {
                 break;
             }
         }
@@ -166,8 +166,8 @@ impl Arena<'_> {
 
     /// Lifts the child on that side, which is too high, above its upper node. Returns what is on top then.
     fn lift(&mut self, node: u32, child: u32, side: Side) -> Option<u32> {
-        let (outer, inner) = self.sides(child, side)?;
-        if self.height(inner)? > self.height(outer)? {
+        let (outer, inner) = self.sides(child, side);
+        if self.height(inner) > self.height(outer) {
             let top = self.rotate(child, side.other())?;
             self.set_side(node, side, top)?;
         }
@@ -176,25 +176,25 @@ impl Arena<'_> {
 
     /// Lifts the child on that side above its upper node. Returns the child; to link it is left to the caller.
     fn rotate(&mut self, node: u32, side: Side) -> Option<u32> {
-        let (child, rest) = self.sides(node, side)?;
-        let (outer, inner) = self.sides(child, side)?;
+        let (child, rest) = self.sides(node, side);
+        let (outer, inner) = self.sides(child, side);
         self.set_side(node, side, inner)?;
         self.set_side(child, side.other(), node)?;
-        let height = self.height(inner)?.max(self.height(rest)?).saturating_add(1);
+        let height = self.height(inner).max(self.height(rest)).saturating_add(1);
         self.edit(node)?.height = height;
-        let height = self.height(outer)?.max(height).saturating_add(1);
+        let height = self.height(outer).max(height).saturating_add(1);
         self.edit(child)?.height = height;
         Some(child)
     }
 
-    fn sides(&self, node: u32, side: Side) -> Option<(u32, u32)> {
-        let cell = self.cell(node)?;
+    fn sides(&self, node: u32, side: Side) -> (u32, u32) {
+        let cell = self.cell(node);
         let (left, right) = (cell.left.get(), cell.right.get());
-        Some(if side == Side::Left { (left, right) } else { (right, left) })
+        if side == Side::Left { (left, right) } else { (right, left) }
     }
 
-    pub(super) fn height(&self, node: u32) -> Option<u8> {
-        if node == NONE { Some(0) } else { self.cell(node).map(|cell| cell.height) }
+    pub(super) fn height(&self, node: u32) -> u8 {
+        if node == NONE { 0 } else { self.cell(node).height }
     }
 }
 
@@ -210,7 +210,7 @@ mod tests {
         if at == NONE {
             return 0;
         }
-        let cell = *arena.cell(at).unwrap();
+        let cell = *arena.cell(at);
         let (left, right) = (check(arena, cell.left.get()), check(arena, cell.right.get()));
         assert!(left.abs_diff(right) <= 1);
         assert_eq!(cell.height, 1 + left.max(right));
@@ -229,7 +229,7 @@ mod tests {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             // First mostly in order, then anywhere.
             let key = if round < 1000 { round % 600 } else { (random >> 40) % 600 };
-            let found = arena.find(0, key).unwrap();
+            let found = arena.find(0, key);
             assert_eq!(found != NONE, model.contains(&key));
             if found == NONE {
                 let node = arena.node(key).unwrap();
@@ -240,17 +240,17 @@ mod tests {
                 arena.drop_node(found).unwrap();
                 model.remove(&key);
             }
-            arena.commit().unwrap();
-            check(&arena, arena.cell(0).unwrap().children());
+            arena.commit();
+            check(&arena, arena.cell(0).children());
             assert_eq!(arena.used() as usize, 1 + model.len());
-            let next = arena.first_from(0, key + 1).unwrap();
-            let next = (next != NONE).then(|| arena.cell(next).unwrap().key.get());
+            let next = arena.first_from(0, key + 1);
+            let next = (next != NONE).then(|| arena.cell(next).key.get());
             assert_eq!(next, model.range(key + 1..).next().copied());
         }
         let mut at = 0;
         for key in &model {
-            let node = arena.first_from(0, at).unwrap();
-            assert_eq!(arena.cell(node).unwrap().key.get(), *key);
+            let node = arena.first_from(0, at);
+            assert_eq!(arena.cell(node).key.get(), *key);
             at = key + 1;
         }
     }

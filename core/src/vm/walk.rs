@@ -42,15 +42,15 @@ pub(super) struct Walk {
 
 impl Walk {
     /// From the root. With a `mark`, all nodes must be without it; they get it.
-    pub(super) fn new(arena: &mut Arena<'_>, mark: u32) -> Option<Self> {
-        arena.cell_mut(ROOT)?.link.set(mark);
-        Some(Self { at: ROOT, next: Next::Left, mark, message: NONE, list: NONE })
+    pub(super) fn new(arena: &mut Arena<'_>, mark: u32) -> Self {
+        arena.cell_mut(ROOT).link.set(mark);
+        Self { at: ROOT, next: Next::Left, mark, message: NONE, list: NONE }
     }
 
     /// The next visit. `None` if the links are not those of a tree.
     pub(super) fn next(&mut self, arena: &mut Arena<'_>) -> Option<Visit> {
         loop {
-            let cell = arena.cell(self.at)?;
+            let cell = arena.cell(self.at);
             match self.next {
                 Next::Left => self.down(arena, cell.left.get(), Next::Enter)?,
                 Next::Enter => {
@@ -67,7 +67,7 @@ impl Walk {
                 }
                 Next::Leave => {
                     if cell.kind().has_children() && self.at != ROOT {
-                        self.surface(arena)?;
+                        self.surface(arena);
                     }
                     self.next = Next::Right;
                     return Some(Visit::Leave(self.at));
@@ -79,8 +79,8 @@ impl Walk {
                     }
                     let below = self.at;
                     self.at = cell.link.get() & !MARK;
-                    arena.cell_mut(below)?.link.set(self.mark);
-                    let cell = arena.cell(self.at)?;
+                    arena.cell_mut(below).link.set(self.mark);
+                    let cell = arena.cell(self.at);
                     self.next = if cell.left.get() == below {
                         Next::Enter
                     } else if cell.children() == below {
@@ -98,7 +98,10 @@ impl Walk {
             self.next = or;
             return Some(());
         }
-        let link = &mut arena.cell_mut(to)?.link;
+        if !arena.has(to) {
+            return None;
+        }
+        let link = &mut arena.cell_mut(to).link;
         if link.get() & self.mark != 0 {
             return None;
         }
@@ -108,23 +111,22 @@ impl Walk {
     }
 
     /// Finds what is around the node again, after what was below it.
-    fn surface(&mut self, arena: &Arena<'_>) -> Option<()> {
-        let around = owner(arena, self.at)?;
-        (self.message, self.list) = match arena.cell(around)?.kind() {
+    fn surface(&mut self, arena: &Arena<'_>) {
+        let around = owner(arena, self.at);
+        (self.message, self.list) = match arena.cell(around).kind() {
             Kind::Message => (around, NONE),
-            _ => (owner(arena, around)?, around),
+            _ => (owner(arena, around), around),
         };
-        Some(())
     }
 }
 
 /// The node among whose children this one is.
-fn owner(arena: &Arena<'_>, mut at: u32) -> Option<u32> {
+fn owner(arena: &Arena<'_>, mut at: u32) -> u32 {
     loop {
-        let up = arena.cell(at)?.link.get() & !MARK;
-        let cell = arena.cell(up)?;
+        let up = arena.cell(at).link.get() & !MARK;
+        let cell = arena.cell(up);
         if cell.left.get() != at && cell.right.get() != at {
-            return Some(up);
+            return up;
         }
         at = up;
     }

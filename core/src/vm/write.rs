@@ -9,22 +9,22 @@ use crate::proto::{Sink, WireType, tag, varint};
 /// The number of the field that the node visited is written as.
 fn number(arena: &Arena<'_>, walk: &Walk, at: u32) -> Option<u32> {
     let named = if walk.list == NONE { at } else { walk.list };
-    u32::try_from(arena.cell(named)?.key.get()).ok()
+    u32::try_from(arena.cell(named).key.get()).ok()
 }
 
 /// Leaves each message's length in it. Returns the whole state's; `None` if the memory is damaged.
 pub(super) fn measure(arena: &mut Arena<'_>) -> Option<u32> {
-    let mut walk = Walk::new(arena, 0)?;
+    let mut walk = Walk::new(arena, 0);
     loop {
         match walk.next(arena)? {
             Visit::Enter(at) => {
-                if arena.cell(at)?.kind() == Kind::Message {
-                    arena.scratch(at)?.set(0);
+                if arena.cell(at).kind() == Kind::Message {
+                    arena.scratch(at).set(0);
                 }
             }
             Visit::Leave(ROOT) => {}
             Visit::Leave(at) => {
-                let cell = arena.cell(at)?;
+                let cell = arena.cell(at);
                 let value = match cell.kind() {
                     Kind::Scalar => match cell.wire {
                         0 => varint::len(cell.scalar()) as u32,
@@ -36,12 +36,12 @@ pub(super) fn measure(arena: &mut Arena<'_>) -> Option<u32> {
                     Kind::Empty | Kind::Indexed | Kind::Mapped => continue,
                 };
                 let head = varint::len(u64::from(number(arena, &walk, at)?) << 3) as u32;
-                arena.scratch(walk.message)?.saturating_add(head.saturating_add(value));
+                arena.scratch(walk.message).saturating_add(head.saturating_add(value));
             }
             Visit::End => break,
         }
     }
-    let root = arena.cell(ROOT)?;
+    let root = arena.cell(ROOT);
     Some(if root.kind() == Kind::Message { root.content.high.get() } else { root.bytes(ROOT).len })
 }
 
@@ -51,7 +51,7 @@ fn with_length(len: u32) -> u32 {
 
 /// Writes what was measured. `None` if the memory is damaged.
 pub(super) fn write<S: Sink>(arena: &mut Arena<'_>, out: &mut S) -> Option<Result<(), S::Error>> {
-    let mut walk = Walk::new(arena, 0)?;
+    let mut walk = Walk::new(arena, 0);
     let mut written = Ok(());
     loop {
         match walk.next(arena)? {
@@ -65,7 +65,7 @@ pub(super) fn write<S: Sink>(arena: &mut Arena<'_>, out: &mut S) -> Option<Resul
 
 /// Writes a node's tag and its value, or its length if it is a message.
 fn node<S: Sink>(arena: &Arena<'_>, walk: &Walk, at: u32, out: &mut S) -> Option<Result<(), S::Error>> {
-    let cell = arena.cell(at)?;
+    let cell = arena.cell(at);
     if at == ROOT {
         return bytes(arena, cell.bytes(at), out);
     }

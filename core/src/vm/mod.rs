@@ -83,7 +83,7 @@ use crate::proto::Sink;
 use arena::Arena;
 use core::fmt;
 use error::{OrAbort, Stop};
-use run::Run;
+use run::{Registers, Run};
 use walk::{ROOT, Visit, Walk};
 use wire::{BYTES, Field, Source};
 
@@ -127,6 +127,8 @@ pub struct Vm<'m> {
     arena: Arena<'m>,
     program: Program<'m>,
     frames: &'m mut [Frame],
+    /// Here, and not in a run, for the stack's sake.
+    registers: Registers,
     limits: Limits,
     patches: u64,
     errors: u64,
@@ -165,7 +167,8 @@ impl<'m> Vm<'m> {
     }
 
     fn over(arena: Arena<'m>, program: Program<'m>, frames: &'m mut [Frame]) -> Self {
-        Self { arena, program, frames, limits: Limits::default(), patches: 0, errors: 0, aborts: 0 }
+        let (registers, limits) = (Registers::default(), Limits::default());
+        Self { arena, program, frames, registers, limits, patches: 0, errors: 0, aborts: 0 }
     }
 
     /// With other limits than the default.
@@ -177,8 +180,8 @@ impl<'m> Vm<'m> {
     /// Runs the program over a packet.
     pub fn apply(&mut self, patch: &[u8]) -> Outcome {
         let outcome = self.change(|vm| {
-            let Self { arena, program, frames, limits, .. } = vm;
-            Run::new(arena, program, frames, patch, limits.instructions).program()
+            let Self { arena, program, frames, registers, limits, .. } = vm;
+            Run::new(arena, program, frames, registers, patch, limits.instructions).program()
         });
         self.patches = self.patches.wrapping_add(1);
         match outcome {

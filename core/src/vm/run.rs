@@ -7,8 +7,8 @@ use super::program::{Cursor, Instruction, Level, Op, Program};
 use super::walk::ROOT;
 use super::wire::{BYTES, Field, Source, Span};
 
-/// Registers of a program.
-const REGISTERS: usize = 32;
+/// What programs load numbers into.
+pub(super) type Registers = [u64; 32];
 
 /// The cursor in the patch: a field's value.
 #[derive(Clone, Copy)]
@@ -104,8 +104,8 @@ pub(super) struct Run<'r, 'm> {
     depth: usize,
     pub(super) src: Src,
     pub(super) dst: Dst,
-    registers: [u64; REGISTERS],
-    /// A bit for each register that was loaded.
+    registers: &'r mut Registers,
+    /// A bit for each register that this patch has loaded.
     loaded: u32,
     /// Instructions and components that may still be run.
     instructions: u32,
@@ -116,12 +116,13 @@ impl<'r, 'm> Run<'r, 'm> {
         arena: &'r mut Arena<'m>,
         program: &'r Program<'m>,
         frames: &'r mut [Frame],
+        registers: &'r mut Registers,
         patch: &'r [u8],
         instructions: u32,
     ) -> Self {
         let bytes = Source::flat(patch).whole();
         let src = Src::of(&Field { id: 0, wire: BYTES, value: 0, bytes });
-        let (dst, registers) = (Dst::fixed(ROOT), [0; REGISTERS]);
+        let dst = Dst::fixed(ROOT);
         Self { arena, program, patch, frames, depth: 0, src, dst, registers, loaded: 0, instructions }
     }
 

@@ -80,7 +80,7 @@ impl Arena<'_> {
             };
         }
         self.set_side(above, side, node)?;
-        self.balance(owner, path)
+        self.balance(owner, &mut path)
     }
 
     /// Unlinks the child with that key; what it holds stays with it.
@@ -122,7 +122,7 @@ impl Arena<'_> {
         cell.left.set(NONE);
         cell.right.set(NONE);
         cell.height = 1;
-        self.balance(owner, path)
+        self.balance(owner, &mut path)
     }
 
     /// Puts `by` where `above` has `node`; above the top of the tree is its owner.
@@ -138,7 +138,7 @@ impl Arena<'_> {
     }
 
     /// Balances the nodes of a path from below, as far as heights have changed.
-    fn balance(&mut self, owner: u32, mut path: Path) -> Option<()> {
+    fn balance(&mut self, owner: u32, path: &mut Path) -> Option<()> {
         while let Some(node) = path.pop() {
             let cell = self.cell(node);
             let before = cell.height;

@@ -238,13 +238,16 @@ impl<'m> Vm<'m> {
         if !self.arena.begin(self.limits.fields) && self.forget_stamps().is_none() {
             return Outcome::Abort;
         }
-        let (outcome, closed) = match change(self) {
-            Ok(()) => (Outcome::Ok, Some(self.arena.commit())),
-            Err(Stop::Error) => (Outcome::Error, Some(self.arena.commit())),
-            Err(Stop::Abort) => (Outcome::Abort, self.arena.abort()),
+        let outcome = match change(self) {
+            Ok(()) => Outcome::Ok,
+            Err(Stop::Error) => Outcome::Error,
+            Err(Stop::Abort) => {
+                self.arena.abort();
+                return Outcome::Abort;
+            }
         };
-        // Only memory that somebody else writes into makes it none.
-        if closed.is_some() { outcome } else { Outcome::Abort }
+        self.arena.commit();
+        outcome
     }
 
     /// Once in two billion patches and merges.

@@ -24,7 +24,6 @@ pub fn compare(case: &Case) -> usize {
             assert_ne!(case.memory, ENOUGH);
         }
     }
-    drop(vm);
     let mut taken = 0;
     for patch in &case.patches {
         // Each patch on what is found in the memory: the cells in use are those that the last one left.
@@ -58,7 +57,6 @@ pub fn compare(case: &Case) -> usize {
             hex(patch)
         );
         let used = vm.stats().used;
-        drop(vm);
         let found = Vm::attach(&mut memory, program, &mut frames).expect("the state that was left");
         assert_eq!(found.stats().used, used, "cells that are lost");
     }

@@ -5,7 +5,6 @@
 //! its children. Other cells are a chain's (28 bytes and the next one's index in `link`), records of the journal (a
 //! node as it was, with its index for a key), pieces of the patch's log, or free.
 
-use super::wire::Span;
 use crate::buffer::words::{Le32, Le64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -21,6 +20,26 @@ const INLINE_AT: u32 = 8;
 
 /// In `len`: the bytes are in a chain.
 const LONG: u8 = 0xFF;
+
+/// No cell's index: flat bytes.
+pub(super) const FLAT: u32 = u32::MAX;
+
+/// A stretch of bytes: in a chain of cells from byte `at` of `cell`, or in the flat bytes if the cell is [`FLAT`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    pub(super) cell: u32,
+    pub(super) at: u32,
+    pub(super) len: u32,
+}
+
+impl Span {
+    /// A stretch of the flat bytes.
+    pub(super) const fn flat(at: u32, len: u32) -> Self {
+        Self { cell: FLAT, at, len }
+    }
+
+    pub(super) const EMPTY: Self = Self::flat(0, 0);
+}
 
 /// The kinds of nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,8 +4,9 @@
 //! first: instructions wait among the steps, as the place of their bytes, until it is their turn.
 
 use super::arena::fnv;
+use super::cell::Span;
 use super::error::VmError;
-use super::wire::{BYTES, Field, MAX_FIELD, Source, Span};
+use super::wire::{BYTES, Field, MAX_FIELD, Source};
 
 /// The operation of an instruction.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]

@@ -1,11 +1,11 @@
 //! The interpreter: a patch's run through the program, over an explicit stack.
 
 use super::arena::Arena;
-use super::cell::{Kind, NONE};
+use super::cell::{Kind, NONE, Span};
 use super::error::{OrAbort, Step, Stop};
 use super::program::{Cursor, Instruction, Level, Op, Program};
 use super::walk::ROOT;
-use super::wire::{BYTES, Field, Source, Span};
+use super::wire::{BYTES, Field, Source};
 
 /// What programs load numbers into.
 pub(super) type Registers = [u64; 32];

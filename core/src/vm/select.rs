@@ -1,10 +1,10 @@
 //! `select`: a cursor's way along a path, and the rounds of its loops.
 
-use super::cell::NONE;
+use super::cell::{NONE, Span};
 use super::error::{OrAbort, Step, Stop};
 use super::program::{Component, Cursor, Instruction};
 use super::run::{Dst, Run, Src, Waiting};
-use super::wire::{Field, Span};
+use super::wire::Field;
 
 impl Run<'_, '_> {
     /// Moves the cursor of a `select` along its path from component `at` on, up to a loop or to the nested

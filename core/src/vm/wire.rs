@@ -1,6 +1,6 @@
 //! Fields of bytes that lie in one piece or in a chain of cells.
 
-use super::cell::{Cell, NONE, PAYLOAD};
+use super::cell::{Cell, FLAT, NONE, PAYLOAD, Span};
 use crate::proto::varint;
 
 /// The greatest field number.
@@ -8,26 +8,6 @@ pub(super) const MAX_FIELD: u32 = (1 << 29) - 1;
 
 /// The wire type of bytes.
 pub(super) const BYTES: u8 = 2;
-
-/// No cell's index: flat bytes.
-const FLAT: u32 = u32::MAX;
-
-/// A stretch of bytes: in a chain of cells from byte `at` of `cell`, or in the flat bytes if the cell is [`FLAT`].
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Span {
-    pub(super) cell: u32,
-    pub(super) at: u32,
-    pub(super) len: u32,
-}
-
-impl Span {
-    /// A stretch of the flat bytes.
-    pub(super) const fn flat(at: u32, len: u32) -> Self {
-        Self { cell: FLAT, at, len }
-    }
-
-    pub(super) const EMPTY: Self = Self::flat(0, 0);
-}
 
 /// A field of a message.
 #[derive(Clone, Copy)]

@@ -1,9 +1,8 @@
 //! The state as a message: measured in one walk, written in another.
 
 use super::arena::Arena;
-use super::cell::{Kind, NONE};
+use super::cell::{Kind, NONE, Span};
 use super::walk::{ROOT, Visit, Walk};
-use super::wire::Span;
 use crate::proto::{Sink, WireType, tag, varint};
 
 /// The number of the field that the node visited is written as.

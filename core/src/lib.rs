@@ -37,6 +37,7 @@
 //! | [`producer`] | the producer side: shared memory, trace writers, track events | `proto` |
 //! | [`proto`] | varints, fields, validation, the trace file | nothing |
 //! | [`service`] | what joins them: draining, scraping, flushes, trusted fields, export | all |
+//! | `vm` | a state that outlives the ring (with the feature `vm`) | `buffer`, `proto` |
 //! | [`wrapping`] | the order of numbers that wrap around | nothing |
 //!
 //! # Targets
@@ -53,6 +54,7 @@
 //! | `patches` | yes | writers' packets over three chunks and more ([`producer::TraceWriter`]); implies `producer` |
 //! | `portable-atomic` | | `producer` on targets without compare-and-swap, such as Cortex-M0; the application picks what stands in for it among that crate's own features, such as `unsafe-assume-single-core` |
 //! | `std` | | an output's error may be `std::io::Error`, through `embedded-io`'s feature of that name, and a `Vec<u8>` is a [`proto::Sink`] |
+//! | `vm` | | [`vm`] |
 //! | `frame` | | [`proto`]'s frames, for lines that lose bytes |
 //! | `defmt` | | `defmt::Format` for errors and statistics |
 //!
@@ -98,3 +100,5 @@ pub mod buffer;
 pub mod producer;
 pub mod proto;
 pub mod service;
+#[cfg(feature = "vm")]
+pub mod vm;

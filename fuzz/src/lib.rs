@@ -16,6 +16,7 @@ pub mod replay;
 pub mod smb;
 pub mod sockets;
 pub mod validator;
+pub mod vm;
 
 #[cfg(fuzzing)]
 pub use libfuzzer_sys;
@@ -24,7 +25,7 @@ pub use libfuzzer_sys;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 10] = [
+pub const TARGETS: [Target; 11] = [
     ("ops", ops::run),
     ("commit", commit::run),
     ("smb", smb::run),
@@ -35,6 +36,7 @@ pub const TARGETS: [Target; 10] = [
     ("receive", receive::run),
     ("sockets", sockets::run),
     ("ftrace", ftrace::run),
+    ("vm", vm::run),
 ];
 
 /// The main function of a target.

@@ -9,6 +9,8 @@
 
 mod producer;
 mod sheet;
+#[cfg(feature = "vm")]
+mod vm;
 #[path = "../workload/mod.rs"]
 mod workload;
 
@@ -29,6 +31,8 @@ fn main() -> ExitCode {
     patch(&mut sheet);
     overhead(&mut sheet);
     producer::events(&mut sheet);
+    #[cfg(feature = "vm")]
+    vm::patches(&mut sheet);
     sheet.finish()
 }
 

@@ -18,6 +18,7 @@
 //! | [`ftrace`] | recordings of the kernel's ring buffers, and their traces | `tracebuf-machine` |
 //! | [`replay`] | scripts, run on a real buffer | `tracebuf`, `tracebuf-std`, `script` |
 //! | [`smb`] | images of shared memory as text, and samples | `tracebuf`, `tracebuf-std` |
+//! | `vm` | programs that keep a state: vectors, and a plain machine to compare with | `tracebuf` |
 //!
 //! Without the features `replay`, `ftrace` and `command` it needs no operating system's adapter, and asks for no feature of the
 //! core: its random tests then run on the core as firmware has it.
@@ -32,3 +33,5 @@ pub mod replay;
 pub mod script;
 #[cfg(feature = "replay")]
 pub mod smb;
+#[cfg(feature = "vm")]
+pub mod vm;

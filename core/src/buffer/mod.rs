@@ -83,7 +83,7 @@ mod tb_chunk;
 #[cfg(test)]
 mod tests;
 mod trace_buffer;
-mod words;
+pub(crate) mod words;
 
 pub use crate::proto::trace_stats::ChunkHistogram;
 pub use crate::proto::varint::ABORTED_SIZE;

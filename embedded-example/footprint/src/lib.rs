@@ -11,6 +11,8 @@ mod producer;
 mod proto;
 mod service;
 mod track_event;
+#[cfg(feature = "vm")]
+mod vm;
 
 use input::Input;
 
@@ -35,4 +37,6 @@ pub unsafe extern "C" fn every_path(input: *const u8, input_len: usize, memory: 
     proto::all(&mut input, memory);
     service::all(&mut input, memory);
     producer::all(&mut input, memory);
+    #[cfg(feature = "vm")]
+    vm::all(&mut input, memory);
 }

@@ -3,6 +3,7 @@
 mod files;
 mod ftrace;
 mod model;
+mod pvm;
 mod replay;
 mod smb;
 
@@ -22,6 +23,7 @@ struct Arguments {
 enum Command {
     Replay(replay::Args),
     Model(model::Args),
+    Pvm(pvm::Args),
     Smb(smb::Args),
     Ftrace(ftrace::Args),
     FtracePages(ftrace::PagesArgs),
@@ -31,6 +33,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Model(arguments) => model::run(&arguments),
+        Command::Pvm(arguments) => pvm::run(&arguments),
         Command::Smb(arguments) => smb::run(&arguments),
         Command::Ftrace(arguments) => ftrace::run(&arguments),
         Command::FtracePages(arguments) => ftrace::run_pages(&arguments),

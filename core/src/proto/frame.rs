@@ -338,4 +338,28 @@ mod tests {
         let len = FrameEncoder::new().encode(0, &[], &mut line);
         assert_eq!(len - 1, 8);
     }
+
+    #[test]
+    fn a_line_knows_where_in_a_frame_it_is_and_what_is_no_cobs_is_corrupt() {
+        let (mut encoder, mut line) = (FrameEncoder::new(), [0; FRAME]);
+        assert!(encoder.is_beginning());
+        let len = encoder.encode(FIRST | LAST, b"packet", &mut line);
+        assert!(!encoder.is_beginning());
+
+        let mut decoder = FrameDecoder::new([0; FRAME]);
+        assert!(!decoder.is_within_frame());
+        assert_eq!(decoder.next(&mut &line[..5]), None);
+        assert!(decoder.is_within_frame());
+        assert_eq!(std::format!("{decoder:?}"), "FrameDecoder { encoded: 5, .. }");
+        let frame = decoder.next(&mut &line[5..len]).unwrap().unwrap();
+        let told = std::format!("{frame:?}");
+        assert!(told.starts_with("Frame { flags: 3, number: 1, piece: [112, 97, 99"), "{told}");
+        assert!(!decoder.is_within_frame());
+
+        // A frame that says it goes on for 9 bytes, and ends after one; a whole one with fewer bytes than a CRC.
+        for corrupt in [&[10, 1, 0][..], &[3, 1, 2, 0]] {
+            let found = decoder.next(&mut &corrupt[..]).unwrap().unwrap_err();
+            assert_eq!((found.encoded_len, found.may_be_frame()), (corrupt.len() - 1, false));
+        }
+    }
 }

@@ -170,4 +170,48 @@ mod tests {
         assert_eq!(written(&[0x40, 5], true), [0x0A, 5, 0x40, 5, 0xD0, 2, 1]);
         assert_eq!(written(&[0xD0, 2, 64], true), [0x0A, 6, 0xD0, 2, 64, 0xD0, 2, 65]);
     }
+
+    #[cfg(feature = "std")]
+    #[test]
+    fn every_field_that_is_looked_for_is_told() {
+        use crate::proto::{Sink, fields::trace_packet as packet};
+        let mut content = Vec::new();
+        let numbers = [
+            (packet::TRUSTED_PACKET_SEQUENCE_ID, 2),
+            (packet::TRUSTED_PID, 7),
+            (packet::TIMESTAMP, 300),
+            (packet::TIMESTAMP_CLOCK_ID, 64),
+            (packet::SEQUENCE_FLAGS, 2),
+            (packet::PREVIOUS_PACKET_DROPPED, 5),
+            (packet::FIRST_PACKET_ON_SEQUENCE, 1),
+        ];
+        numbers.iter().for_each(|(field, value)| content.varint(*field, *value).unwrap());
+        let texts = [
+            (packet::CLOCK_SNAPSHOT, "\x0A\x02\x08\x06"),
+            (packet::TRACE_PACKET_DEFAULTS, "defaults"),
+            (packet::TRACK_DESCRIPTOR, "track"),
+            (packet::TRACK_EVENT, "event"),
+            (packet::INTERNED_DATA, "names"),
+            (packet::FTRACE_EVENTS, "bundle"),
+            (packet::COMPRESSED_PACKETS, "others"),
+            (packet::FOR_TESTING, "nothing"),
+        ];
+        texts.iter().for_each(|(field, text)| content.string(*field, text).unwrap());
+        let view = PacketView::of(&content);
+        assert_eq!((view.sequence_id, view.pid, view.time, view.clock), (2, Some(7), Some(300), Some(64)));
+        assert_eq!(
+            (view.needs_state(), view.begins_state(), view.loss, view.is_first),
+            (true, false, 5, true)
+        );
+        assert_eq!(view.clocks().collect::<Vec<_>>(), [b"\x08\x06"]);
+        assert_eq!(
+            (view.defaults, view.track, view.event),
+            (&b"defaults"[..], &b"track"[..], Some(&b"event"[..]))
+        );
+        assert_eq!((view.has_names, view.ftrace_events, view.is_compressed), (true, &b"bundle"[..], true));
+        assert!(
+            view.is_well_formed
+                && std::format!("{view:?}").starts_with("PacketView { sequence_id: 2, pid: Some(7)")
+        );
+    }
 }

@@ -59,7 +59,7 @@ pub struct ProducerIdentity {
 /// let mut writer = producer.writer(0, Exhaustion::Drop).expect("one of eight");
 /// endpoint.register_writer(1, 0); // in a program, the producer's sink is told to
 /// writer.packet().varint(8, 1_000_000); // a timestamp
-/// drop((writer, producer));
+/// drop(writer);
 ///
 /// assert_eq!(endpoint.disconnect(&mut buffers), 1); // a chunk that nobody had moved
 /// assert_eq!(buffers[0].read().next_packet().expect("a packet").producer_id(), 1);

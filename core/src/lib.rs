@@ -1,4 +1,4 @@
-//! Perfetto's trace buffer, everywhere.
+//! The core of tracebuf: trace buffer, shared memory, writers, protobuf and service, without heap or operating system.
 //!
 //! tracebuf holds trace data from many writers in a fixed region of memory: 2 KiB of static RAM in firmware, gigabytes
 //! of mapped pages in a service. It copes with what real producers do (packets spread over chunks, chunks out of order,

@@ -1,5 +1,5 @@
 //! The seam between tracebuf and the operating system: memory, clocks, files, forks, signals. It decides nothing about
-//! traces, and the crates above it have no conditions on the system.
+//! traces; above it, only whole crates and modules are for one system.
 //!
 //! ```
 //! use tracebuf_std::PagedMemory;

@@ -16,12 +16,12 @@
 //! | [`model_script`] | scripts, run on the model | `model`, `script` |
 //! | [`random`] | operations from a seed, and judges of what comes out | `tracebuf`, `model` |
 //! | [`ftrace`] | recordings of the kernel's ring buffers, and their traces | `tracebuf-machine` |
-//! | [`replay`] | scripts, run on a real buffer | `tracebuf`, `tracebuf-std`, `script` |
+//! | [`replay`] | scripts, run on a real buffer | `tracebuf`, `tracebuf-std`, `tracebuf-analysis`, `script` |
 //! | [`smb`] | images of shared memory as text, and samples | `tracebuf`, `tracebuf-std` |
 //! | `vm` | programs that keep a state: vectors, and a plain machine to compare with | `tracebuf` |
 //!
-//! Without the features `replay`, `ftrace` and `command` it needs no operating system's adapter, and asks for no feature of the
-//! core: its random tests then run on the core as firmware has it.
+//! Without the features `replay`, `ftrace` and `command` it needs no operating system's adapter. Without `vm` and `crc`
+//! too, it asks for no feature of the core: its random tests then run on the core as firmware has it.
 
 #[cfg(feature = "ftrace")]
 pub mod ftrace;

@@ -1,4 +1,4 @@
-//! Runs a script of operations over a real trace buffer and prints what came out.
+//! The replay of a script on a real buffer, and what came out as text.
 //!
 //! ```
 //! use std::io::Cursor;

@@ -1,4 +1,4 @@
-//! `copy_chunk_untrusted`: from a producer's chunk to a stored one.
+//! The commit of a chunk: from a producer's bytes to a stored chunk.
 
 use super::chunk::{ChunkHeader, Commit, Refusal};
 use super::chunk_list::Place;

@@ -33,7 +33,18 @@
 //! | `BeginRead`, `ReadNextTracePacket`, the walk in buffer order | `reader` |
 //! | `CloneReadOnly` | `read_only` |
 //!
-//! `region` and `tb_chunk` describe what lies where in memory; `attach` is about regions that are found again.
+//! And without a name there:
+//!
+//! | what | here |
+//! |---|---|
+//! | what lies where in memory, and access to it | `region`, `tb_chunk`, `ring`, `words` |
+//! | chunks on offer, and their bytes | `chunk`, `source` |
+//! | changes that survive a crash, and checksums | `change`, `crc` |
+//! | regions that are found again, unfinished chunks in them, larger copies | `attach`, `repair`, `grow` |
+//! | chunks that get nothing more; a writer's sequence, for the endpoint | `closing`, `continuity` |
+//! | packets that come out, and leases of them | `packet`, `lease` |
+//! | causes of loss, and counters | `data_loss`, `stats` |
+//! | views for tools, and checks for tests | `inspect`, `check` |
 //!
 //! # Losses
 //!

@@ -1,4 +1,4 @@
-//! `try_patch_chunk_contents`: sizes that were not known when a chunk was committed.
+//! Patches of stored chunks: sizes that were not known at the commit.
 
 use super::change::ChangeKind;
 use super::chunk_list::Place;

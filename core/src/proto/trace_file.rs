@@ -1,4 +1,4 @@
-//! Packets out, as a trace file: [`TraceFileWriter`].
+//! The writer of trace files: [`TraceFileWriter`].
 
 use core::fmt;
 

@@ -1,4 +1,4 @@
-//! Packets in, from a trace file in memory: [`TracePackets`].
+//! The reader of a trace file in memory: [`TracePackets`].
 
 use core::fmt;
 

@@ -1,4 +1,4 @@
-//! What only the service may say about a packet: [`TrustedFields`].
+//! The trusted fields of a packet, which only the service may write: [`TrustedFields`].
 
 use core::num::NonZeroU32;
 

@@ -1,4 +1,4 @@
-//! Checking packets that an untrusted producer wrote: [`PacketValidator`].
+//! The validator of packets that an untrusted producer wrote: [`PacketValidator`].
 
 use core::fmt;
 

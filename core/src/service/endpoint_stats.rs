@@ -1,4 +1,4 @@
-//! What an endpoint counts.
+//! Counters of a producer's endpoint.
 
 use core::fmt;
 

@@ -1,4 +1,4 @@
-//! From the buffer to the file: validation, trusted fields, framing, statistics.
+//! The exporter: packets of a buffer, checked and framed as a trace file.
 
 use crate::buffer::{BufferStats, DataLoss, Packet, Reader, SequenceInfo};
 use crate::proto::trace_stats::{TraceStats, TraceStatsPacket, WriterStats};

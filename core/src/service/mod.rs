@@ -1,4 +1,4 @@
-//! Joins the parts: chunks go from shared memory into a buffer, packets from a buffer into a trace file.
+//! The service's parts: endpoints, flushes and the exporter, which join shared memory, buffers and files.
 //!
 //! ```
 //! use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};

@@ -1,4 +1,4 @@
-//! The word that says what lies behind it: a start's shared memory, and a ring.
+//! The start mark: the first word of a recorder's memory, which says what lies behind it.
 
 use crate::producer::SharedMemory;
 

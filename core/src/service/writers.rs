@@ -1,4 +1,4 @@
-//! What the service knows about a producer's writers.
+//! The table of a producer's writers, as its endpoint knows them.
 
 use crate::buffer::{ChunkFlags, ChunkHeader, WALK_LIMIT};
 use crate::producer::TraceWriter;

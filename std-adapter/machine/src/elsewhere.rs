@@ -1,4 +1,4 @@
-//! Recording where there is no Linux.
+//! `record` on systems other than Linux: an error.
 
 use std::io;
 use std::sync::atomic::AtomicBool;

@@ -1,5 +1,7 @@
-//! Records the machine: CPU, memory, load, scheduling, disks, network and the busiest processes, from `/proc`,
-//! as counters of a trace. The command `tracebuf record`. On other systems than Linux, [`record`] returns an error.
+//! The recorder of a Linux machine: CPU, memory, load, scheduling, disks, network and the busiest processes, from
+//! `/proc`, as counters of a trace. The command `tracebuf record`. On other systems [`record`] returns an error.
+//!
+//! [`ftrace`] makes packets of the kernel's own events; [`record`] does not use it yet.
 //!
 //! ```no_run
 //! use std::sync::atomic::AtomicBool;

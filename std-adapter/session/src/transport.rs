@@ -12,6 +12,9 @@ pub type CentralBuffer = TraceBuffer<BufferMemory>;
 /// [`ProducerEndpoint`](tracebuf::service::ProducerEndpoint) does most of the work; `examples/transport.rs` is a whole
 /// transport, over a line of bytes.
 ///
+/// Both ends see one shared memory. Over a network they do not: send each chunk's bytes too, and commit them with
+/// [`TraceBuffer::commit_with`]. The producer's end implements [`CommitSink`](tracebuf::producer::CommitSink).
+///
 /// All calls come from the session's drain thread, one at a time, and must not block. A panic ends the session.
 ///
 /// # The producer's number

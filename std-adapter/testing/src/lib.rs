@@ -1,4 +1,15 @@
 //! Support for tests: reading traces, forking children, making loads. It asserts, and so it panics.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`trace`] | a reader of traces |
+//! | [`transport`] | a producer without shared memory |
+//! | [`fork`] | children after a fork |
+//! | [`load`] | a service under load |
+//! | `long_packet` | a packet that a trace has no room for |
+//! | [`mix`] | numbers that look random |
+//! | [`budget`] | the lines of a benchmark |
+//! | `pages` | the programs in README and docs, as examples |
 #![allow(missing_docs, missing_debug_implementations)]
 
 pub mod budget;

@@ -1,4 +1,4 @@
-//! Reads traces, just enough to look into them: field after field, by the wire format alone.
+//! A reader of traces for tests: field after field, by the wire format alone.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! What layer and subscriber have in common: a recorder, an identity, and what of spans and events they record.
+//! The front end that layer and subscriber share: a recorder, an identity, and what of spans and events they record.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};

@@ -86,10 +86,10 @@
 //! # Modules
 //! | module | what it holds | what it knows |
 //! |---|---|---|
-//! | `subscriber` | [`TraceSubscriber`] | `stack`, `spans`, `events`, `ids` |
-//! | `layer` | [`TraceLayer`] | `stack`, `spans`, `events` |
-//! | `stack` | the spans that each thread is in, and their slices | `spans`, `frontend` |
-//! | `spans` | data of spans: fields, flows, a life | `fields`, `frontend`, `ids` |
+//! | `subscriber` | [`TraceSubscriber`] | `stack`, `spans`, `events`, `frontend`, `lifetime`, `fields`, `ids` |
+//! | `layer` | [`TraceLayer`] | `stack`, `spans`, `events`, `frontend`, `lifetime`, `fields` |
+//! | `stack` | the spans that each thread is in, and their slices | `spans`, `frontend`, `layers` |
+//! | `spans` | data of spans: fields, flows, a life | `frontend`, `lifetime`, `fields`, `ids` |
 //! | `events` | events as instants and lines of a log | `fields`, `frontend` |
 //! | `frontend` | what layer and subscriber have in common | `layers`, `lifetime` |
 //! | `lifetime` | the life of a span, on a track of its own | – |

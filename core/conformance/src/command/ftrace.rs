@@ -1,4 +1,4 @@
-//! `tracebuf-conformance ftrace` and `ftrace-pages`.
+//! The commands `tracebuf-conformance ftrace` and `ftrace-pages`: recordings and malformed pages, read as packets.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Write};

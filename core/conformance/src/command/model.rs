@@ -1,4 +1,4 @@
-//! `tracebuf-conformance model`.
+//! The command `tracebuf-conformance model`: a script, run on the model.
 
 use std::io::{self, Read, Write};
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! `tracebuf-conformance pvm`.
+//! The command `tracebuf-conformance pvm`: the patches of a vector, run through its program.
 
 use std::io::{self, Read, Write};
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! `tracebuf-conformance replay`.
+//! The command `tracebuf-conformance replay`: recorded operations, run on a real buffer.
 
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;

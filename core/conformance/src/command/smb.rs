@@ -1,4 +1,4 @@
-//! `tracebuf-conformance smb`.
+//! The command `tracebuf-conformance smb`: images of shared memory, printed and made.
 
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Chunks leave the buffer: consumed by a reader, or making way for what is written over them.
+//! The erasure of chunks: consumed by a reader, or overwritten.
 
 use super::read::Consumer;
 use super::ring::Space;

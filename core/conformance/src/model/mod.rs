@@ -1,9 +1,12 @@
 //! A trace buffer that is slow and plain enough to be read and believed.
 //!
-//! Written from the description of the behaviour alone, not from the real buffer: chunks live in a map, each sequence
-//! has a sorted vector, the ring is a map of what lies where. Whatever the real buffer keeps in flags, links and cursors
-//! is computed afresh here from the bytes of the chunk.
-#![allow(missing_docs)] // names are those of `tracebuf::buffer`
+//! It shares no code with the real buffer: chunks live in a map, each sequence has a sorted vector, the ring is a map of
+//! what lies where. Whatever the real buffer keeps in flags, links and cursors is computed afresh here from the bytes of
+//! the chunk.
+//!
+//! Most names are those of `tracebuf::buffer`. Others are `Outcome` for its `Commit`, `Why` for `Refusal`, `Header` for
+//! `ChunkHeader`, `FIRST_CONTINUES` for `CONTINUES_FROM_PREVIOUS`, and `LAST_CONTINUES` for `CONTINUES_ON_NEXT`.
+#![allow(missing_docs)] // names say it, or are those of `tracebuf::buffer`
 
 mod chunk;
 mod commit;

@@ -1,4 +1,4 @@
-//! Consuming a sequence in its order, for a reader and for overwriting alike.
+//! The consumption of a sequence in its order, for a reader and for overwriting alike.
 
 use std::collections::BTreeSet;
 

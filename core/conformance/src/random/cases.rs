@@ -1,4 +1,4 @@
-//! Running many cases from their seeds, and making a failing one small.
+//! Cases from their seeds, run in number, and the reduction of a failing one.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -1,3 +1,5 @@
+//! Tests of scripts: lines that are operations, and lines that are none.
+
 use super::*;
 
 fn parse(line: &str) -> Result<Option<Op>, Malformed> {

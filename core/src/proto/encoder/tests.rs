@@ -1,3 +1,5 @@
+//! Tests of the encoder: each kind of field, and slices that are too short.
+
 use super::*;
 use crate::proto::Message;
 use std::vec::Vec;

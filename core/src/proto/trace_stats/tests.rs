@@ -1,3 +1,5 @@
+//! Tests of the `TraceStats` packet, against the bytes of an independent encoder.
+
 use super::*;
 use crate::proto::{Encoder, Overflow, PacketValidator, TraceFileWriter, TracePackets, TrustedFields};
 use std::vec::Vec;

@@ -1,3 +1,5 @@
+//! Tests of the validator, against a plain parser.
+
 use super::*;
 use std::vec::Vec;
 use std::{format, vec};

@@ -1,4 +1,4 @@
-//! Commits, and which of them come after chunks that were discarded.
+//! The writers whose chunks were discarded, and commits that tell of it where the buffer cannot.
 
 use crate::buffer::{ChunkHeader, Commit, TraceBuffer};
 use crate::producer::Payload;

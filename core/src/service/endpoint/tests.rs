@@ -1,3 +1,5 @@
+//! Tests of what an endpoint costs.
+
 use super::*;
 use crate::buffer::{Config, FillPolicy};
 use crate::producer::{

@@ -1,3 +1,5 @@
+//! Tests of the exporter: what is left out, what is told of losses, and limits.
+
 use super::*;
 use crate::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
 use crate::proto::TracePackets;

@@ -1,3 +1,5 @@
+//! Tests of the table of writers.
+
 use super::*;
 use crate::steps::steps_of;
 

@@ -1,3 +1,5 @@
+//! Tests of the report on a trace.
+
 use super::*;
 
 fn packet(fields: &[u8]) -> Vec<u8> {

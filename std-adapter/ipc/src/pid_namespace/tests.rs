@@ -1,3 +1,5 @@
+//! Tests of processes in containers, and their threads.
+
 use std::path::PathBuf;
 
 use super::*;

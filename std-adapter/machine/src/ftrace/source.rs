@@ -1,4 +1,4 @@
-//! Where pages and files of ftrace come from: a kernel, or a recording of one.
+//! The source of ftrace's pages and files: a kernel, or a recording of one, [`TraceFs`].
 
 use std::io;
 

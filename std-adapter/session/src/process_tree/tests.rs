@@ -1,3 +1,5 @@
+//! Tests of the process tree: told once, and forgotten.
+
 use tracebuf::proto::TracePackets;
 
 use super::*;

@@ -83,7 +83,7 @@
 //! chunks are for; bit 16: 1 if the word is valid; bit 17: 1 if that holds for all of its chunks, otherwise it holds
 //! for those from the number in bits 32–63 on. Where several words apply to a chunk, the last one counts.
 //!
-//! Either half may be the valid one: earlier versions moved the buffer to the other half with each slot.
+//! Either half may be the valid one.
 
 mod contents;
 mod create;

@@ -1,3 +1,5 @@
+//! Tests of trimming: what is left out, and what stays.
+
 use super::*;
 
 fn framed(packets: &[&[u8]]) -> Vec<u8> {

@@ -1,3 +1,5 @@
+//! Tests of looks at a machine whose files say what a test wants.
+
 use super::*;
 use crate::linux::tests::machine::{Machine, Recording, SECOND, Values};
 

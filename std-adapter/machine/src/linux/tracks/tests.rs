@@ -1,3 +1,5 @@
+//! Tests of tracks: their descriptions, and the room that they take.
+
 use std::collections::HashSet;
 use std::time::Duration;
 

@@ -1,3 +1,5 @@
+//! Tests of the counter's time: steered, restarted, and in a child.
+
 use std::time::Instant;
 
 use super::*;

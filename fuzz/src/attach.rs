@@ -8,7 +8,7 @@ use tracebuf::buffer::{
     Chunk, ChunkHeader, Config, FillPolicy, ReadOnlyTraceBuffer, RingView, Salvage, TraceBuffer,
 };
 use tracebuf_conformance::random::driver::Real;
-use tracebuf_conformance::random::ops::{BufferOp, Keep};
+use tracebuf_conformance::random::ops::{BufferOp, KeptPackets};
 use tracebuf_conformance::random::rng::Rng;
 use tracebuf_conformance::random::writers::{self, Truth};
 
@@ -55,7 +55,7 @@ pub fn packets_of(data: &[u8]) -> usize {
                 // The memory is the same with or without an observer.
                 let op = match op.clone() {
                     BufferOp::Commit { header, payload, closure, .. } => {
-                        BufferOp::Commit { header, payload, closure, keep: Keep::Unobserved }
+                        BufferOp::Commit { header, payload, closure, keep: KeptPackets::Unobserved }
                     }
                     other => other,
                 };

@@ -6,7 +6,7 @@
 use crate::input::Input;
 use tracebuf_conformance::random::rng::Rng;
 use tracebuf_conformance::vm::compare::compare;
-use tracebuf_conformance::vm::generate::{Case, ENOUGH, case};
+use tracebuf_conformance::vm::generate::{ENOUGH, GeneratedCase, case};
 
 /// Runs one input.
 pub fn run(data: &[u8]) {
@@ -28,5 +28,5 @@ pub fn patches_of(data: &[u8]) -> usize {
     let state = piece().filter(|_| kind & 1 == 1);
     let patches = std::iter::from_fn(piece).collect();
     let memory = if kind & 2 == 0 { ENOUGH } else { 2048 };
-    compare(&Case { program, state, patches, memory })
+    compare(&GeneratedCase { program, state, patches, memory })
 }

@@ -11,7 +11,7 @@ use std::io;
 use tracebuf_machine::ftrace::{FtraceReader, PacketSink, StatsPhase};
 
 pub use fixture::Fixture;
-pub use malformed::{Malformed, MalformedPage};
+pub use malformed::{MalformedPage, MalformedPages};
 
 /// Writes a fixture as Perfetto's recorder would: all rounds, each a read pass, between statistics of its beginning and end.
 /// With `compact`, scheduling is in lists.

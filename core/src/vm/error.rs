@@ -5,7 +5,7 @@ use core::fmt;
 /// What became of a patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub enum Outcome {
+pub enum VmStatus {
     /// The program took the packet: the state has what it tells.
     Ok,
     /// The program does not know the packet. What it did before it found out stays.

@@ -50,7 +50,7 @@ impl Keep<'_> {
 
 impl Program<'_> {
     /// Writes a program into `out` that keeps the last packet of each kind and key; returns its bytes. A packet that
-    /// is of several kinds is kept for each; one that is of none is an [`Outcome::Error`](super::Outcome::Error).
+    /// is of several kinds is kept for each; one that is of none is an [`VmStatus::Error`](super::VmStatus::Error).
     ///
     /// A kept packet of up to 24 bytes takes 64 bytes of the state's memory, and each 28 bytes more take 32.
     ///

@@ -5,7 +5,7 @@
 //! it into a *state*, a message that is written out before the packets that remain.
 //!
 //! ```
-//! use tracebuf::vm::{Frame, Keep, Outcome, Program, Step, Vm};
+//! use tracebuf::vm::{StackFrame, Keep, VmStatus, Program, Step, Vm};
 //!
 //! // The last packet of each track and counter. Programs can also come from producers, as bytes.
 //! let mut bytes = [0; 256];
@@ -14,14 +14,14 @@
 //! let program = Program::new(bytes, &mut steps)?;
 //!
 //! // All else lies in memory that the caller gives, too.
-//! let (mut memory, mut frames) = ([0; 4096], [Frame::default(); 16]);
+//! let (mut memory, mut frames) = ([0; 4096], [StackFrame::default(); 16]);
 //! let mut vm = Vm::new(&mut memory, program, &mut frames)?;
 //!
 //! // A track's descriptor: uuid 7, named "main".
 //! let packet = b"\xE2\x03\x08\x08\x07\x12\x04main";
-//! assert_eq!(vm.apply(packet), Outcome::Ok);
+//! assert_eq!(vm.apply(packet), VmStatus::Ok);
 //! // A slice's begin is none of it.
-//! assert_eq!(vm.apply(b"\x5A\x02\x48\x01"), Outcome::Error);
+//! assert_eq!(vm.apply(b"\x5A\x02\x48\x01"), VmStatus::Error);
 //!
 //! let mut state = [0; 64];
 //! let mut out = tracebuf::proto::Encoder::new(&mut state);
@@ -73,10 +73,10 @@ mod walk;
 mod wire;
 mod write;
 
-pub use error::{Outcome, VmError};
+pub use error::{VmError, VmStatus};
 pub use keep::Keep;
 pub use program::{Program, Step};
-pub use run::Frame;
+pub use run::StackFrame;
 
 use crate::debug::debug_fields;
 use crate::proto::Sink;
@@ -110,9 +110,9 @@ impl Default for Limits {
 pub struct VmStats {
     /// Patches applied, whatever became of them.
     pub patches: u64,
-    /// Those of them that the program did not know: [`Outcome::Error`].
+    /// Those of them that the program did not know: [`VmStatus::Error`].
     pub errors: u64,
-    /// Those of them that left no trace: [`Outcome::Abort`].
+    /// Those of them that left no trace: [`VmStatus::Abort`].
     pub aborts: u64,
     /// Cells of 32 bytes that there are.
     pub cells: u32,
@@ -126,7 +126,7 @@ pub struct VmStats {
 pub struct Vm<'m> {
     arena: Arena<'m>,
     program: Program<'m>,
-    frames: &'m mut [Frame],
+    frames: &'m mut [StackFrame],
     /// Here, and not in a run, for the stack's sake.
     registers: Registers,
     limits: Limits,
@@ -143,7 +143,11 @@ impl<'m> Vm<'m> {
     ///
     /// # Errors
     /// [`VmError::TooSmall`].
-    pub fn new(memory: &'m mut [u8], program: Program<'m>, frames: &'m mut [Frame]) -> Result<Self, VmError> {
+    pub fn new(
+        memory: &'m mut [u8],
+        program: Program<'m>,
+        frames: &'m mut [StackFrame],
+    ) -> Result<Self, VmError> {
         let arena = Arena::new(memory, program.fingerprint())?;
         Ok(Self::over(arena, program, frames))
     }
@@ -159,14 +163,14 @@ impl<'m> Vm<'m> {
     pub fn attach(
         memory: &'m mut [u8],
         program: Program<'m>,
-        frames: &'m mut [Frame],
+        frames: &'m mut [StackFrame],
     ) -> Result<Self, VmError> {
         let mut arena = Arena::found(memory, program.fingerprint())?;
         attach::check(&mut arena).ok_or(VmError::Damaged)?;
         Ok(Self::over(arena, program, frames))
     }
 
-    fn over(arena: Arena<'m>, program: Program<'m>, frames: &'m mut [Frame]) -> Self {
+    fn over(arena: Arena<'m>, program: Program<'m>, frames: &'m mut [StackFrame]) -> Self {
         let (registers, limits) = (Registers::default(), Limits::default());
         Self { arena, program, frames, registers, limits, patches: 0, errors: 0, aborts: 0 }
     }
@@ -178,24 +182,24 @@ impl<'m> Vm<'m> {
     }
 
     /// Runs the program over a packet.
-    pub fn apply(&mut self, patch: &[u8]) -> Outcome {
+    pub fn apply(&mut self, patch: &[u8]) -> VmStatus {
         let outcome = self.change(|vm| {
             let Self { arena, program, frames, registers, limits, .. } = vm;
             Run::new(arena, program, frames, registers, patch, limits.instructions).program()
         });
         self.patches = self.patches.wrapping_add(1);
         match outcome {
-            Outcome::Ok => {}
-            Outcome::Error => self.errors = self.errors.wrapping_add(1),
-            Outcome::Abort => self.aborts = self.aborts.wrapping_add(1),
+            VmStatus::Ok => {}
+            VmStatus::Error => self.errors = self.errors.wrapping_add(1),
+            VmStatus::Abort => self.aborts = self.aborts.wrapping_add(1),
         }
         outcome
     }
 
     /// Replaces the state by a message, which is decoded as far as the program walks into it.
     ///
-    /// [`Outcome::Abort`] if there is no room: the state is then as before.
-    pub fn load_state(&mut self, message: &[u8]) -> Outcome {
+    /// [`VmStatus::Abort`] if there is no room: the state is then as before.
+    pub fn load_state(&mut self, message: &[u8]) -> VmStatus {
         self.change(|vm| {
             vm.arena.displace(ROOT).or_abort()?;
             let field = Field { id: 0, wire: BYTES, value: 0, bytes: Source::flat(message).whole() };
@@ -234,16 +238,16 @@ impl<'m> Vm<'m> {
     }
 
     /// A change of the state that counts unless it is an abort.
-    fn change(&mut self, change: impl FnOnce(&mut Self) -> error::Step<()>) -> Outcome {
+    fn change(&mut self, change: impl FnOnce(&mut Self) -> error::Step<()>) -> VmStatus {
         if !self.arena.begin(self.limits.fields) && self.forget_stamps().is_none() {
-            return Outcome::Abort;
+            return VmStatus::Abort;
         }
         let outcome = match change(self) {
-            Ok(()) => Outcome::Ok,
-            Err(Stop::Error) => Outcome::Error,
+            Ok(()) => VmStatus::Ok,
+            Err(Stop::Error) => VmStatus::Error,
             Err(Stop::Abort) => {
                 self.arena.abort();
-                return Outcome::Abort;
+                return VmStatus::Abort;
             }
         };
         self.arena.commit();
@@ -266,7 +270,7 @@ impl fmt::Debug for VmStats {
 }
 
 crate::debug::opaque_debug! {
-    "Frame": [] Frame,
+    "StackFrame": [] StackFrame,
     "Program": [] Program<'_>,
     "Step": [] Step,
     "Vm": [] Vm<'_>,

@@ -85,22 +85,22 @@ pub(super) enum Waiting {
 /// Each `select` takes two, and one more for each loop in its path; other instructions with nested ones take one, as
 /// does the program.
 #[derive(Clone, Copy)]
-pub struct Frame(pub(super) Waiting);
+pub struct StackFrame(pub(super) Waiting);
 
-impl Default for Frame {
+impl Default for StackFrame {
     fn default() -> Self {
         Self(Waiting::List { next: 0, end: 0 })
     }
 }
 
-const _: () = assert!(size_of::<Frame>() <= 32);
+const _: () = assert!(size_of::<StackFrame>() <= 32);
 
 /// A patch's run.
 pub(super) struct Run<'r, 'm> {
     pub(super) arena: &'r mut Arena<'m>,
     pub(super) program: &'r Program<'m>,
     pub(super) patch: &'r [u8],
-    frames: &'r mut [Frame],
+    frames: &'r mut [StackFrame],
     depth: usize,
     pub(super) src: Src,
     pub(super) dst: Dst,
@@ -115,7 +115,7 @@ impl<'r, 'm> Run<'r, 'm> {
     pub(super) fn new(
         arena: &'r mut Arena<'m>,
         program: &'r Program<'m>,
-        frames: &'r mut [Frame],
+        frames: &'r mut [StackFrame],
         registers: &'r mut Registers,
         patch: &'r [u8],
         instructions: u32,
@@ -131,7 +131,7 @@ impl<'r, 'm> Run<'r, 'm> {
         self.push(Waiting::List { next: 0, end: self.program.top() })?;
         let mut ended = Ok(());
         // Each round takes up what waits for that which has just ended.
-        while let Some(Frame(waiting)) = self.top() {
+        while let Some(StackFrame(waiting)) = self.top() {
             if ended == Err(Stop::Abort) {
                 break;
             }
@@ -153,12 +153,12 @@ impl<'r, 'm> Run<'r, 'm> {
         ended
     }
 
-    fn top(&self) -> Option<Frame> {
+    fn top(&self) -> Option<StackFrame> {
         self.frames.get(self.depth.checked_sub(1)?).copied()
     }
 
     pub(super) fn push(&mut self, waiting: Waiting) -> Step<()> {
-        *self.frames.get_mut(self.depth).or_abort()? = Frame(waiting);
+        *self.frames.get_mut(self.depth).or_abort()? = StackFrame(waiting);
         self.depth = self.depth.checked_add(1).or_abort()?;
         Ok(())
     }
@@ -166,7 +166,7 @@ impl<'r, 'm> Run<'r, 'm> {
     /// Changes what waits on top.
     pub(super) fn replace(&mut self, waiting: Waiting) -> Step<()> {
         let top = self.depth.checked_sub(1).or_abort()?;
-        *self.frames.get_mut(top).or_abort()? = Frame(waiting);
+        *self.frames.get_mut(top).or_abort()? = StackFrame(waiting);
         Ok(())
     }
 

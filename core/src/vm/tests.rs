@@ -5,7 +5,7 @@ mod patches;
 
 pub(super) use crash::crash_here;
 
-use super::{Frame, Limits, Program, Step, Vm};
+use super::{Limits, Program, StackFrame, Step, Vm};
 use crate::proto::Sink;
 use std::vec::Vec;
 
@@ -32,7 +32,8 @@ fn state(vm: &mut Vm<'_>) -> Vec<u8> {
 /// A machine over vectors that live as long as the program.
 fn machine(bytes: &[u8], memory: usize) -> Vm<'static> {
     let program = program(bytes);
-    Vm::new(Vec::leak(std::vec![0; memory]), program, Vec::leak(std::vec![Frame::default(); 16])).unwrap()
+    Vm::new(Vec::leak(std::vec![0; memory]), program, Vec::leak(std::vec![StackFrame::default(); 16]))
+        .unwrap()
 }
 
 fn program(bytes: &[u8]) -> Program<'static> {

@@ -10,7 +10,7 @@ mod image {
     use core::mem::MaybeUninit;
     use core::ptr::{addr_of, addr_of_mut};
     use tracebuf::proto::Sink;
-    use tracebuf::vm::{Frame, Outcome, Program, Step, Vm};
+    use tracebuf::vm::{Program, StackFrame, Step, Vm, VmStatus};
 
     static mut MEMORY: [u8; 2048] = [0; 2048];
     static mut INPUT: MaybeUninit<[u8; 128]> = MaybeUninit::uninit();
@@ -36,7 +36,7 @@ mod image {
         // SAFETY: this is never run; if it were, it would run once, and nobody else names the memory.
         let (memory, input): (&'static mut [u8], &[u8; 128]) =
             unsafe { (&mut *addr_of_mut!(MEMORY), (*black_box(addr_of!(INPUT))).assume_init_ref()) };
-        let (mut steps, mut frames) = ([Step::default(); 32], [Frame::default(); 16]);
+        let (mut steps, mut frames) = ([Step::default(); 32], [StackFrame::default(); 16]);
         let Ok(program) = Program::new(input, &mut steps) else { return };
         let vm = match input.first() {
             Some(0) => Vm::attach(memory, program, &mut frames),
@@ -52,7 +52,7 @@ mod image {
 
     #[unsafe(no_mangle)]
     #[inline(never)]
-    fn apply(vm: &mut Vm<'_>, input: &[u8; 128]) -> Outcome {
+    fn apply(vm: &mut Vm<'_>, input: &[u8; 128]) -> VmStatus {
         vm.apply(input)
     }
 

@@ -4,10 +4,10 @@ use crate::input::Input;
 use crate::observe::{debug, show};
 use core::hint::black_box;
 use tracebuf::proto::{Encoder, Measure};
-use tracebuf::vm::{Frame, Keep, Limits, Program, Step, Vm};
+use tracebuf::vm::{Keep, Limits, Program, StackFrame, Step, Vm};
 
 pub(crate) fn all(input: &mut Input<'_>, memory: &mut [u8]) {
-    let (mut steps, mut frames) = ([Step::default(); 32], [Frame::default(); 8]);
+    let (mut steps, mut frames) = ([Step::default(); 32], [StackFrame::default(); 8]);
     let mut bytes = [0; 256];
     let keeps = [Keep { list: input.u32(), with: &[60], by: &[60, 1] }, Keep::COUNTERS];
     let bytes = if input.bool() { Program::keep_last_by(&keeps, &mut bytes) } else { Ok(input.slice()) };

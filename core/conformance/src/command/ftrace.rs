@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use tracebuf::proto::Sink;
 use tracebuf::proto::fields::trace;
-use tracebuf_conformance::ftrace::{Fixture, Malformed, record};
+use tracebuf_conformance::ftrace::{Fixture, MalformedPages, record};
 
 use crate::files::{Failure, output_path, printed, write};
 
@@ -54,7 +54,7 @@ pub(crate) fn run(arguments: &Args) -> Result<(), Failure> {
 /// Runs `ftrace-pages`.
 pub(crate) fn run_pages(arguments: &PagesArgs) -> Result<(), Failure> {
     let file = &arguments.file;
-    let malformed = open(file).and_then(Malformed::read).map_err(|error| Failure::of(file, error))?;
+    let malformed = open(file).and_then(MalformedPages::read).map_err(|error| Failure::of(file, error))?;
     let formats = file.with_file_name(&malformed.formats_of);
     let of_formats = |error| Failure::of(&formats, error);
     let mut fixture = open(&formats).and_then(Fixture::read).map_err(of_formats)?;

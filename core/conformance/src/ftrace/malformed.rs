@@ -1,4 +1,4 @@
-//! Pages that no kernel should write, and what Perfetto's recorder says of them: [`Malformed`].
+//! Pages that no kernel should write, and what Perfetto's recorder says of them: [`MalformedPages`].
 
 use std::io::{self, Read};
 
@@ -10,7 +10,7 @@ use super::fixture::{Fixture, invalid};
 
 /// A list of such pages.
 #[derive(Debug)]
-pub struct Malformed {
+pub struct MalformedPages {
     /// The file of the fixture that has the formats.
     pub formats_of: String,
     /// The pages.
@@ -29,7 +29,7 @@ pub struct MalformedPage {
     page: Vec<u8>,
 }
 
-impl Malformed {
+impl MalformedPages {
     /// Reads a gzipped list.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use tracebuf::buffer::{
 };
 
 use super::identities::check_identities;
-use super::ops::{BufferOp, Keep, Setup};
+use super::ops::{BufferOp, KeptPackets, Setup};
 use crate::model::{
     ANY, Header, HeldBytes, Model, ModelPacket, Outcome, READ_GAP, SequenceReport, Stats, Why,
 };
@@ -31,7 +31,7 @@ pub struct Real {
 }
 
 struct Witness {
-    keep: Keep,
+    keep: KeptPackets,
     seen: Vec<ModelPacket>,
 }
 
@@ -208,12 +208,12 @@ impl Real {
         header: &ChunkHeader,
         payload: &[u8],
         closure: bool,
-        keep: Keep,
+        keep: KeptPackets,
         evicted: &mut Vec<ModelPacket>,
     ) -> Commit {
         let chunk = Chunk { header: *header, payload };
         let fill = |at: usize, to: &mut [u8]| to.copy_from_slice(&payload[at..at + to.len()]);
-        if keep == Keep::Unobserved {
+        if keep == KeptPackets::Unobserved {
             return match closure {
                 true => self.buffer.commit_with(header, payload.len(), fill),
                 false => self.buffer.copy_chunk_untrusted(&chunk),
@@ -256,7 +256,7 @@ pub fn apply_to_model(model: &mut Model, op: &BufferOp) -> Shown {
     match op {
         BufferOp::Commit { header, payload, keep, closure } => {
             let mut observer = |packet: &ModelPacket| {
-                if *keep != Keep::Unobserved {
+                if *keep != KeptPackets::Unobserved {
                     shown.evicted.push(packet.clone());
                 }
                 keep.keeps(packet.slices[0][0])

@@ -1,6 +1,6 @@
 //! Operations that no honest producer would send, near enough to honest ones to get far.
 
-use super::ops::{BufferOp, Keep, Setup};
+use super::ops::{BufferOp, KeptPackets, Setup};
 use super::rng::Rng;
 use crate::model::{FIRST_CONTINUES, Header, LAST_CONTINUES, NEEDS_PATCHING};
 
@@ -122,11 +122,17 @@ impl Hostile {
         payload
     }
 
-    fn keep(&mut self) -> Keep {
+    fn keep(&mut self) -> KeptPackets {
         if !self.observed {
-            return Keep::Unobserved;
+            return KeptPackets::Unobserved;
         }
-        self.rng.pick(&[Keep::Unobserved, Keep::None, Keep::None, Keep::All, Keep::Odd])
+        self.rng.pick(&[
+            KeptPackets::Unobserved,
+            KeptPackets::None,
+            KeptPackets::None,
+            KeptPackets::All,
+            KeptPackets::Odd,
+        ])
     }
 
     /// A chunk with an id not seen before, mostly the next one.

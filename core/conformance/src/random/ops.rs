@@ -6,7 +6,7 @@ use crate::model::Header;
 
 /// Which whole packets the overwrite observer of a commit keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keep {
+pub enum KeptPackets {
     /// There is no observer.
     Unobserved,
     None,
@@ -15,12 +15,12 @@ pub enum Keep {
     Odd,
 }
 
-impl Keep {
+impl KeptPackets {
     pub fn keeps(self, first_byte: u8) -> bool {
         match self {
-            Keep::Unobserved | Keep::None => false,
-            Keep::All => true,
-            Keep::Odd => first_byte % 2 == 1,
+            KeptPackets::Unobserved | KeptPackets::None => false,
+            KeptPackets::All => true,
+            KeptPackets::Odd => first_byte % 2 == 1,
         }
     }
 }
@@ -31,7 +31,7 @@ pub enum BufferOp {
     Commit {
         header: Header,
         payload: Vec<u8>,
-        keep: Keep,
+        keep: KeptPackets,
         closure: bool,
     },
     Patch {
@@ -77,7 +77,7 @@ impl fmt::Display for BufferOp {
                 if *closure {
                     f.write_str(" # closure")?;
                 }
-                if *keep == Keep::Unobserved { Ok(()) } else { write!(f, " # observer: {keep:?}") }
+                if *keep == KeptPackets::Unobserved { Ok(()) } else { write!(f, " # observer: {keep:?}") }
             }
             BufferOp::Patch { key, chunk_id, patches, more } => {
                 write!(f, "patch {} {} {chunk_id} {} ", key.0, key.1, u8::from(*more))?;

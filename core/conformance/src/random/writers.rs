@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use super::ops::{BufferOp, Keep, Setup};
+use super::ops::{BufferOp, KeptPackets, Setup};
 use super::rng::Rng;
 use crate::model::{FIRST_CONTINUES, Header, LAST_CONTINUES, NEEDS_PATCHING};
 
@@ -236,7 +236,7 @@ impl Simulation {
         if !complete || self.rng.percent(30) {
             payload.resize(payload.len().max(self.writers[w].room + 8), 0);
         }
-        let keep = if self.rng.percent(20) { Keep::None } else { Keep::Unobserved };
+        let keep = if self.rng.percent(20) { KeptPackets::None } else { KeptPackets::Unobserved };
         let closure = self.rng.percent(40);
         self.ops.push(BufferOp::Commit { header, payload, keep, closure });
     }

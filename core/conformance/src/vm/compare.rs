@@ -1,8 +1,8 @@
 //! The machine against the model: the same outcome, the same state, and no cell lost.
 
-use tracebuf::vm::{Frame, Limits, Outcome, Program, Step, Vm};
+use tracebuf::vm::{Limits, Program, StackFrame, Step, Vm, VmStatus};
 
-use super::generate::{Case, ENOUGH};
+use super::generate::{ENOUGH, GeneratedCase};
 use super::model::{Model, Stop};
 use super::tree::Node;
 use super::vector::hex;
@@ -11,14 +11,14 @@ use super::vector::hex;
 ///
 /// # Panics
 /// If there is a difference.
-pub fn compare(case: &Case) -> usize {
+pub fn compare(case: &GeneratedCase) -> usize {
     let mut model = Model::new(&case.program);
     let mut steps = vec![Step::default(); case.program.len() / 2];
     let program = Program::new(&case.program, &mut steps).expect("steps enough");
-    let (mut memory, mut frames) = (vec![0; case.memory], [Frame::default(); 100]);
+    let (mut memory, mut frames) = (vec![0; case.memory], [StackFrame::default(); 100]);
     let mut vm = Vm::new(&mut memory, program, &mut frames).expect("memory enough");
     if let Some(state) = &case.state {
-        if vm.load_state(state) == Outcome::Ok {
+        if vm.load_state(state) == VmStatus::Ok {
             model.root = Node::Bytes(state.clone(), true);
         } else {
             assert_ne!(case.memory, ENOUGH);
@@ -33,20 +33,20 @@ pub fn compare(case: &Case) -> usize {
         let (outcome, before) = (vm.apply(patch), model.root.clone());
         let Some(expected) = model.apply(patch) else { return taken };
         let expected = match expected {
-            Ok(()) => Outcome::Ok,
-            Err(Stop::Error) => Outcome::Error,
-            Err(Stop::Abort) => Outcome::Abort,
+            Ok(()) => VmStatus::Ok,
+            Err(Stop::Error) => VmStatus::Error,
+            Err(Stop::Abort) => VmStatus::Abort,
         };
-        if outcome == Outcome::Abort && expected != outcome && case.memory < ENOUGH {
+        if outcome == VmStatus::Abort && expected != outcome && case.memory < ENOUGH {
             // No room.
             model.root = before;
         } else {
             assert_eq!(outcome, expected, "program {}, patch {}", hex(&case.program), hex(patch));
         }
-        if outcome == Outcome::Abort {
+        if outcome == VmStatus::Abort {
             assert_eq!(vm.stats().used, used, "cells after an abort");
         }
-        taken += usize::from(outcome == Outcome::Ok);
+        taken += usize::from(outcome == VmStatus::Ok);
         let mut state = Vec::new();
         let Ok(()) = vm.write_state(&mut state);
         assert_eq!(

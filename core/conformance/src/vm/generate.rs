@@ -5,7 +5,7 @@ use crate::random::rng::Rng;
 
 /// A program, a state to begin with, and patches.
 #[derive(Clone, Debug)]
-pub struct Case {
+pub struct GeneratedCase {
     /// The program.
     pub program: Vec<u8>,
     /// The state at the beginning, if one is loaded.
@@ -20,7 +20,7 @@ pub struct Case {
 pub const ENOUGH: usize = 64 << 10;
 
 /// A case from a seed or from a fuzzer's decisions.
-pub fn case(rng: &mut Rng) -> Case {
+pub fn case(rng: &mut Rng) -> GeneratedCase {
     let memory = rng.pick(&[ENOUGH, ENOUGH, 4096, 1024]);
     let mut program = Vec::new();
     for _ in 0..rng.within(1, 4) {
@@ -33,7 +33,7 @@ pub fn case(rng: &mut Rng) -> Case {
         let patch = message(rng, 3);
         damaged(rng, patch, 10)
     });
-    Case { patches: patches.collect(), program, state, memory }
+    GeneratedCase { patches: patches.collect(), program, state, memory }
 }
 
 fn damaged(rng: &mut Rng, mut bytes: Vec<u8>, chance: usize) -> Vec<u8> {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use tracebuf::vm::{Frame, Limits, Outcome, Program, Step, Vm};
+use tracebuf::vm::{Limits, Program, StackFrame, Step, Vm, VmStatus};
 
 /// A patch and what must come of it.
 #[derive(Debug)]
@@ -76,19 +76,19 @@ impl Vector {
     pub fn run(&self) -> Vec<(&'static str, Vec<u8>)> {
         let mut steps = vec![Step::default(); self.program.len() / 2];
         let program = Program::new(&self.program, &mut steps).expect("steps enough");
-        let mut frames = [Frame::default(); 100];
+        let mut frames = [StackFrame::default(); 100];
         let mut memory = vec![0; self.limit.min(16 << 20)];
         let mut vm = Vm::new(&mut memory, program, &mut frames)
             .expect("memory enough")
             .with_limits(Limits { instructions: 1 << 20, fields: 1 << 20 });
         if let Some(state) = &self.state {
-            assert_eq!(vm.load_state(state), Outcome::Ok, "the state has room");
+            assert_eq!(vm.load_state(state), VmStatus::Ok, "the state has room");
         }
         let run = |case: &Case| {
             let status = match vm.apply(&case.patch) {
-                Outcome::Ok => "ok",
-                Outcome::Error => "error",
-                Outcome::Abort => "abort",
+                VmStatus::Ok => "ok",
+                VmStatus::Error => "error",
+                VmStatus::Abort => "abort",
             };
             let mut state = Vec::new();
             let Ok(()) = vm.write_state(&mut state);

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use tracebuf_conformance::ftrace::{Fixture, Malformed, record};
+use tracebuf_conformance::ftrace::{Fixture, MalformedPages, record};
 use tracebuf_machine::ftrace::{FtraceReader, TraceFs};
 
 mod kernel_text;
@@ -33,7 +33,7 @@ fn fixtures() -> Vec<(String, Fixture)> {
 #[test]
 fn malformed_pages_have_the_statuses_that_perfettos_recorder_gives_them() {
     let malformed =
-        Malformed::read(File::open(data("malformed-1.json.gz")).expect("a file")).expect("a list");
+        MalformedPages::read(File::open(data("malformed-1.json.gz")).expect("a file")).expect("a list");
     let mut formats = fixture(&malformed.formats_of);
     assert_eq!(malformed.pages.len(), 23);
     for page in &malformed.pages {

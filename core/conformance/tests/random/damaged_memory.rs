@@ -7,7 +7,7 @@ use tracebuf::buffer::{
 use tracebuf_conformance::random::cases::{count, first_seed};
 use tracebuf_conformance::random::driver::patches_of;
 use tracebuf_conformance::random::hostile;
-use tracebuf_conformance::random::ops::{BufferOp, Keep};
+use tracebuf_conformance::random::ops::{BufferOp, KeptPackets};
 use tracebuf_conformance::random::rng::Rng;
 use tracebuf_conformance::random::writers;
 use zerocopy::IntoBytes;
@@ -35,7 +35,7 @@ impl AsMut<[u8]> for Failing {
     }
 }
 
-struct Observer(Keep);
+struct Observer(KeptPackets);
 
 impl OverwriteObserver for Observer {
     fn packet(&mut self, packet: &Packet<'_>) -> bool {

@@ -1,7 +1,7 @@
 //! Crashes at every store, and memory that holds anything.
 
 use super::*;
-use crate::vm::{Outcome, VmError};
+use crate::vm::{VmError, VmStatus};
 use std::cell::RefCell;
 use std::vec;
 
@@ -25,7 +25,7 @@ fn found(memory: &[u8], program: Program<'_>) -> Result<Vec<u8>, VmError> {
     let mut words = vec![0_u64; memory.len() / 8 + 1];
     let copy = zerocopy::IntoBytes::as_mut_bytes(&mut words[1..]);
     copy.copy_from_slice(memory);
-    let mut frames = [Frame::default(); 16];
+    let mut frames = [StackFrame::default(); 16];
     let mut vm = Vm::attach(copy, program, &mut frames)?;
     let state = state(&mut vm);
     // It goes on, and knows which cells are free.
@@ -78,7 +78,7 @@ fn a_crash_at_any_store_leaves_the_state_before_or_after_the_patch() {
         }
         assert_eq!(found(memories.last().unwrap(), program).unwrap(), after);
     }
-    assert!(outcomes.contains(&Outcome::Abort));
+    assert!(outcomes.contains(&VmStatus::Abort));
     assert!(crashes > 1000);
 }
 
@@ -89,7 +89,7 @@ fn what_does_not_check_is_not_believed() {
     let mut vm = machine(&bytes, 4096);
     for key in 0..20 {
         let text = vec![b'a'; key as usize * 4];
-        assert_eq!(vm.apply(&field(1, &[number(1, key), field(2, &text)].concat())), Outcome::Ok);
+        assert_eq!(vm.apply(&field(1, &[number(1, key), field(2, &text)].concat())), VmStatus::Ok);
     }
     let (sound, sound_state) = (vm.arena.image(), state(&mut vm));
     assert_eq!(found(&sound, program), Ok(sound_state.clone()));

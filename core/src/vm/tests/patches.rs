@@ -1,7 +1,7 @@
 //! Patches: what they cost, and what is free after them.
 
 use super::*;
-use crate::vm::{Keep, Outcome, VmError};
+use crate::vm::{Keep, VmError, VmStatus};
 use std::format;
 
 /// A message for `map`.
@@ -15,11 +15,11 @@ fn what_is_deleted_is_free() {
     let before = vm.stats().used;
     for round in 0..20 {
         for key in 0..200 {
-            assert_eq!(vm.apply(&element(key * 7 % 200, &[b'x'; 40])), Outcome::Ok);
+            assert_eq!(vm.apply(&element(key * 7 % 200, &[b'x'; 40])), VmStatus::Ok);
         }
         assert_eq!(state(&mut vm).len(), 200 * (2 + 2 + 42) + 72, "{round}");
         for key in (0..200).rev() {
-            assert_eq!(vm.apply(&number(2, key)), Outcome::Ok);
+            assert_eq!(vm.apply(&number(2, key)), VmStatus::Ok);
         }
         assert_eq!(state(&mut vm), []);
         // The map stays.
@@ -31,19 +31,19 @@ fn what_is_deleted_is_free() {
 #[test]
 fn after_an_abort_everything_is_as_before() {
     let mut vm = machine(&map(), 4096);
-    assert_eq!(vm.apply(&element(1, b"one")), Outcome::Ok);
+    assert_eq!(vm.apply(&element(1, b"one")), VmStatus::Ok);
     let (before, used) = (state(&mut vm), vm.stats().used);
     for len in 1..200 {
         // The second has no number: the program aborts there. Or there is no room.
         let bad =
             [element(1, &[7; 100]), element(2, &std::vec![8; len * 16]), field(1, b"\x12\x00")].concat();
         let outcome = vm.apply(&bad);
-        assert!(outcome != Outcome::Ok);
-        if outcome == Outcome::Abort {
+        assert!(outcome != VmStatus::Ok);
+        if outcome == VmStatus::Abort {
             assert_eq!((state(&mut vm), vm.stats().used), (before.clone(), used), "{len}");
         } else {
-            assert_eq!(vm.apply(&number(2, 2)), Outcome::Ok);
-            assert_eq!(vm.apply(&element(1, b"one")), Outcome::Ok);
+            assert_eq!(vm.apply(&number(2, 2)), VmStatus::Ok);
+            assert_eq!(vm.apply(&element(1, b"one")), VmStatus::Ok);
         }
     }
     assert!(vm.stats().aborts > 0);
@@ -59,10 +59,10 @@ fn work_and_nesting_are_bounded() {
     });
     let mut vm = machine(&listed(&[&loops]), 4096).with_limits(Limits { instructions: 50, fields: 1000 });
     let few = number(1, 1);
-    assert_ne!(vm.apply(&few), Outcome::Ok);
-    assert_eq!(vm.apply(&few.repeat(100)), Outcome::Abort);
+    assert_ne!(vm.apply(&few), VmStatus::Ok);
+    assert_eq!(vm.apply(&few.repeat(100)), VmStatus::Abort);
 
-    for (depth, outcome) in [(6, Outcome::Ok), (40, Outcome::Abort), (2000, Outcome::Abort)] {
+    for (depth, outcome) in [(6, VmStatus::Ok), (40, VmStatus::Abort), (2000, VmStatus::Abort)] {
         let nested = (0..depth).fold(MERGE.to_vec(), |nested, _| [field(1, b""), field(7, &nested)].concat());
         assert_eq!(machine(&listed(&[&nested]), 4096).apply(&few), outcome, "{depth}");
     }
@@ -75,8 +75,8 @@ fn registers_are_empty_when_a_patch_begins() {
     let use_it =
         field(1, &[number(1, 2), field(2, &number(1, 3)), field(2, &element), number(3, 1)].concat());
     let mut vm = machine(&listed(&[&load, &use_it]), 4096);
-    assert_eq!(vm.apply(&number(1, 5)), Outcome::Ok);
-    assert_eq!(vm.apply(&number(2, 5)), Outcome::Abort);
+    assert_eq!(vm.apply(&number(1, 5)), VmStatus::Ok);
+    assert_eq!(vm.apply(&number(2, 5)), VmStatus::Abort);
 }
 
 #[test]
@@ -86,14 +86,14 @@ fn bytes_of_a_patch_that_are_no_message_are_not_walked_into() {
     let up = |instruction: &[u8]| [instruction, &number(6, 1)].concat();
     let mut vm = machine(&listed(&[&up(&set), &up(&walk)]), 4096);
     let text = field(1, b"kept as it is");
-    assert_eq!(vm.apply(&text), Outcome::Ok);
-    assert_eq!(vm.apply(&number(2, 5)), Outcome::Abort);
+    assert_eq!(vm.apply(&text), VmStatus::Ok);
+    assert_eq!(vm.apply(&number(2, 5)), VmStatus::Abort);
     assert_eq!(state(&mut vm), text);
     // Those of a loaded state count as far as they are well-formed.
     let loaded = field(1, b"\x08\x01\x00\x05");
-    assert_eq!(vm.load_state(&loaded), Outcome::Ok);
+    assert_eq!(vm.load_state(&loaded), VmStatus::Ok);
     assert_eq!(state(&mut vm), loaded);
-    assert_eq!(vm.apply(&number(2, 5)), Outcome::Ok);
+    assert_eq!(vm.apply(&number(2, 5)), VmStatus::Ok);
     assert_eq!(state(&mut vm), field(1, b"\x08\x01\x10\x05"));
 }
 
@@ -105,20 +105,20 @@ fn a_kept_counter_takes_two_cells() {
         let event = [number(9, 4), number(11, track), number(30, value)].concat();
         [number(8, 1 << 40), field(11, &event)].concat()
     };
-    assert_eq!(vm.apply(&counter(1 << 30, 0)), Outcome::Ok);
+    assert_eq!(vm.apply(&counter(1 << 30, 0)), VmStatus::Ok);
     let first = vm.stats().used;
     let mut expected = Vec::new();
     for track in 0..1000 {
         let packet = counter((1 << 30) + track, 1);
         assert!(packet.len() <= 24);
-        assert_eq!(vm.apply(&counter((1 << 30) + track, 0)), Outcome::Ok);
-        assert_eq!(vm.apply(&packet), Outcome::Ok);
+        assert_eq!(vm.apply(&counter((1 << 30) + track, 0)), VmStatus::Ok);
+        assert_eq!(vm.apply(&packet), VmStatus::Ok);
         expected.extend(field(1001, &packet));
     }
     assert_eq!(vm.stats().used, first + 999 * 2);
     assert_eq!(state(&mut vm), expected);
     // Neither a descriptor nor a counter.
-    assert_eq!(vm.apply(&field(11, &number(9, 1))), Outcome::Error);
+    assert_eq!(vm.apply(&field(11, &number(9, 1))), VmStatus::Error);
     assert_eq!(state(&mut vm), expected);
     assert_eq!(vm.stats().errors, 1);
 }
@@ -129,9 +129,9 @@ fn memory_that_is_too_small_says_how_much_is_needed() {
     let Err(VmError::TooSmall { needed }) = Vm::new(&mut [0; 40], none, &mut []).map(|_| ()) else {
         panic!("it has room")
     };
-    let (mut memory, mut frames) = (std::vec![0; needed + 7], [Frame::default(); 1]);
+    let (mut memory, mut frames) = (std::vec![0; needed + 7], [StackFrame::default(); 1]);
     let mut vm = Vm::new(&mut memory, none, &mut frames).unwrap();
-    assert_eq!(vm.apply(b"anything"), Outcome::Ok);
+    assert_eq!(vm.apply(b"anything"), VmStatus::Ok);
     assert_eq!(Program::new(MERGE, &mut []).map(|_| ()), Ok(()));
     let Err(VmError::TooManySteps { enough }) = Program::new(&map(), &mut []).map(|_| ()) else {
         panic!("it fits")

@@ -38,7 +38,7 @@ pub use format::{EventFormat, FormatField};
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub use instance::{Instance, InstanceOptions};
 pub use kind::Kind;
-pub use page::{Lost, Page, PageLayout, ParseStatus, Record, Records};
+pub use page::{FtracePage, Lost, PageLayout, ParseStatus, Record, Records};
 pub use reader::{FtraceReader, PacketSink, PageOutcome};
 pub use source::{ClockPair, TraceFs};
 pub use stats::{CpuStats, FtraceStats, StatsPhase};

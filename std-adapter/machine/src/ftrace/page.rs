@@ -86,18 +86,18 @@ impl PageLayout {
     ///
     /// # Errors
     /// [`ParseStatus::PageHeader`] if it says that it holds nothing, or more than was read.
-    pub fn open<'p>(&self, page: &'p [u8]) -> Result<Page<'p>, ParseStatus> {
+    pub fn open<'p>(&self, page: &'p [u8]) -> Result<FtracePage<'p>, ParseStatus> {
         self.header(page).ok_or(ParseStatus::PageHeader)
     }
 
-    fn header<'p>(&self, page: &'p [u8]) -> Option<Page<'p>> {
+    fn header<'p>(&self, page: &'p [u8]) -> Option<FtracePage<'p>> {
         let timestamp = format::uint(page.get(..8)?);
         let commit = format::uint(page.get(self.commit..)?.get(..self.commit_len)?);
         let (len, rest) = ((commit & DATA_LEN) as usize, page.get(self.data..)?);
         let (data, after) = rest.split_at_checked(len).filter(|_| len > 0)?;
         let count = after.get(..self.commit_len).filter(|_| commit & COUNT_STORED != 0).map(format::uint);
         let lost = (commit & EVENTS_LOST != 0).then_some(Lost { count });
-        Some(Page { timestamp, lost, data })
+        Some(FtracePage { timestamp, lost, data })
     }
 }
 
@@ -110,7 +110,7 @@ pub struct Lost {
 
 /// A page with a sound header.
 #[derive(Debug, Clone, Copy)]
-pub struct Page<'p> {
+pub struct FtracePage<'p> {
     /// Nanoseconds; the first record's time counts from here.
     pub timestamp: u64,
     /// The hole before this page, if there is one.
@@ -118,7 +118,7 @@ pub struct Page<'p> {
     data: &'p [u8],
 }
 
-impl<'p> Page<'p> {
+impl<'p> FtracePage<'p> {
     /// Its records, in order.
     pub const fn records(&self) -> Records<'p> {
         Records { data: self.data, at: 0, timestamp: self.timestamp, page_timestamp: self.timestamp }

@@ -5,7 +5,7 @@
 //! it into a *state*, a message that is written out before the packets that remain.
 //!
 //! ```
-//! use tracebuf::vm::{StackFrame, Keep, VmStatus, Program, Step, Vm};
+//! use tracebuf::vm::{Keep, Program, StackFrame, Step, Vm, VmStatus};
 //!
 //! // The last packet of each track and counter. Programs can also come from producers, as bytes.
 //! let mut bytes = [0; 256];

@@ -76,8 +76,9 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
         // All that counts is there, wherever a gzipped file was cut.
         Ok(survivor) if anywhere => return survive(arguments, survivor),
         Err(error) if arguments.after.is_some() || arguments.with.is_some() => {
-            let why = format_args!("{error}; --after and --with need a whole file of a buffer");
-            return Err(Failure::of(dump, why).followed_by(if_moved(dump, &file)));
+            let why = "; --after and --with need a whole file of a buffer";
+            let failure = Failure::of(dump, format_args!("{error}{why}"));
+            return Err(failure.followed_by(if_moved(dump, &file)));
         }
         _ => {}
     }

@@ -6,7 +6,7 @@
 //! | [`transport`] | a producer without shared memory |
 //! | [`fork`] | children after a fork |
 //! | [`load`] | a service under load |
-//! | `long_packet` | a packet that a trace has no room for |
+//! | [`long_packet`] | a packet that a trace has no room for |
 //! | [`mix`] | numbers that look random |
 //! | [`budget`] | the lines of a benchmark |
 //! | `pages` | the programs in README and docs, as examples |
@@ -16,7 +16,6 @@ pub mod budget;
 #[cfg_attr(not(unix), path = "no_forks.rs")]
 pub mod fork;
 pub mod load;
-#[cfg(target_pointer_width = "64")]
 pub mod long_packet;
 pub mod mix;
 #[cfg(doctest)]

@@ -1,9 +1,9 @@
 //! Packets and statistics of a trace.
 
 use super::*;
-use tracebuf::buffer::{Chunk, ChunkFlags, ChunkHeader, Commit, Config};
+use tracebuf::buffer::{Chunk, ChunkHeader, Config};
 use tracebuf_analysis::trace_stats::TraceReport;
-use tracebuf_std::PagedMemory;
+use tracebuf_testing::long_packet::{PART, PARTS, SIZE, in_buffer};
 
 #[test]
 fn packets_that_are_left_out_count_towards_what_is_read_at_once() {
@@ -54,33 +54,4 @@ fn chunks_that_a_buffer_did_not_take_are_told_as_discarded_but_for_those_that_a_
     let counted = TraceReport::of(&piece.bytes).statistics.expect("statistics");
     let said: Vec<_> = counted.iter().map(|told| (told.name, told.buffer, told.value)).collect();
     assert_eq!(said, [("chunks_discarded", Some(0), 3), ("chunks_discarded", Some(1), 2)]);
-}
-
-/// Bytes of a chunk, three of which are its fragment's size: [`SIZE`].
-const PART: usize = 65_528;
-/// A fragment's size, without these bytes.
-const SIZE: [u8; 3] = [0xF5, 0xFF, 0x03];
-/// Chunks of one packet, whose length in a trace has up to 28 bits.
-const PARTS: u32 = (1 << 28) / PART as u32 + 1;
-
-/// A buffer with this packet of producer 1, which has this `part` in each of its chunks.
-fn in_buffer(part: &[u8]) -> TraceBuffer<PagedMemory> {
-    let config = Config::new(FillPolicy::RingBuffer).sequences(4);
-    let region = usize::try_from(config.region_size(300 << 20)).expect("64 bits");
-    let mut buffer = TraceBuffer::new(PagedMemory::new(region).expect("memory"), config).expect("a region");
-    for chunk_id in 0..PARTS {
-        let mut flags = ChunkFlags::empty();
-        flags.set(ChunkFlags::CONTINUES_FROM_PREVIOUS, chunk_id > 0);
-        flags.set(ChunkFlags::CONTINUES_ON_NEXT, chunk_id < PARTS - 1);
-        commit(&mut buffer, chunk_id, flags, part);
-    }
-    buffer
-}
-
-/// Commits a chunk of one fragment.
-fn commit(buffer: &mut TraceBuffer<PagedMemory>, chunk_id: u32, flags: ChunkFlags, payload: &[u8]) {
-    let header =
-        ChunkHeader { producer_id: 1, chunk_id, fragments: 1, complete: true, flags, ..Default::default() };
-    let outcome = buffer.copy_chunk_untrusted(&Chunk { header, payload });
-    assert_eq!(outcome, Commit::Written, "{chunk_id}");
 }

@@ -69,9 +69,12 @@ compile_error!(
     "tracebuf needs pointers of 32 bits or more: offsets in a region, and the values in it, have 32"
 );
 
-#[cfg(all(feature = "producer", not(any(target_has_atomic = "32", feature = "portable-atomic", loom))))]
+#[cfg(all(
+    any(feature = "producer", feature = "inplace"),
+    not(any(target_has_atomic = "32", feature = "portable-atomic", loom))
+))]
 compile_error!(
-    "this target has no compare-and-swap: the feature `producer` of tracebuf needs its feature `portable-atomic`"
+    "this target has no compare-and-swap: the features `producer` and `inplace` of tracebuf need its feature `portable-atomic`"
 );
 #[cfg(all(feature = "producer", feature = "portable-atomic", not(loom)))]
 portable_atomic::cfg_no_atomic_cas! {
@@ -89,6 +92,8 @@ extern crate std;
 /// which `build.rs` sets; with `RUSTFLAGS="--cfg tracebuf_small"`, tests do the same on the host.
 pub(crate) const SMALL: bool = cfg!(tracebuf_small);
 
+#[cfg(any(feature = "producer", feature = "inplace"))]
+mod atomics;
 mod debug;
 mod prefetch;
 #[doc(hidden)]
@@ -96,6 +101,8 @@ pub mod steps;
 pub mod wrapping;
 
 pub mod buffer;
+#[cfg(feature = "inplace")]
+pub mod inplace;
 #[cfg(feature = "producer")]
 pub mod producer;
 pub mod proto;

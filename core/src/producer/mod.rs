@@ -15,7 +15,6 @@
 //! | the service taking chunks, `ScrapeSharedMemoryBuffers` | [`Consumer`] | `drain`, `scrape` |
 
 mod arbiter;
-mod atomics;
 mod chunk_header;
 mod commit;
 mod cursor;
@@ -33,6 +32,7 @@ mod storage;
 mod trace_writer;
 pub mod track_event;
 
+pub(crate) use crate::atomics;
 pub use arbiter::Producer;
 pub use atomics::AtomicU32;
 #[cfg(not(loom))]

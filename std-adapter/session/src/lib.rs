@@ -125,7 +125,7 @@ mod waits;
 // What recorders take and give, so that most programs need no more of the core.
 pub use tracebuf::producer::Exhaustion;
 pub use tracebuf::producer::track_event::{
-    Details, Event, LogMessage, LogPriority, OnTrack, Tracer, TracerStats, Track, Unit, Value,
+    Details, Event, LogMessage, LogPriority, OnTrack, Tracer, TracerStats, Track, Unit, Value, details,
 };
 
 pub use buffer_config::BufferConfig;
@@ -135,7 +135,9 @@ pub use error::SessionError;
 pub use flight_recorder::{FlightRecorder, FlightStatus};
 pub use long_trace::{LongTrace, LongTraceStatus, SyncPolicy};
 pub use packet_writer::PacketWriter;
-pub use recorder::{Recorder, Relay, SliceGuard, ThreadTracer, TrackRecorder, TrackSliceGuard};
+pub use recorder::{
+    EventTime, Recorder, Relay, SliceGuard, ThreadTracer, TrackRecorder, TrackRecorderAt, TrackSliceGuard,
+};
 pub use session::Session;
 pub use side_packets::SidePackets;
 pub use snapshot::Snapshot;

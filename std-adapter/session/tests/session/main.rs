@@ -6,6 +6,7 @@ mod failed_start;
 mod hostile;
 mod limits;
 mod own_files;
+mod own_times;
 mod relay;
 mod stall;
 mod tracks;

@@ -2,6 +2,7 @@
 
 mod attached;
 mod cut_short;
+mod doors;
 mod failed_start;
 mod hostile;
 mod limits;

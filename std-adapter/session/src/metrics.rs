@@ -45,6 +45,12 @@ use crate::shared_counter::SharedCounter;
 #[derive(Debug)]
 pub struct MetricsRecorder {
     recorder: Recorder,
+    // Apart, so that an error that gives the recorder back is small.
+    known: Box<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
     counters: RwLock<HashMap<(Kind, Key), Arc<Metric>>>,
     units: RwLock<HashMap<(Kind, KeyName), Unit>>,
 }
@@ -62,7 +68,7 @@ struct Metric(SharedCounter);
 impl MetricsRecorder {
     /// A recorder of all metrics.
     pub fn new(recorder: Recorder) -> Self {
-        Self { recorder, counters: RwLock::default(), units: RwLock::default() }
+        Self { recorder, known: Box::default() }
     }
 
     /// Makes it the program's recorder of metrics.
@@ -75,20 +81,20 @@ impl MetricsRecorder {
 
     fn describe(&self, kind: Kind, name: KeyName, unit: Option<metrics::Unit>) {
         if let Some(unit) = unit {
-            let mut units = self.units.write().unwrap_or_else(PoisonError::into_inner);
+            let mut units = self.known.units.write().unwrap_or_else(PoisonError::into_inner);
             units.insert((kind, name), unit_of(unit));
         }
     }
 
     fn metric(&self, kind: Kind, key: &Key) -> Arc<Metric> {
         let place = (kind, key.clone());
-        let known = self.counters.read().unwrap_or_else(PoisonError::into_inner).get(&place).cloned();
+        let known = self.known.counters.read().unwrap_or_else(PoisonError::into_inner).get(&place).cloned();
         known.unwrap_or_else(|| {
             let unit = (kind, KeyName::from(key.name().to_owned()));
-            let unit = self.units.read().unwrap_or_else(PoisonError::into_inner).get(&unit).copied();
+            let unit = self.known.units.read().unwrap_or_else(PoisonError::into_inner).get(&unit).copied();
             let counter =
                 SharedCounter::new(self.recorder.clone(), name_of(key), unit.unwrap_or(Unit::Unspecified));
-            let mut counters = self.counters.write().unwrap_or_else(PoisonError::into_inner);
+            let mut counters = self.known.counters.write().unwrap_or_else(PoisonError::into_inner);
             counters.entry(place).or_insert_with(|| Arc::new(Metric(counter))).clone()
         })
     }

@@ -103,6 +103,13 @@ impl SharedCounter {
         }
     }
 
+    /// Sets it to a whole number.
+    pub fn set_whole(&self, value: i64) {
+        self.rest.store(0, Ordering::Relaxed);
+        self.whole.store(value, Ordering::Relaxed);
+        self.record();
+    }
+
     fn record(&self) {
         // Whoever comes first records for all that come meanwhile.
         if self.changes.fetch_add(1, Ordering::AcqRel) != 0 {

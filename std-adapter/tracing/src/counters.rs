@@ -35,7 +35,10 @@ const PROBES: usize = 16;
 /// or recorded: recording may wait for a thread that comes here too, and an allocator may come here while a counter is
 /// made.
 #[derive(Debug, Default)]
-pub(super) struct Counters(OnceLock<Box<[OnceLock<(Change, SharedCounter)>]>>);
+pub(super) struct Counters(OnceLock<Box<[Place]>>);
+
+/// Of one counter, once there is one.
+type Place = OnceLock<(Change, SharedCounter)>;
 
 impl Counters {
     /// Takes up a field's value. Returns false if it is none: a text, no number, below zero if it is to be added.

@@ -73,7 +73,7 @@
 //! | 3 | `recorder`, `packet_writer`, `in_process` (the transport of this process's threads), `side_packets`, `process_tree` |
 //! | 2 | `producer_cell` (a producer and its memory), `queue` (what it asks for), `export` (the bytes of a trace), `transport`, `trim` |
 //! | 1 | [`region_file`] (buffers in files), `recording_gate`, `waits`, `totals` |
-//! | 0 | [`limits`], `error`, `clock`, `files`, `this_process` |
+//! | 0 | `at_exit` (what an exit waits for), [`limits`], `error`, `clock`, `files`, `this_process` |
 
 #![deny(unsafe_code)]
 
@@ -90,6 +90,7 @@ macro_rules! debug_fields {
     };
 }
 
+mod at_exit;
 mod buffer_config;
 mod builder;
 mod clock;

@@ -67,13 +67,13 @@
 //! |---|---|
 //! | 8 | [`parts`] (the interface for other crates), `flight_recorder` |
 //! | 7 | `builder` (sets up a session), `open_files` (files of one that starts), `buffer_config` |
-//! | 6 | `session` (what is running), `stopped` (what has ended), `summary` (what it did, and lost) |
-//! | 5 | `drain` (the drain thread), `long_trace`, `snapshot` |
+//! | 6 | `session` (what is running), `stopped` (what has ended) |
+//! | 5 | `drain` (the drain thread), `long_trace`, `snapshot`, `summary` (what it did, and lost) |
 //! | 4 | `service` (the buffers, and the producers that fill them) |
 //! | 3 | `recorder`, `packet_writer`, `in_process` (the transport of this process's threads), `side_packets`, `process_tree` |
 //! | 2 | `producer_cell` (a producer and its memory), `queue` (what it asks for), `export` (the bytes of a trace), `transport`, `trim` |
 //! | 1 | [`region_file`] (buffers in files), `recording_gate`, `waits`, `totals` |
-//! | 0 | `at_exit` (what an exit waits for), [`limits`], `error`, `clock`, `files`, `this_process` |
+//! | 0 | `at_exit` and `at_signal` (what an end waits for), [`limits`], `error`, `clock`, `files`, `this_process` |
 
 #![deny(unsafe_code)]
 
@@ -91,6 +91,7 @@ macro_rules! debug_fields {
 }
 
 mod at_exit;
+mod at_signal;
 mod buffer_config;
 mod builder;
 mod clock;
@@ -133,7 +134,7 @@ pub use buffer_config::BufferConfig;
 pub use builder::SessionBuilder;
 pub use clock::{BootClock, SessionClock};
 pub use error::SessionError;
-pub use flight_recorder::{FlightRecorder, FlightStatus};
+pub use flight_recorder::{FlightHandle, FlightRecorder, FlightStatus};
 pub use long_trace::{LongTrace, LongTraceStatus, SyncPolicy};
 pub use packet_writer::PacketWriter;
 pub use recorder::{Recorder, Relay, SliceGuard, ThreadTracer, TrackRecorder, TrackSliceGuard};

@@ -50,7 +50,8 @@ pub fn wait_for(path: &Path) {
 /// The file of a flight recorder of this reason and number, if it is there.
 pub fn find_snapshot(folder: &Path, reason: &str, number: u64) -> Option<PathBuf> {
     let ending = format!(".{reason}-{number}.pftrace");
-    let mut paths = std::fs::read_dir(folder).expect("the folder").map(|entry| entry.expect("an entry").path());
+    let mut paths =
+        std::fs::read_dir(folder).expect("the folder").map(|entry| entry.expect("an entry").path());
     paths.find(|path| path.file_name().expect("a name").to_string_lossy().ends_with(&ending))
 }
 

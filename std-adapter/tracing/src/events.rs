@@ -6,27 +6,27 @@ use std::fmt;
 use tracebuf::producer::track_event::{Event, LogMessage, LogPriority};
 use tracing_core::{Level, Metadata};
 
+use super::event_name::EventName;
 use super::fields::KeptFields;
 use super::frontend::Frontend;
 
-/// Records an instant, named by its message, and a log line if those are wanted.
+/// Records an instant, named by its message if it has one, and a log line if those are wanted.
 pub(super) fn instant(frontend: &Frontend, event: &tracing_core::Event<'_>) {
     if !frontend.recorder.is_on() {
         return;
     }
     let metadata = event.metadata();
     with_fields(event, |message, fields| {
-        // Without a message, it is named by its place.
-        let name = if message.is_empty() { metadata.name() } else { "" };
+        let name = EventName::of(metadata, message, fields);
         frontend.recorder.with(|tracer| {
             if frontend.logs {
-                tracer.log_with(name, line(metadata, message, fields), |event| {
-                    describe(frontend, metadata, message, fields, event)
+                tracer.log_with(name.fixed, line(metadata, message, fields), |event| {
+                    describe(frontend, metadata, &name, fields, event)
                 });
             } else {
                 tracer
                     .track()
-                    .instant_with(name, |event| describe(frontend, metadata, message, fields, event));
+                    .instant_with(name.fixed, |event| describe(frontend, metadata, &name, fields, event));
             }
         });
     });
@@ -35,13 +35,11 @@ pub(super) fn instant(frontend: &Frontend, event: &tracing_core::Event<'_>) {
 fn describe<'x, 'e, 'w, 'a>(
     frontend: &Frontend,
     metadata: &'static Metadata<'static>,
-    message: &str,
+    name: &EventName<'_>,
     fields: &KeptFields,
     event: &'x mut Event<'e, 'w, 'a>,
 ) -> &'x mut Event<'e, 'w, 'a> {
-    if !message.is_empty() {
-        event.name(message);
-    }
+    name.add_to(event, frontend.origins);
     frontend.describe(metadata, event);
     fields.annotate(event);
     event

@@ -20,6 +20,7 @@ use crate::error::SessionError;
 use crate::recorder::Recorder;
 use crate::waits::without_waiting;
 use tracebuf_std::signals;
+use tracebuf_std::system::thread_id;
 
 /// The longest that a thread waits for the snapshot of its panic.
 const PANIC: Duration = Duration::from_secs(10);
@@ -147,7 +148,9 @@ impl Panic {
         let end = (0..=BACKTRACE.min(backtrace.len())).rfind(|end| backtrace.is_char_boundary(*end));
         backtrace.truncate(end.unwrap_or(0));
         let place = info.location().map_or_else(|| "an unknown place".to_owned(), ToString::to_string);
-        let thread = thread::current().name().unwrap_or("without a name").to_owned();
+        // As its track is called.
+        let thread =
+            thread::current().name().map_or_else(|| format!("thread {}", thread_id()), str::to_owned);
         Self { message: text_of(info.payload()).to_owned(), place, thread, backtrace }
     }
 

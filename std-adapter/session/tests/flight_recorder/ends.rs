@@ -63,6 +63,36 @@ fn exits_in_a_hook() {
     panic!("the end");
 }
 
+#[test]
+fn a_snapshot_that_is_being_written_is_complete_when_the_program_ends() {
+    let folder = folder("being written");
+    let (status, told) = child("exits_while_writing", &folder);
+    assert_eq!(status.code(), Some(7), "{told}");
+    let trace = Trace::read(&find(&folder, "being written", 1).expect(&told));
+    trace.assert_ends_with_stats();
+    assert!(trace.bytes.len() > 15 << 20, "{}", trace.bytes.len());
+    std::fs::remove_dir_all(&folder).expect("it is there");
+}
+
+#[test]
+#[ignore = "run by the test before it"]
+fn exits_while_writing() {
+    let Some(folder) = std::env::var_os("TRACEBUF_CHILD_FOLDER").map(PathBuf::from) else { return };
+    let session = Session::builder().ring(32 << 20).shared_memory(8 << 20).start().expect("a session");
+    let session = Arc::new(session);
+    let recorder = FlightRecorder::new(&session, &folder).expect("a recorder");
+    let events = session.recorder();
+    while session.summary().expect("it runs").buffers[0].write_wrap_count == 0 {
+        (0..10_000).for_each(|_| events.instant("event"));
+    }
+    recorder.trigger("being written", Duration::ZERO);
+    while names_in(&folder).is_empty() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(names_in(&folder)[0].ends_with(".part"));
+    std::process::exit(7);
+}
+
 fn for_ever_recorder() -> &'static FlightRecorder {
     static RECORDER: OnceLock<FlightRecorder> = OnceLock::new();
     RECORDER.get_or_init(|| {

@@ -3,6 +3,8 @@
 #[cfg(target_os = "linux")]
 mod children;
 #[cfg(target_os = "linux")]
+mod durability;
+#[cfg(target_os = "linux")]
 mod ends;
 mod marks;
 use tracebuf_testing::trace;

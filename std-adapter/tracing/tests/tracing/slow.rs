@@ -177,3 +177,36 @@ fn a_storm_of_slow_spans_leaves_a_few_snapshots_and_counts_the_rest() {
     drop(flight);
     assert!((1..=8).contains(&files(&folder)), "{}", files(&folder));
 }
+
+#[test]
+fn a_panic_while_a_field_is_formatted_is_in_the_trace_and_spoils_nothing() {
+    struct Panics;
+    impl std::fmt::Debug for Panics {
+        fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            panic!("while it is formatted")
+        }
+    }
+    let (session, flight, folder) = recorder("slow panic");
+    // Hooks hear of the panics of all tests.
+    let flight = flight.keep(100).least_interval(Duration::ZERO);
+    flight.on_panic();
+    let layer = TraceLayer::for_async(session.recorder()).slow_any(Duration::from_secs(60), &flight);
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        let span = tracing::info_span!("outer", value = tracing::field::Empty).entered();
+        let panics = |work: &dyn Fn()| {
+            let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+            assert!(caught.is_err());
+        };
+        panics(&|| tracing::info!(value = ?Panics, "an event"));
+        panics(&|| drop(tracing::info_span!("inner", value = ?Panics)));
+        panics(&|| drop(span.record("value", tracing::field::debug(Panics))));
+        tracing::info!("afterwards");
+    });
+    let traces =
+        std::fs::read_dir(&folder).expect("the folder").map(|file| Trace::read(&file.expect("it").path()));
+    let told = traces.filter(|trace| trace.contains("while it is formatted")).count();
+    assert!(told >= 3, "{told}");
+    let story = Trace::read(&flight.snapshot("later").expect("a snapshot")).story();
+    let ours = story.split_once("+outer").expect("it").1;
+    assert!(story.matches("!panic").count() >= 3 && ours.contains("!afterwards -"), "{story}");
+}

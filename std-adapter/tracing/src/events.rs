@@ -6,11 +6,12 @@ use std::fmt;
 use tracebuf::producer::track_event::{Event, LogMessage, LogPriority, details};
 use tracing_core::{Level, Metadata};
 
+use super::event_name::EventName;
 use super::fields::KeptFields;
 use super::frontend::Frontend;
 use super::origin::{LogOrigin, Origin};
 
-/// Records an instant, named by its message, and a log line if those are wanted; and the values of counters.
+/// Records an instant, named by its message if it has one, and a log line if those are wanted; and the values of counters.
 pub(super) fn instant(frontend: &Frontend, event: &tracing_core::Event<'_>) {
     if !frontend.recorder.is_on() {
         return;
@@ -28,12 +29,9 @@ pub(super) fn instant(frontend: &Frontend, event: &tracing_core::Event<'_>) {
             Some(record) => Origin::of_record(record, fields),
             None => Origin::of(metadata),
         };
-        // Without a message, it is named by its place.
-        let name = if message.is_empty() { metadata.name() } else { "" };
+        let name = EventName::of(metadata, message, fields);
         let describe = |event: &mut Event<'_, '_, '_>| {
-            if !message.is_empty() {
-                event.name(message);
-            }
+            name.add_to(event, frontend.origins);
             event.category(metadata.level().as_str());
             if frontend.origins {
                 origin.describe(event);
@@ -42,9 +40,9 @@ pub(super) fn instant(frontend: &Frontend, event: &tracing_core::Event<'_>) {
         };
         frontend.recorder.with(|tracer| {
             if frontend.logs {
-                tracer.log_with(name, line(metadata, &origin, message, fields), details(describe));
+                tracer.log_with(name.fixed, line(metadata, &origin, message, fields), details(describe));
             } else {
-                tracer.track().instant_with(name, details(describe));
+                tracer.track().instant_with(name.fixed, details(describe));
             }
         });
     });

@@ -123,6 +123,14 @@ impl KeptFields {
         Some(number)
     }
 
+    /// A field that is a text; empty if there is none.
+    pub(super) fn text_of(&self, name: &str) -> &str {
+        match self.list.iter().find(|field| field.name == name).map(|field| &field.value) {
+            Some(FieldValue::Text(place)) => self.text_at(place),
+            _ => "",
+        }
+    }
+
     /// Takes a field that is a text off the list; its place is empty if there is none.
     pub(super) fn take_text(&mut self, name: &str) -> Range<usize> {
         let is_it = |field: &KeptField| field.name == name && matches!(field.value, FieldValue::Text(_));

@@ -69,8 +69,12 @@ impl<'f> Origin<'f> {
             Text(target, None) => event.category_text(target),
         };
         match self.place {
-            Some((Text(_, Some(known)), line)) => drop(event.source_location(known, line)),
-            Some((Text(file, None), line)) => drop(event.source_text(file, line)),
+            Some((Text(_, Some(known)), line)) => {
+                event.source_location(known, line);
+            }
+            Some((Text(file, None), line)) => {
+                event.source_text(file, line);
+            }
             None => {}
         }
     }

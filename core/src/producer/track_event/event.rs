@@ -122,6 +122,15 @@ impl<'a> Event<'_, '_, 'a> {
         self
     }
 
+    /// Like [`arg`](Self::arg), with a key that need not live as long as the tracer: it is written out in each event.
+    pub fn named_arg<'v>(&mut self, key: &str, value: impl Into<Value<'v>>) -> &mut Self {
+        let mut annotation = self.message.message(track_event::DEBUG_ANNOTATIONS);
+        annotation.string(debug_annotation::NAME, key);
+        write_value(&mut annotation, value.into());
+        drop(annotation);
+        self
+    }
+
     /// A category. It is interned; an event can have several. The end of a slice has none: its begin's count.
     pub fn category(&mut self, name: &'a str) -> &mut Self {
         if self.is_end {
@@ -209,15 +218,18 @@ impl<'a> Event<'_, '_, 'a> {
         if iid.is_some_and(|iid| write_short(iid, value, self.message.here())) {
             return;
         }
-        let mut annotation = self.annotation(iid, key);
-        match value {
-            Value::Bool(value) => annotation.bool(debug_annotation::BOOL_VALUE, value),
-            Value::Uint(value) => annotation.varint(debug_annotation::UINT_VALUE, value),
-            Value::Int(value) => annotation.varint(debug_annotation::INT_VALUE, value as u64),
-            Value::Double(value) => annotation.double(debug_annotation::DOUBLE_VALUE, value),
-            Value::Str(value) => annotation.string(debug_annotation::STRING_VALUE, value),
-            Value::Pointer(value) => annotation.varint(debug_annotation::POINTER_VALUE, value),
-        }
+        write_value(&mut self.annotation(iid, key), value);
+    }
+}
+
+fn write_value(annotation: &mut MessageHandle<'_, '_>, value: Value<'_>) {
+    match value {
+        Value::Bool(value) => annotation.bool(debug_annotation::BOOL_VALUE, value),
+        Value::Uint(value) => annotation.varint(debug_annotation::UINT_VALUE, value),
+        Value::Int(value) => annotation.varint(debug_annotation::INT_VALUE, value as u64),
+        Value::Double(value) => annotation.double(debug_annotation::DOUBLE_VALUE, value),
+        Value::Str(value) => annotation.string(debug_annotation::STRING_VALUE, value),
+        Value::Pointer(value) => annotation.varint(debug_annotation::POINTER_VALUE, value),
     }
 }
 

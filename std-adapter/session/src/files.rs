@@ -5,10 +5,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use tracebuf_std::file_lock::Lock;
+use tracebuf_std::free_file::followed;
 use tracebuf_std::system::{
     FileId, for_one_writer, id_at, id_of, open_at_once, rename_to_free, standard_output,
 };
-use tracebuf_std::free_file::followed;
 
 /// Takes a new file back when dropped, unless the file is to stay.
 #[must_use]

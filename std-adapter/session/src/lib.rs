@@ -72,7 +72,7 @@
 //! | 4 | `service` (the buffers, and the producers that fill them) |
 //! | 3 | `recorder`, `packet_writer`, `in_process` (the transport of this process's threads), `side_packets`, `process_tree` |
 //! | 2 | `producer_cell` (a producer and its memory), `queue` (what it asks for), `export` (the bytes of a trace), `transport`, `trim` |
-//! | 1 | [`region_file`] (buffers in files), `recording_gate`, `waits`, `totals` |
+//! | 1 | [`region_file`] (buffers in files), `recording_gate`, `waits`, `totals`, `refusals` |
 //! | 0 | [`limits`], `error`, `clock`, `files`, `this_process` |
 
 #![deny(unsafe_code)]
@@ -109,6 +109,7 @@ mod producer_cell;
 mod queue;
 mod recorder;
 mod recording_gate;
+mod refusals;
 pub mod region_file;
 mod service;
 mod session;
@@ -136,6 +137,7 @@ pub use flight_recorder::{FlightRecorder, FlightStatus};
 pub use long_trace::{LongTrace, LongTraceStatus, SyncPolicy};
 pub use packet_writer::PacketWriter;
 pub use recorder::{Recorder, Relay, SliceGuard, ThreadTracer, TrackRecorder, TrackSliceGuard};
+pub use refusals::RefusedProgram;
 pub use session::Session;
 pub use side_packets::SidePackets;
 pub use snapshot::Snapshot;

@@ -33,8 +33,7 @@ fn address(path: &Path) -> SocketAddrUnix {
 
 /// A producer that says what it likes: it is connected, and has heard the welcome, with which the memory came.
 fn raw_producer(path: &Path) -> (OwnedFd, OwnedFd) {
-    let socket = socket();
-    connect(&socket, &address(path)).expect("somebody listens");
+    let socket = raw_socket(path);
     let (mut welcome, mut room) = ([0; 65536], [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))]);
     let mut control = RecvAncillaryBuffer::new(&mut room);
     let heard = recvmsg(&socket, &mut [IoSliceMut::new(&mut welcome)], &mut control, RecvFlags::empty());
@@ -44,6 +43,13 @@ fn raw_producer(path: &Path) -> (OwnedFd, OwnedFd) {
         _ => None,
     });
     (socket, file.expect("memory"))
+}
+
+/// A connection that says nothing.
+pub(crate) fn raw_socket(path: &Path) -> OwnedFd {
+    let socket = socket();
+    connect(&socket, &address(path)).expect("somebody listens");
+    socket
 }
 
 /// A service that does nothing yet.
@@ -79,19 +85,40 @@ fn lost(session: &Session, expected: u64) -> u64 {
 }
 
 #[test]
-fn counts_of_lost_packets_end_at_the_highest() {
+fn what_a_producer_claims_to_have_lost_is_told_apart_and_no_more_than_it_can_have_written() {
     let service = service("counts");
     let session = &service.session;
+    let begun = Instant::now();
     let producers = [(); 2].map(|()| raw_producer(&service.path));
-    for (producer, _) in &producers {
+    let summary = || session.summary().expect("a summary");
+    let claimed = || summary().losses().packets_claimed;
+    for (number, (producer, _)) in producers.iter().enumerate() {
+        let before = claimed();
+        say(producer, &dropped(u64::MAX));
+        while claimed() == before {
+            assert!(begun.elapsed() < Duration::from_secs(30), "{number} claims");
+        }
+        // Twice is as much as once.
         say(producer, &dropped(u64::MAX));
     }
-    assert_eq!(lost(session, u64::MAX), u64::MAX);
-    // Those of producers that have gone are added up.
+    session.flush(Duration::from_millis(10)).expect_err("they do not answer");
+    let cores = thread::available_parallelism().expect("a number").get() as u64;
+    let most = begun.elapsed().as_nanos() as u64 * cores * 2;
+    let (losses, all) = (summary().losses(), claimed());
+    assert!(all > 0 && all <= most, "{all} of {most}");
+    assert_eq!((losses.packets_given_up, losses.packets_claimed), (0, all), "nobody has counted any");
+    assert!(
+        losses.to_string().contains(&format!("{all} packets given up, as other programs say")),
+        "{losses}"
+    );
+    // The claims of producers that have gone are not gone.
     drop(producers);
-    thread::sleep(Duration::from_millis(100));
-    session.flush(Duration::from_secs(5)).expect("nobody is left who does not answer");
-    assert_eq!(lost(session, u64::MAX), u64::MAX);
+    while summary().producers.len() > 1 {
+        assert!(begun.elapsed() < Duration::from_secs(30), "they go");
+    }
+    let after = summary();
+    assert_eq!((after.losses().packets_given_up, after.losses().packets_claimed), (0, all));
+    assert_eq!(after.buffers[0].trace_writer_packet_loss, all, "as the trace says");
 }
 
 #[test]

@@ -139,6 +139,46 @@ fn what_a_producer_has_sent_counts_though_it_ended_before_it_heard_all() {
     }
 }
 
+/// A record of a producer or its service: what it is, and its short number.
+fn record(tag: u8, short: u32) -> [u8; 16] {
+    let mut record = [0; 16];
+    record[0] = tag;
+    record[4..8].copy_from_slice(&short.to_le_bytes());
+    record
+}
+
+#[test]
+fn of_two_scrapes_at_once_the_later_is_done_and_told_once_its_flush_was_carried_out() {
+    const FLUSH: u8 = 5;
+    const SCRAPE: u8 = 0x13;
+    const SCRAPED: u8 = 0x23;
+    let service = service("scrapes");
+    for order in [[2, 1], [1, 2]] {
+        let (producer, _) = raw_producer(&service.path);
+        let scrapes = order.map(|flush| record(SCRAPE, flush)).concat();
+        let flush = |number: u8| {
+            let mut flush = [0; 16];
+            (flush[0], flush[8]) = (FLUSH, number);
+            flush
+        };
+        say(&producer, &[&scrapes[..], &flush(1), &flush(2)].concat());
+        let mut heard = Vec::new();
+        let begun = Instant::now();
+        while !heard.iter().any(|(tag, _)| *tag == SCRAPED) {
+            let mut room = [MaybeUninit::uninit(); 0];
+            let mut control = RecvAncillaryBuffer::new(&mut room);
+            let mut bytes = [0; 4096];
+            let message =
+                recvmsg(&producer, &mut [IoSliceMut::new(&mut bytes)], &mut control, RecvFlags::empty());
+            let len = message.expect("an answer").bytes;
+            assert!(len > 0 && begun.elapsed() < Duration::from_secs(30));
+            let short = |record: &[u8]| u32::from_le_bytes([record[4], record[5], record[6], record[7]]);
+            heard.extend(bytes[..len].chunks(16).map(|record| (record[0], short(record))));
+        }
+        assert!(heard.contains(&(SCRAPED, 2)) && !heard.contains(&(SCRAPED, 1)), "{heard:?}");
+    }
+}
+
 #[test]
 fn threads_share_a_connection() {
     fn is_for_all_threads<T: Send + Sync>() {}

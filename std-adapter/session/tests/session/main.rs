@@ -7,6 +7,7 @@ mod hostile;
 mod limits;
 mod own_files;
 mod relay;
+mod since;
 mod stall;
 mod tracks;
 

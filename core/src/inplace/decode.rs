@@ -170,9 +170,9 @@ impl<'b> RegionView<'b> {
 
     /// The chunks in which something was recorded, in the order of their places.
     pub fn chunks(&self) -> impl Iterator<Item = ChunkView<'b>> + '_ {
-        let words = 1usize << self.log(1);
-        (0..self.ring.bytes.len() / 4 / words).filter_map(move |chunk| {
-            let view = ChunkView { words: self.ring.part(chunk * words, words)? };
+        let log = self.log(1);
+        (0..(self.ring.bytes.len() / 4) >> log).filter_map(move |chunk| {
+            let view = ChunkView { words: self.ring.part(chunk << log, 1 << log)? };
             view.is_used().then_some(view)
         })
     }

@@ -1,4 +1,5 @@
 //! What is completed before a signal ends the process: by all who watch that signal, not by the first of them alone.
+//! Those who would let the process go on take part, as others may not.
 
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -10,7 +11,7 @@ use tracebuf_std::fork;
 const LOOK: Duration = Duration::from_millis(5);
 const LOOKS: u32 = 1000;
 
-/// Somebody who does something on signals that end the process, on a thread that watches them.
+/// Somebody who does something on signals, on a thread that watches them.
 pub(crate) struct AtSignal {
     number: u64,
     forks: u32,

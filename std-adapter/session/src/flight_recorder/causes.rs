@@ -64,8 +64,11 @@ impl FlightRecorder {
             let why = "SIGABRT ends the program once it was caught: use `before_ending_on`";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
-        let inner = self.inner().clone();
-        self.signals.watch(signals, move |signal| came(&inner, signal, false))
+        // Another recorder may watch it before it ends the program.
+        let (inner, at_signal) = (self.inner().clone(), AtSignal::new(signals));
+        self.signals.watch(signals, move |signal| {
+            at_signal.complete(signal, || came(&inner, signal, false));
+        })
     }
 
     /// Like [`on_signals`](Self::on_signals), for signals that end the program: once the snapshot is written, as are

@@ -114,7 +114,8 @@ impl Snapshot {
     ///
     /// # Errors
     /// What the file system says; or `path` names no file, or one of this session's or another's own files.
-    pub fn write_to(self, path: &Path) -> io::Result<Written> {
+    pub fn write_to(self, path: impl AsRef<Path>) -> io::Result<Written> {
+        let path = path.as_ref();
         self.files.check_is_none(path)?;
         write_atomically(path, |file| self.write(file))
     }

@@ -6,8 +6,10 @@ use std::sync::{Arc, OnceLock};
 use tracebuf::producer::track_event::Event;
 use tracing_core::Metadata;
 
+use super::counters::Counters;
 use super::layers::{self, MOST, WHICH};
 use super::lifetime::Life;
+use super::origin::Origin;
 use super::slow::SlowRules;
 use tracebuf_session::Recorder;
 
@@ -22,6 +24,7 @@ pub(super) struct Frontend {
     pub(super) lifetimes: bool,
     pub(super) origins: bool,
     pub(super) logs: bool,
+    pub(super) counters: Counters,
     pub(super) slow: SlowRules,
     process: OnceLock<Arc<Life>>,
 }
@@ -41,8 +44,9 @@ impl Frontend {
     }
 
     fn new(number: u64, recorder: Recorder) -> Self {
-        let (process, slow) = (OnceLock::new(), SlowRules::default());
-        Self { recorder, number, flows: false, lifetimes: false, origins: false, logs: false, slow, process }
+        let (process, counters, slow) = (OnceLock::new(), Counters::default(), SlowRules::default());
+        let (flows, lifetimes, origins, logs) = (false, false, false, false);
+        Self { recorder, number, flows, lifetimes, origins, logs, counters, slow, process }
     }
 
     /// Made when the first life begins; by then a session has given it its name. Others do not wait for it: a traced
@@ -64,10 +68,7 @@ impl Frontend {
     ) -> &'x mut Event<'e, 'w, 'a> {
         event.category(metadata.level().as_str());
         if self.origins {
-            event.category(metadata.target());
-            if let Some(file) = metadata.file() {
-                event.source_location(file, metadata.line().unwrap_or(0));
-            }
+            Origin::of(metadata).describe(event);
         }
         event
     }

@@ -29,6 +29,9 @@
 //! | field recorded while the span is entered | an annotation of the slice's end, and of each later slice |
 //! | event | an instant with the message as its name; without one, the name that it was given, the text of its field `error` or `err`, or its target, with file and line as the source location |
 //! | event | with `logs(true)`, a line of a log as well: message, fields and level, with file and line as its tag |
+//! | event's field `counter.x`, `gauge.x` or `histogram.x` | a value of the counter track `x` of this process |
+//! | event's field `monotonic_counter.x` | the sum of these on the counter track `x`, since the layer was made |
+//! | record of the crate `log`, passed on by `tracing-log` | an event as those of `tracing`, with the record's own target, file and line |
 //! | file and line | with `origins(true)`, the source location |
 //! | target | with `origins(true)`, another category |
 //! | module | nothing: the target is the same, unless set otherwise |
@@ -92,12 +95,14 @@
 //! | `layer` | [`TraceLayer`] | `stack`, `spans`, `events`, `frontend`, `lifetime`, `fields` |
 //! | `stack` | the spans that each thread is in, and their slices | `spans`, `frontend`, `layers` |
 //! | `spans` | data of spans: fields, flows, a life | `frontend`, `lifetime`, `slow`, `fields`, `ids` |
-//! | `events` | events as instants and lines of a log | `event_name`, `fields`, `frontend` |
+//! | `events` | events as instants and lines of a log | `event_name`, `fields`, `frontend`, `origin`, `counters` |
 //! | `event_name` | names for events without a message | `fields` |
-//! | `frontend` | what layer and subscriber have in common | `layers`, `lifetime`, `slow` |
+//! | `origin` | where an event comes from | `fields` |
+//! | `frontend` | what layer and subscriber have in common | `layers`, `lifetime`, `slow`, `counters`, `origin` |
 //! | `lifetime` | the life of a span, on a track of its own | – |
 //! | `slow` | spans that take too long | – |
 //! | `layers` | the layers that exist | – |
+//! | `counters` | fields of events as counters | – |
 //! | `fields` | fields of spans and events | – |
 //! | `ids` | numbers of callsites and of spans | – |
 
@@ -105,6 +110,7 @@
 #![deny(missing_debug_implementations)]
 #![deny(unsafe_code)]
 
+mod counters;
 mod event_name;
 mod events;
 mod fields;
@@ -113,6 +119,7 @@ mod ids;
 mod layer;
 mod layers;
 mod lifetime;
+mod origin;
 mod slow;
 mod spans;
 mod stack;

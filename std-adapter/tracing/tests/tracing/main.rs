@@ -1,5 +1,6 @@
 //! The layer and the subscriber for `tracing`: what becomes of spans and events.
 
+mod doors;
 mod event_names;
 mod flows;
 mod lifetimes;

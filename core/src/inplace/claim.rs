@@ -1,8 +1,7 @@
 //! The claim of a chunk, without a lock: any priority may interrupt any other at any instruction of it.
 
-use super::layout::{FRONT, Front, State, header};
+use super::layout::{FRONT, Front, State, WRITERS_MAX, header};
 use super::order::{PUBLISH, after_claiming, before_masking, before_publishing};
-use super::recorder::WRITERS_MAX;
 use super::region::Memory;
 use crate::atomics::Ordering;
 

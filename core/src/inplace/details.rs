@@ -2,10 +2,9 @@
 
 use super::layout::{TEXT_MAX, detail, detail_word, head, kind};
 use super::names::{cut, words_of};
-use super::recorder::TrackId;
 use super::region::Memory;
 use super::time::Timer;
-use super::writer::Writer;
+use super::writer::{TrackId, Writer};
 
 /// Most words of details, so that an event with all of them fits into the smallest chunk.
 const WORDS: usize = 24;
@@ -70,6 +69,12 @@ impl<'w, 'a, M: Memory, T: Timer> Details<'w, 'a, M, T> {
 }
 
 impl<'a, M: Memory, T: Timer> Writer<'a, M, T> {
+    /// Events on another track.
+    #[inline]
+    pub fn on(&self, track: TrackId) -> OnTrack<'_, 'a, M, T> {
+        OnTrack { writer: self, track }
+    }
+
     /// The beginning of a slice, with details.
     #[inline]
     pub fn begin_with(&self, name: &'static str, details: impl FnOnce(&mut Details<'_, 'a, M, T>)) {
@@ -105,10 +110,6 @@ pub struct OnTrack<'w, 'a, M: Memory, T: Timer> {
 }
 
 impl<'w, 'a, M: Memory, T: Timer> OnTrack<'w, 'a, M, T> {
-    pub(super) fn new(writer: &'w Writer<'a, M, T>, track: TrackId) -> Self {
-        Self { writer, track }
-    }
-
     /// As [`Writer::begin`].
     pub fn begin(&self, name: &'static str) {
         self.event(self.writer.named(kind::BEGIN, name));

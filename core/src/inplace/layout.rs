@@ -4,6 +4,9 @@
 pub(super) const MAGIC: u32 = u32::from_le_bytes(*b"TBIP");
 pub(super) const VERSION: u32 = 1;
 
+/// Most writers that a start may have.
+pub const WRITERS_MAX: u32 = 63;
+
 /// Words before the names.
 pub(super) const HEADER: usize = 16;
 /// Words in front of a chunk's events: state, time (two), and what [`Front`] holds.

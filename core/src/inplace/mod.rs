@@ -39,14 +39,16 @@
 //! used for long keeps its chunk. On Armv6-M an interrupt that cannot be masked must not record into a region that
 //! others use: the sequences that stand in for atomic instructions there are not atomic for it.
 //!
-//! | file | what it is |
-//! |---|---|
-//! | `layout` | the words: the one place that writers and decoder share |
-//! | `region`, `time`, `order` | memory, timer, orders of loads and stores |
-//! | `names`, `claim` | the table of names, the claim of chunks |
-//! | `recorder`, `writer`, `details` | what firmware calls |
-//! | `read` | copies of chunks while recording goes on |
-//! | `decode` | the host's side |
+//! | file | what it is | knows |
+//! |---|---|---|
+//! | `read` | copies of chunks while recording goes on | `recorder` |
+//! | `recorder` | a region laid out, or found | `writer` |
+//! | `details` | arguments, flows, texts, other tracks | `writer` |
+//! | `writer` | events | `claim`, `names`, `time` |
+//! | `claim`, `names`, `time` | chunks, the table of names, the timer | `region`, `order` |
+//! | `decode` | the host's side | `layout` |
+//! | `region`, `order` | memory; orders of loads and stores | `layout` |
+//! | `layout` | the words: the one place that writers and decoder share | nothing |
 #![forbid(unsafe_code)]
 
 mod claim;
@@ -63,11 +65,12 @@ mod writer;
 
 pub use decode::{ChunkView, Detail, Malformed, NameView, Record, Records, RegionView, Text, Value};
 pub use details::{Details, OnTrack};
+pub use layout::WRITERS_MAX;
 pub use read::ChunkCopy;
-pub use recorder::{Found, Recorder, TrackId, WRITERS_MAX};
+pub use recorder::{Found, Recorder};
 pub use region::{Memory, Region};
 pub use time::{Bits, Timer};
-pub use writer::{SliceGuard, Writer};
+pub use writer::{SliceGuard, TrackId, Writer};
 
 crate::debug::opaque_debug! {
     "ChunkCopy": [M] ChunkCopy<'_, M>,

@@ -1,15 +1,12 @@
 //! The recorder: a region that was laid out, or found, and what its writers share.
 
 use super::claim::complete;
-use super::layout::{Front, State, VERSION, check, header};
+use super::layout::{Front, State, VERSION, WRITERS_MAX, check, header};
 use super::names;
 use super::region::Memory;
 use super::time::{Moment, Timer};
-use super::writer::Writer;
+use super::writer::{TrackId, Writer};
 use crate::atomics::Ordering;
-
-/// Most writers that a start may have.
-pub const WRITERS_MAX: u32 = 63;
 
 /// A region in which writers record: a handle, to be copied to whoever makes writers.
 ///
@@ -93,8 +90,11 @@ impl<'a, M: Memory, T: Timer> Recorder<'a, M, T> {
             let word = M::word(chunk, 0);
             match State(word.load(Ordering::Relaxed)).is() {
                 State::OPEN => complete(region, chunk),
-                // Its front may be half written, over events that are gone.
-                State::CLAIMED => word.store(0, Ordering::Relaxed),
+                // Its front may be half written, and its events may be old ones: without a front it holds nothing.
+                State::CLAIMED => {
+                    M::word(chunk, 3).store(0, Ordering::Relaxed);
+                    word.store(0, Ordering::Relaxed);
+                }
                 _ => {}
             }
         }
@@ -115,14 +115,14 @@ impl<'a, M: Memory, T: Timer> Recorder<'a, M, T> {
 
     /// A writer for one priority, core or task, with a track of this name.
     ///
-    /// It takes 24 bytes beside the timer's. Its first event takes a chunk of the ring. A start may have [`WRITERS_MAX`];
+    /// It takes 24 bytes beside the timer's. Its first event takes a chunk of the ring. A start may have [`WRITERS_MAX`](super::WRITERS_MAX);
     /// what those beyond record is counted as dropped.
     pub fn writer(&self, track: &str) -> Writer<'a, M, T> {
         let number = self.region.header(header::WRITERS).fetch_add(1, Ordering::Relaxed).min(WRITERS_MAX);
         let start = self.region.header(header::STARTS).load(Ordering::Relaxed);
         // Of writers with the same name, each has its own track.
         let name = names::number_of_track(self.region, track, 0x7F00_0000 | number);
-        Writer::new(*self, number, Front::new(name, start))
+        Writer::new(self.region, self.timer, number, Front::new(name, start))
     }
 
     /// A track for events of other things than the writer's own: a task, a device. Those with the same name and `number`
@@ -148,7 +148,3 @@ impl<'a, M: Memory, T: Timer> Recorder<'a, M, T> {
         self.region.header(header::DROPPED).load(Ordering::Relaxed)
     }
 }
-
-/// A track that [`Recorder::track`] returned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct TrackId(pub(super) u32);

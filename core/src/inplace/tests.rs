@@ -1,5 +1,6 @@
 //! Tests of the recorder: what is recorded is decoded, whatever comes in between.
 
+mod crashes;
 mod damage;
 mod laps;
 mod restarts;

@@ -3,22 +3,21 @@
 use core::cell::Cell;
 
 use super::claim::{claim, complete};
-use super::details::OnTrack;
 use super::layout::{FRONT, Front, STEPS_BITS, detail, detail_word, head, header, kind};
 use super::names::number_of;
 use super::order::{PUBLISH, after_reading, before_publishing};
-use super::recorder::{Recorder, TrackId};
 use super::region::Memory;
 use super::time::{Moment, Timer};
 use crate::atomics::Ordering;
 
-/// Records events of one priority, core or task. Made by [`Recorder::writer`].
+/// Records events of one priority, core or task. Made by [`Recorder::writer`](super::Recorder::writer).
 ///
 /// It may move to where it is used, but is not shared: two that interrupt each other would garble each other's events.
 /// Nothing it does waits, masks interrupts (but for the atomics of cores without compare-and-swap) or panics. An event
 /// that finds no chunk is counted, and the next one says so.
 pub struct Writer<'a, M: Memory, T: Timer> {
-    recorder: Recorder<'a, M, T>,
+    region: &'a M,
+    timer: T,
     chunk: Cell<&'a M::Chunk>,
     /// The timer, and its half periods, at the last event.
     last: Cell<u32>,
@@ -30,11 +29,16 @@ pub struct Writer<'a, M: Memory, T: Timer> {
     number: u8,
 }
 
+/// A track that [`Recorder::track`](super::Recorder::track) returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TrackId(pub(super) u32);
+
 impl<'a, M: Memory, T: Timer> Writer<'a, M, T> {
-    pub(super) fn new(recorder: Recorder<'a, M, T>, number: u32, front: Front) -> Self {
+    pub(super) fn new(region: &'a M, timer: T, number: u32, front: Front) -> Self {
         Self {
-            recorder,
-            chunk: Cell::new(recorder.region.chunk(0)),
+            region,
+            timer,
+            chunk: Cell::new(region.chunk(0)),
             last: Cell::new(0),
             halves: Cell::new(0),
             front: Cell::new(front),
@@ -93,12 +97,6 @@ impl<'a, M: Memory, T: Timer> Writer<'a, M, T> {
         self.event(head(kind::SWITCH, task.map_or(0, |task| task.0)), "");
     }
 
-    /// Events on another track.
-    #[inline]
-    pub fn on(&self, track: TrackId) -> OnTrack<'_, 'a, M, T> {
-        OnTrack::new(self, track)
-    }
-
     #[inline(always)]
     pub(super) fn named(&self, kind: u32, name: &'static str) -> u32 {
         head(kind, self.number_of(name))
@@ -106,7 +104,7 @@ impl<'a, M: Memory, T: Timer> Writer<'a, M, T> {
 
     #[inline(never)]
     pub(super) fn number_of(&self, name: &'static str) -> u32 {
-        number_of(self.recorder.region, name)
+        number_of(self.region, name)
     }
 
     /// Writes an event of one word. An empty name is none.
@@ -114,7 +112,7 @@ impl<'a, M: Memory, T: Timer> Writer<'a, M, T> {
     /// The name is looked up here, because calls are a large part of the time that an event takes.
     #[inline(never)]
     fn event(&self, head: u32, name: &'static str) {
-        let name = if name.is_empty() { 0 } else { number_of(self.recorder.region, name) };
+        let name = if name.is_empty() { 0 } else { number_of(self.region, name) };
         let Some((at, steps)) = self.place(1) else { return };
         let chunk = self.chunk.get();
         store::<M>(chunk, at + 1, 0);
@@ -124,7 +122,7 @@ impl<'a, M: Memory, T: Timer> Writer<'a, M, T> {
     /// Writes an event with a value of so many words.
     #[inline(never)]
     fn value<const WORDS: usize>(&self, head: u32, name: &'static str, value: [u32; WORDS]) {
-        let name = number_of(self.recorder.region, name);
+        let name = number_of(self.region, name);
         let Some((at, steps)) = self.place(1 + WORDS as u32) else { return };
         let chunk = self.chunk.get();
         store::<M>(chunk, at + 1, value[0]);
@@ -154,10 +152,10 @@ impl<'a, M: Memory, T: Timer> Writer<'a, M, T> {
     #[inline(always)]
     fn place(&self, len: u32) -> Option<(u32, u32)> {
         loop {
-            let low = self.recorder.timer.ticks();
+            let low = self.timer.ticks();
             after_reading();
             // After the timer: if it is what it was at the last event, nobody had counted a half period by then.
-            let halves = self.recorder.region.header(header::HALVES).load(Ordering::Relaxed);
+            let halves = self.region.header(header::HALVES).load(Ordering::Relaxed);
             let (last, at) = (self.last.get(), u32::from(self.at.get()));
             let steps = low.wrapping_sub(last);
             let is_far = halves ^ self.halves.get() | (low ^ last) >> (T::BITS - 1) | steps >> STEPS_BITS;
@@ -175,7 +173,7 @@ impl<'a, M: Memory, T: Timer> Writer<'a, M, T> {
     #[cold]
     #[inline(never)]
     fn begin_anew(&self, len: u32) -> bool {
-        let moment = Moment::settle(self.recorder.region, self.recorder.timer);
+        let moment = Moment::settle(self.region, self.timer);
         let time = moment.ticks::<T>();
         self.last.set(moment.low);
         self.halves.set(moment.halves);
@@ -193,7 +191,7 @@ impl<'a, M: Memory, T: Timer> Writer<'a, M, T> {
     /// Completes the chunk and claims another one.
     fn new_chunk(&self, time: u64) -> bool {
         self.leave();
-        let (region, front) = (self.recorder.region, self.front.get());
+        let (region, front) = (self.region, self.front.get());
         let Some(chunk) = claim(region, u32::from(self.number), time, front) else {
             region.header(header::DROPPED).fetch_add(1, Ordering::Relaxed);
             self.lost.set(self.lost.get().saturating_add(1));
@@ -213,7 +211,7 @@ impl<'a, M: Memory, T: Timer> Writer<'a, M, T> {
     /// Completes the chunk, if there is one.
     fn leave(&self) {
         if u32::from(self.at.replace(M::WORDS as u8)) != M::WORDS {
-            complete(self.recorder.region, self.chunk.get());
+            complete(self.region, self.chunk.get());
         }
     }
 

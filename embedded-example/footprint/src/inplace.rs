@@ -3,7 +3,9 @@
 use crate::input::Input;
 use crate::observe::{debug, show};
 use core::hint::black_box;
-use tracebuf::inplace::{Bits, ChunkView, Detail, Memory, Record, Recorder, Region, RegionView, Timer, Value, Writer};
+use tracebuf::inplace::{
+    Bits, ChunkView, Detail, Memory, Record, Recorder, Region, RegionView, Timer, Value, Writer,
+};
 
 static FIRST: Region<16, 32, 8> = Region::zeroed();
 static SECOND: Region<64, 128, 16, 32> = Region::zeroed();
@@ -36,7 +38,11 @@ fn region<M: Memory, T: Timer>(input: &mut Input<'_>, region: &'static M, timer:
     black_box(room);
 }
 
-fn events<M: Memory, T: Timer>(input: &mut Input<'_>, recorder: &Recorder<'static, M, T>, writer: &Writer<'static, M, T>) {
+fn events<M: Memory, T: Timer>(
+    input: &mut Input<'_>,
+    recorder: &Recorder<'static, M, T>,
+    writer: &Writer<'static, M, T>,
+) {
     let track = recorder.track(input.text(), input.u32());
     drop(writer.enter("slice"));
     writer.begin("slice");

@@ -92,7 +92,12 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
     let in_place = memory.in_place(&place);
     let found = memory.find(place);
     if let (Err(_), Some((address, view))) = (&found, in_place) {
-        return recorded_in_place(address, &InPlace::of(&view), output, is_whole && view.chunks_missing() == 0);
+        return recorded_in_place(
+            address,
+            &InPlace::of(&view),
+            output,
+            is_whole && view.chunks_missing() == 0,
+        );
     }
     let found = found.map_err(|error| match error {
         RecoverError::Attach(AttachError::NoRegion) if anywhere => {
@@ -141,7 +146,11 @@ fn recorded_in_place(
     }
     for (count, of, what) in [
         (found.missing_chunks, "chunk", "overwritten by newer ones"),
-        (found.dropped_events, "event", "dropped, as all chunks were being written: give the ring more of them"),
+        (
+            found.dropped_events,
+            "event",
+            "dropped, as all chunks were being written: give the ring more of them",
+        ),
         (found.unnamed, "event or track", "without a name: give the region more names or text"),
         (found.damaged_chunks, "chunk", "damaged: what follows in each is lost"),
     ] {

@@ -8,8 +8,8 @@ use tracebuf::inplace::{ChunkView, Detail, Record, RegionView, Text, Value};
 use tracebuf::proto::Sink;
 use tracebuf::proto::fields::{
     counter_descriptor, data_loss_reason, debug_annotation, interned_data, interned_string, log_message,
-    process_descriptor, sequence_flags, thread_descriptor, trace, trace_packet, track_descriptor, track_event,
-    track_event_type,
+    process_descriptor, sequence_flags, thread_descriptor, trace, trace_packet, track_descriptor,
+    track_event, track_event_type,
 };
 use tracebuf_std::whole_file::write_atomically;
 

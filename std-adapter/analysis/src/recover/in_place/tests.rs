@@ -8,7 +8,9 @@ use super::InPlace;
 use crate::Trace;
 use crate::recover::{Dump, Place};
 
-fn dump<const N: usize, const X: usize, const C: usize, const W: usize>(region: &Region<N, X, C, W>) -> Vec<u8> {
+fn dump<const N: usize, const X: usize, const C: usize, const W: usize>(
+    region: &Region<N, X, C, W>,
+) -> Vec<u8> {
     region.words().flat_map(u32::to_le_bytes).collect()
 }
 
@@ -61,7 +63,10 @@ fn events_of_writers_tasks_and_tracks_are_where_they_belong() {
     assert_eq!(found.span, Some((10_000, 30_000)));
     let work = trace.slice("work").expect("it");
     assert_eq!((work.begin(), work.end()), (10_000, Some(30_000)));
-    assert_eq!((work.track().thread_name(), work.track().process_name()), (Some("main loop"), Some("firmware")));
+    assert_eq!(
+        (work.track().thread_name(), work.track().process_name()),
+        (Some("main loop"), Some("firmware"))
+    );
     assert_eq!(work.argument("step").and_then(|value| value.as_i64()), Some(-3));
     assert_eq!(work.argument("mode").and_then(|value| value.as_str()), Some("fast"));
     let receive = trace.slice("receive").expect("it");

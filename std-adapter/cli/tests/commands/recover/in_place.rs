@@ -29,7 +29,8 @@ fn what_firmware_recorded_in_place_is_a_trace_and_what_is_missing_is_said() {
     let trace = Trace::of(&trace).expect("a trace");
     assert_eq!(trace.counter("temperature").expect("it").values().next_back(), Some(99.0));
 
-    let (is_whole, said, trace) = recover("in_place_cut", &memory[..memory.len() - 200], &["--address", "24"]);
+    let (is_whole, said, trace) =
+        recover("in_place_cut", &memory[..memory.len() - 200], &["--address", "24"]);
     assert!(!is_whole && said.contains("recorded in place at 0x18: "), "{said}");
     assert!(Trace::of(&trace).is_ok());
 }

@@ -34,6 +34,7 @@
 //! | module | what it is | knows |
 //! |---|---|---|
 //! | [`buffer`] | the central buffer: chunks in, whole packets out | `proto` |
+//! | `inplace` | firmware's recorder, whose writers put events into the ring itself, and its decoder (with the feature `inplace`) | nothing |
 //! | [`producer`] | the producer side: shared memory, trace writers, track events | `proto` |
 //! | [`proto`] | varints, fields, validation, the trace file | nothing |
 //! | [`service`] | what joins them: draining, scraping, flushes, trusted fields, export | all |
@@ -52,7 +53,9 @@
 //! | `crc`, `histograms` | yes | what [`buffer::Config`] can ask for under these names |
 //! | `producer` | yes | [`producer`], [`service::ProducerEndpoint`], [`service::StartMark`]: they need compare-and-swap |
 //! | `patches` | yes | writers' packets over three chunks and more ([`producer::TraceWriter`]); implies `producer` |
-//! | `portable-atomic` | | `producer` on targets without compare-and-swap, such as Cortex-M0; the application picks what stands in for it among that crate's own features, such as `unsafe-assume-single-core` |
+//! | `portable-atomic` | | `producer` and `inplace` on targets without compare-and-swap, such as Cortex-M0; the application picks what stands in for it among that crate's own features, such as `unsafe-assume-single-core` |
+//! | `inplace` | | [`inplace`], which needs compare-and-swap too |
+//! | `multicore` | | `inplace` on firmware's targets with several cores |
 //! | `std` | | an output's error may be `std::io::Error`, through `embedded-io`'s feature of that name, and a `Vec<u8>` is a [`proto::Sink`] |
 //! | `vm` | | [`vm`] |
 //! | `frame` | | [`proto`]'s frames, for lines that lose bytes |
@@ -69,11 +72,14 @@ compile_error!(
     "tracebuf needs pointers of 32 bits or more: offsets in a region, and the values in it, have 32"
 );
 
-#[cfg(all(feature = "producer", not(any(target_has_atomic = "32", feature = "portable-atomic", loom))))]
+#[cfg(all(
+    any(feature = "producer", feature = "inplace"),
+    not(any(target_has_atomic = "32", feature = "portable-atomic", loom))
+))]
 compile_error!(
-    "this target has no compare-and-swap: the feature `producer` of tracebuf needs its feature `portable-atomic`"
+    "this target has no compare-and-swap: the features `producer` and `inplace` of tracebuf need its feature `portable-atomic`"
 );
-#[cfg(all(feature = "producer", feature = "portable-atomic", not(loom)))]
+#[cfg(all(any(feature = "producer", feature = "inplace"), feature = "portable-atomic", not(loom)))]
 portable_atomic::cfg_no_atomic_cas! {
     compile_error!(
         "this target has no compare-and-swap: choose what stands in for it among the features of the crate \
@@ -89,6 +95,8 @@ extern crate std;
 /// which `build.rs` sets; with `RUSTFLAGS="--cfg tracebuf_small"`, tests do the same on the host.
 pub(crate) const SMALL: bool = cfg!(tracebuf_small);
 
+#[cfg(any(feature = "producer", feature = "inplace"))]
+mod atomics;
 mod debug;
 mod prefetch;
 #[doc(hidden)]
@@ -96,6 +104,8 @@ pub mod steps;
 pub mod wrapping;
 
 pub mod buffer;
+#[cfg(feature = "inplace")]
+pub mod inplace;
 #[cfg(feature = "producer")]
 pub mod producer;
 pub mod proto;

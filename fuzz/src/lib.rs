@@ -8,6 +8,7 @@ pub mod commit;
 pub mod cost;
 pub mod differential;
 pub mod ftrace;
+pub mod inplace;
 pub mod input;
 pub mod memory;
 pub mod ops;
@@ -25,7 +26,7 @@ pub use libfuzzer_sys;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 11] = [
+pub const TARGETS: [Target; 12] = [
     ("ops", ops::run),
     ("commit", commit::run),
     ("smb", smb::run),
@@ -37,6 +38,7 @@ pub const TARGETS: [Target; 11] = [
     ("sockets", sockets::run),
     ("ftrace", ftrace::run),
     ("vm", vm::run),
+    ("inplace", inplace::run),
 ];
 
 /// The main function of a target.

@@ -15,7 +15,6 @@
 //! | the service taking chunks, `ScrapeSharedMemoryBuffers` | [`Consumer`] | `drain`, `scrape` |
 
 mod arbiter;
-mod atomics;
 mod chunk_header;
 mod commit;
 mod cursor;
@@ -35,6 +34,7 @@ mod tests;
 mod trace_writer;
 pub mod track_event;
 
+pub(crate) use crate::atomics;
 pub use arbiter::Producer;
 pub use atomics::AtomicU32;
 #[cfg(not(loom))]

@@ -5,6 +5,8 @@
 #![cfg_attr(target_os = "none", no_std)]
 
 mod buffer;
+#[cfg(feature = "inplace")]
+mod inplace;
 mod input;
 mod observe;
 mod producer;
@@ -37,6 +39,8 @@ pub unsafe extern "C" fn every_path(input: *const u8, input_len: usize, memory: 
     proto::all(&mut input, memory);
     service::all(&mut input, memory);
     producer::all(&mut input, memory);
+    #[cfg(feature = "inplace")]
+    inplace::all(&mut input, memory);
     #[cfg(feature = "vm")]
     vm::all(&mut input, memory);
 }

@@ -24,6 +24,7 @@
 //! | `survivor` | what a session left in the file of a buffer | `found`, `shared`, `repeated` |
 //! | `dump` | memory by address, and the search for a region in it | `found`, `formats`, `unmarked` |
 //! | `found` | a region that was found, and its trace | `shared`, `aligned` |
+//! | `in_place` | what firmware recorded in place, decoded | nothing |
 //! | `repeated` | packets that a trace has already | nothing |
 //! | `shared` | shared memory beside a region | `aligned` |
 //! | `unmarked` | shared memory whose mark is gone | `shared` |
@@ -36,6 +37,7 @@ mod dump;
 mod error;
 mod formats;
 mod found;
+mod in_place;
 mod repeated;
 mod shared;
 mod survivor;
@@ -48,6 +50,7 @@ pub(crate) use dump::OnTheWay;
 pub use dump::{Dump, Place};
 pub use error::RecoverError;
 pub use found::{Found, Recovered};
+pub use in_place::InPlace;
 pub use shared::SharedMemoryImage;
 pub use survivor::{Gap, Survivor};
 pub use tracebuf_session::Written;

@@ -10,7 +10,7 @@ use crate::files::{check_is_other, output_path, read_as_far};
 use crate::options::{BufferChoice, MostUnpacked, report_others};
 use crate::terminal::is_stdout;
 use tracebuf::buffer::AttachError;
-use tracebuf_analysis::recover::{Gap, RecoverError, Survivor};
+use tracebuf_analysis::recover::{Gap, InPlace, RecoverError, Survivor};
 use tracebuf_session::region_file::check_is_free;
 use tracebuf_std::console::input_in_use;
 use tracebuf_std::display::Count;
@@ -21,7 +21,7 @@ use tracebuf_std::whole_file::check_writable;
 /// The dump is raw memory, Intel HEX or ELF, from any device, or the file of a buffer whose session has ended. What was
 /// already read out of the buffer is not in the trace. What writers had finished but was not yet moved into the buffer,
 /// their last moments, is in the trace if it lies in shared memory before the buffer, as with the firmware library's
-/// recorder, or in the buffer's file. Exit status: 0 when there is a trace, even an empty one, 3 when it lacks
+/// recorder, or in the buffer's file. A region in which firmware recorded in place is decoded. Exit status: 0 when there is a trace, even an empty one, 3 when it lacks
 /// something because a file or memory was cut, damaged or overwritten, 1 if there is none.
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -89,7 +89,17 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
     if let Some(damage) = damage {
         status!("{}: {damage}; what follows is what lies there", name_of(dump));
     }
-    let found = memory.find(place).map_err(|error| match error {
+    let in_place = memory.in_place(&place);
+    let found = memory.find(place);
+    if let (Err(_), Some((address, view))) = (&found, in_place) {
+        return recorded_in_place(
+            address,
+            &InPlace::of(&view),
+            output,
+            is_whole && view.chunks_missing() == 0,
+        );
+    }
+    let found = found.map_err(|error| match error {
         RecoverError::Attach(AttachError::NoRegion) if anywhere => {
             Failure::of(dump, format_args!("{error}{}", FileKind::of(&file)))
                 .followed_by(if_moved(dump, &file))
@@ -114,6 +124,43 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
     }
     report_packets(written.packets, written.invalid_packets, output);
     Ok(ended(damage.is_some() || !is_whole || written.chunks_lost > 0))
+}
+
+/// What firmware recorded in place.
+fn recorded_in_place(
+    address: u64,
+    found: &InPlace,
+    output: &Path,
+    is_whole: bool,
+) -> Result<ExitCode, Failure> {
+    let starts = Count(found.starts.len() as u64, "start");
+    status!("recorded in place at {address:#x}: {} of {starts}", Count(found.events, "event"));
+    match found.span {
+        Some((first, last)) if first == last && found.events > 1 => {
+            status!("all events have one time: the timer stood still");
+        }
+        Some((first, last)) => {
+            status!("from {} to {} s", first as f64 / 1e9, last as f64 / 1e9);
+        }
+        None => {}
+    }
+    for (count, of, what) in [
+        (found.missing_chunks, "chunk", "overwritten by newer ones"),
+        (
+            found.dropped_events,
+            "event",
+            "dropped, as all chunks were being written: give the ring more of them",
+        ),
+        (found.unnamed, "event or track", "without a name: give the region more names or text"),
+        (found.damaged_chunks, "chunk", "damaged: what follows in each is lost"),
+    ] {
+        if count > 0 {
+            status!("{} {what}", Count(count, of));
+        }
+    }
+    found.write_to(output).map_err(|error| Failure::writing(output, error))?;
+    report_packets(found.packets, 0, output);
+    Ok(ended(found.is_damaged() || !is_whole))
 }
 
 /// The file of a buffer.

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use tracebuf::buffer::{AttachError, RingView};
+use tracebuf::inplace::RegionView;
 use tracebuf_session::parts::whole_within;
 use tracebuf_session::region_file::{self, Contents, PendingWrite, RecoveredSmb};
 
@@ -140,6 +141,23 @@ impl<'f> Dump<'f> {
         // What else the file had is gone.
         let lost_beside = u64::from(self.damage.is_some());
         Ok(Found { shared, unmarked, lost_beside, ..found })
+    }
+
+    /// A region in which firmware recorded [in place](tracebuf::inplace), and its address: the first, or the one at that
+    /// place.
+    pub fn in_place(&self, place: &Place) -> Option<(u64, RegionView<'_>)> {
+        let at = |address| {
+            let view = RegionView::find(self.at(address)?)?;
+            (view.offset() == 0).then_some((address, view))
+        };
+        match place {
+            Place::Anywhere => self.pieces.iter().find_map(|(start, bytes)| {
+                let view = RegionView::find(bytes)?;
+                Some((start + view.offset() as u64, view))
+            }),
+            Place::Address(address) => at(*address),
+            Place::Symbol(name) => at(self.symbols.find(name).ok()?.address),
+        }
     }
 
     fn find_region(&self, place: Place) -> Result<Found, RecoverError> {

@@ -14,6 +14,7 @@ use crate::tracebuf;
 
 #[cfg(unix)]
 mod full;
+mod in_place;
 mod killed_start;
 #[cfg(target_os = "linux")]
 mod large;

@@ -1,0 +1,90 @@
+//! Resets: what was finished stays.
+
+use std::format;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::vec::Vec;
+
+use super::super::{Found, Recorder, Region};
+use super::{by_writer, dump, timer};
+use crate::inplace::layout::State;
+use crate::inplace::region::sealed::Words;
+
+#[test]
+fn a_restart_keeps_what_was_recorded_and_goes_on_behind_it() {
+    static TRACE: Region<16, 64, 8> = Region::zeroed();
+    timer!(TIME, ticks);
+    for start in 1..=40 {
+        TIME.store(start, Ordering::Relaxed);
+        let (recorder, found) = Recorder::attach_or_new(&TRACE, ticks, 1_000);
+        assert_eq!(found, if start == 1 { Found::Nothing } else { Found::Start(start) });
+        let writer = recorder.writer("main");
+        for value in 0..5 {
+            writer.count("n", value);
+        }
+        // A reset drops nothing.
+        core::mem::forget(writer);
+        let all = by_writer(&dump(&TRACE));
+        for kept in start.saturating_sub(3).max(1)..=start {
+            let told: Vec<_> = all[&(kept % 32, 0)].iter().map(|(_, told)| told.clone()).collect();
+            assert_eq!(told, (0..5).map(|value| format!("n {value}")).collect::<Vec<_>>());
+        }
+        // Names are entered once.
+        assert!(crate::inplace::RegionView::find(&dump(&TRACE)).is_some_and(|view| view.name(17).is_none()));
+    }
+    assert_eq!(Words::header(&TRACE, crate::inplace::layout::header::TEXT_USED).load(Ordering::Relaxed), 2);
+}
+
+#[test]
+fn another_layout_or_frequency_begins_anew() {
+    static TRACE: Region<16, 64, 8> = Region::zeroed();
+    let (recorder, _) = Recorder::attach_or_new(&TRACE, || 0, 1_000);
+    recorder.writer("main").instant("x");
+    assert_eq!(Recorder::attach_or_new(&TRACE, || 0, 1_001).1, Found::Nothing);
+    assert!(by_writer(&dump(&TRACE)).is_empty());
+}
+
+#[test]
+fn a_chunk_that_was_being_claimed_is_given_up_alone() {
+    static TRACE: Region<16, 64, 8> = Region::zeroed();
+    let (recorder, _) = Recorder::attach_or_new(&TRACE, || 0, 1_000);
+    let writer = recorder.writer("main");
+    writer.instant("kept");
+    let place = <Region<16, 64, 8> as Words>::word(Words::chunk(&TRACE, 1), 0);
+    place.store(State::new(State::CLAIMED, 5, 1).0, Ordering::Relaxed);
+    core::mem::forget(writer);
+    assert_eq!(by_writer(&dump(&TRACE)).len(), 1);
+    let (recorder, found) = Recorder::attach_or_new(&TRACE, || 0, 1_000);
+    assert_eq!((found, State(place.load(Ordering::Relaxed)).is()), (Found::Start(2), State::FREE));
+    let writer = recorder.writer("main");
+    writer.instant("next");
+    let all = by_writer(&dump(&TRACE));
+    assert_eq!(
+        (&all[&(1, 0)][..], &all[&(2, 0)][..]),
+        (&[(0, "instant kept".into())][..], &[(0, "instant next".into())][..])
+    );
+}
+
+#[test]
+fn an_update_of_the_firmware_does_not_change_old_names() {
+    // The same address, as a text of another build may have.
+    static BYTES: [u8; 8] = *b"oldnew!!";
+    static TRACE: Region<16, 64, 8> = Region::zeroed();
+    let text = |from, to| core::str::from_utf8(&BYTES[from..to]).expect("ASCII");
+    let (recorder, _) = Recorder::attach_or_new(&TRACE, || 0, 1_000);
+    let writer = recorder.writer("main");
+    writer.instant(text(0, 3));
+    let old = dump(&TRACE);
+    // What the table says of "old" is changed to be about "new", as if that address had moved.
+    let moved = text(3, 6).as_ptr() as u32;
+    let is_old =
+        |place: &usize| Words::name(&TRACE, *place)[0].load(Ordering::Relaxed) == text(0, 3).as_ptr() as u32;
+    let place = (0..16).find(is_old).expect("it was entered");
+    Words::name(&TRACE, place)[0].store(moved, Ordering::Relaxed);
+    core::mem::forget(writer);
+    let (recorder, found) = Recorder::attach_or_new(&TRACE, || 0, 1_000);
+    assert_eq!(found, Found::Start(2));
+    recorder.writer("main").instant(text(3, 6));
+    let all = by_writer(&dump(&TRACE));
+    assert_eq!(by_writer(&old)[&(1, 0)], all[&(1, 0)]);
+    assert_eq!(all[&(2, 0)], [(0, "instant new".into())]);
+}

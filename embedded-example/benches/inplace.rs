@@ -1,0 +1,155 @@
+//! The cost sheet of recording in place on a Cortex-M4, or a Cortex-M0, in QEMU.
+//!
+//! A line for each figure: `budget NAME MEASURED LIMIT UNIT ok|over`. Instructions are counted by SysTick, which QEMU
+//! advances by the instruction, and which is the recorder's timer too.
+#![cfg_attr(target_os = "none", no_std, no_main)]
+
+#[cfg(not(target_os = "none"))]
+fn main() {
+    eprintln!("these are instructions of a Cortex-M: run it from its own folder");
+}
+
+#[cfg(target_os = "none")]
+mod image {
+    use core::hint::black_box;
+    use cortex_m::peripheral::SYST;
+    use cortex_m::peripheral::syst::SystClkSource;
+    use cortex_m_rt::entry;
+    use defmt_semihosting as _;
+    use tracebuf::inplace::{Recorder, Region, Writer};
+    use tracebuf_firmware::board;
+
+    type Trace = Region<64, 128, 16>;
+    static TRACE: Trace = Region::zeroed();
+    /// Of four chunks, to have them all taken.
+    static SMALL: Region<16, 32, 4> = Region::zeroed();
+
+    /// SysTick counts down, 24 bits.
+    const FULL: u32 = 0x00FF_FFFF;
+    const TICK_PS: u64 = 1_000_000_000_000 / board::FREQUENCY;
+    /// As ./qemu has it.
+    const INSTRUCTION_PS: u64 = if cfg!(board = "microbit") { 64_000 } else { 32_000 };
+
+    #[derive(Clone, Copy)]
+    struct Ticks;
+
+    impl tracebuf::inplace::Timer for Ticks {
+        const BITS: u32 = 24;
+
+        #[inline(always)]
+        fn ticks(&self) -> u32 {
+            !SYST::get_current() & FULL
+        }
+    }
+
+    type TraceWriter = Writer<'static, Trace, Ticks>;
+
+    /// Instructions of one call, without those of looking at the clock, which this has.
+    struct Meter(u32);
+
+    impl Meter {
+        #[inline(never)]
+        fn raw(work: impl FnOnce()) -> u32 {
+            let start = SYST::get_current();
+            work();
+            let ticks = start.wrapping_sub(SYST::get_current()) & FULL;
+            ((u64::from(ticks) * TICK_PS + INSTRUCTION_PS / 2) / INSTRUCTION_PS) as u32
+        }
+
+        fn count(&self, work: impl FnOnce()) -> u32 {
+            Self::raw(work).saturating_sub(self.0)
+        }
+    }
+
+    /// The median and the largest of so many counts.
+    fn many<const N: usize>(count: impl FnMut(usize) -> u32) -> (u32, u32) {
+        let mut counts: [u32; N] = core::array::from_fn(count);
+        counts.sort_unstable();
+        (counts.get(N / 2).copied().unwrap_or(0), counts.last().copied().unwrap_or(0))
+    }
+
+    /// Whether a line is over.
+    struct Sheet(bool);
+
+    impl Sheet {
+        /// An event, and one that claims a chunk.
+        fn pair(&mut self, [name, claims]: [&str; 2], (median, largest): (u32, u32), limits: (u32, u32)) {
+            self.line(name, median, limits, "instructions");
+            let claim = largest.saturating_sub(median);
+            self.line(claims, claim, (120, 165), "instructions");
+        }
+
+        /// The first limit is the M4's, the second the M0's.
+        fn line(&mut self, name: &str, measured: u32, limits: (u32, u32), unit: &str) {
+            let limit = if cfg!(board = "microbit") { limits.1 } else { limits.0 };
+            let verdict = if measured > limit { "over" } else { "ok" };
+            self.0 |= measured > limit;
+            semihosting::println!("budget inplace_{name} {measured} {limit} {unit} {verdict}");
+        }
+    }
+
+    #[entry]
+    fn main() -> ! {
+        // SAFETY: nobody else has them. To take them would mask interrupts, and nothing else here is meant to.
+        let mut core = unsafe { cortex_m::Peripherals::steal() };
+        core.SYST.set_clock_source(SystClkSource::Core);
+        core.SYST.set_reload(FULL);
+        core.SYST.clear_current();
+        core.SYST.enable_counter();
+        let recorder = Recorder::new(&TRACE, Ticks, board::FREQUENCY as u32);
+        let writer = recorder.writer("main");
+        let mut sheet = Sheet(false);
+        let meter = Meter(Meter::raw(|| ()));
+
+        let first = meter.count(|| writer.begin("first"));
+        let claims = first;
+        let second = meter.count(|| writer.instant("8 bytes!"));
+        sheet.line("first_name", second, (320, 420), "instructions");
+        // The names.
+        writer.begin("slice");
+        writer.count("level", 0);
+        writer.count_i64("total", 0);
+        let (value, long) = (black_box(1234), black_box(1 << 40));
+        let begin = many::<201>(|_| meter.count(|| writer.begin("slice")));
+        sheet.pair(["begin", "begin_claims"], begin, (65, 80));
+        let end = many::<201>(|_| meter.count(|| writer.end()));
+        sheet.pair(["end", "end_claims"], end, (55, 65));
+        let count = many::<201>(|_| meter.count(|| writer.count("level", value)));
+        sheet.pair(["count", "count_claims"], count, (80, 95));
+        let (median, worst) = many::<201>(|_| meter.count(|| writer.count_i64("total", long)));
+        sheet.line("count_i64", median, (100, 120), "instructions");
+        sheet.line("worst_event", worst, (280, 370), "instructions");
+        sheet.line("first_event", claims, (320 + 120, 420 + 165), "instructions");
+        jumps(&mut sheet, &meter);
+        sheet.line("ram_writer", size_of::<TraceWriter>() as u32, (24, 24), "bytes");
+        let fixed = size_of::<Trace>() - 64 * 8 - 512 - 16 * 256;
+        sheet.line("ram_fixed", fixed as u32, (64, 64), "bytes");
+        finish(sheet.0)
+    }
+
+    /// What each place costs that another writer has: with three taken, and with all.
+    #[inline(never)]
+    fn jumps(sheet: &mut Sheet, meter: &Meter) {
+        let recorder = Recorder::new(&SMALL, Ticks, board::FREQUENCY as u32);
+        let writers: [_; 5] = core::array::from_fn(|_| recorder.writer("w"));
+        let [one, two, three, four, five] = &writers;
+        let event = |writer: &Writer<'static, Region<16, 32, 4>, Ticks>| meter.count(|| writer.end());
+        let free = event(one);
+        (two.end(), three.end());
+        let late = event(four);
+        // Eight places are tried in vain.
+        let dropped = event(five);
+        sheet.line("claim", free.max(late), (55 + 120, 65 + 165), "instructions");
+        sheet.line("jump", dropped.saturating_sub(free) / 8, (25, 40), "instructions");
+    }
+
+    fn finish(over: bool) -> ! {
+        semihosting::process::exit(i32::from(over))
+    }
+
+    #[panic_handler]
+    fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+        semihosting::println!("panic");
+        semihosting::process::exit(2)
+    }
+}

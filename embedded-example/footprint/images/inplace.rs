@@ -1,0 +1,76 @@
+//! The smallest image that records in place: two writers, slices, instants, 32-bit counters, names; with the feature
+//! `inplace-more` also 64-bit counters, events on other tracks, and task switches.
+//!
+//! All that these pull in is in it, the claim of chunks, names and the 64-bit time included. Not in it: sending, a real
+//! timer.
+#![cfg_attr(target_os = "none", no_std, no_main)]
+
+#[cfg(target_os = "none")]
+mod image {
+    use core::hint::black_box;
+    use tracebuf::inplace::{Recorder, Region, Writer};
+
+    type Trace = Region<64, 128, 32>;
+
+    static TRACE: Trace = Region::zeroed();
+
+    #[panic_handler]
+    fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+        loop {}
+    }
+
+    #[derive(Clone, Copy)]
+    struct Timer;
+
+    impl tracebuf::inplace::Timer for Timer {
+        fn ticks(&self) -> u32 {
+            black_box(1)
+        }
+    }
+
+    #[unsafe(no_mangle)]
+    pub(crate) extern "C" fn _start() {
+        let recorder = Recorder::new(&TRACE, Timer, 1_000_000);
+        let (one, other) = (recorder.writer("main loop"), recorder.writer("interrupt"));
+        #[cfg(feature = "inplace-more")]
+        let motor = recorder.track("motor", 1);
+        loop {
+            begin(&one);
+            end(&one);
+            instant(&other);
+            count(&other);
+            #[cfg(feature = "inplace-more")]
+            {
+                one.count_i64("total", black_box(7));
+                one.on(motor).begin("turn");
+                one.on(motor).end();
+                one.switch_to(Some(motor));
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn begin(writer: &Writer<'static, Trace, Timer>) {
+        writer.begin("slice");
+    }
+
+    #[inline(never)]
+    fn end(writer: &Writer<'static, Trace, Timer>) {
+        writer.end();
+    }
+
+    #[inline(never)]
+    fn instant(writer: &Writer<'static, Trace, Timer>) {
+        writer.instant("instant");
+    }
+
+    #[inline(never)]
+    fn count(writer: &Writer<'static, Trace, Timer>) {
+        writer.count("level", black_box(7));
+    }
+}
+
+#[cfg(not(target_os = "none"))]
+fn main() {
+    println!("an image for a bare target, not to be run");
+}

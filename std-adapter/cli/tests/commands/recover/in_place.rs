@@ -1,0 +1,36 @@
+//! Dumps of firmware that recorded in place.
+
+use tracebuf::inplace::{Recorder, Region};
+use tracebuf_analysis::Trace;
+
+use super::recover;
+
+#[test]
+fn what_firmware_recorded_in_place_is_a_trace_and_what_is_missing_is_said() {
+    static TRACE: Region<16, 8, 4, 32> = Region::zeroed();
+    let recorder = Recorder::new(&TRACE, || 5, 1_000_000);
+    let writer = recorder.writer("main loop");
+    for value in 0..100 {
+        writer.count("temperature", value);
+    }
+    writer.instant("a name for which there is no room");
+    let memory: Vec<u8> = [7u8; 24].into_iter().chain(TRACE.words().flat_map(u32::to_le_bytes)).collect();
+    let (is_whole, said, trace) = recover("in_place", &memory, &[]);
+    assert!(is_whole, "{said}");
+    for told in [
+        "recorded in place at 0x18: ",
+        "of 1 start",
+        "the timer stood still",
+        "chunks overwritten by newer ones",
+        "1 event or track without a name",
+    ] {
+        assert!(said.contains(told), "{told}: {said}");
+    }
+    let trace = Trace::of(&trace).expect("a trace");
+    assert_eq!(trace.counter("temperature").expect("it").values().next_back(), Some(99.0));
+
+    let (is_whole, said, trace) =
+        recover("in_place_cut", &memory[..memory.len() - 200], &["--address", "24"]);
+    assert!(!is_whole && said.contains("recorded in place at 0x18: "), "{said}");
+    assert!(Trace::of(&trace).is_ok());
+}

@@ -9,6 +9,7 @@ mod limits;
 mod own_files;
 mod own_times;
 mod relay;
+mod since;
 mod stall;
 mod tracks;
 

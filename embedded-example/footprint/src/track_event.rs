@@ -40,6 +40,15 @@ pub(crate) fn all(input: &mut Input<'static>, writer: TraceWriter<'_>) {
         tracer.on(&Track::custom(input.text()).numbered(input.u64())).instant(input.text());
         tracer.on(&COUNTER).count(input.u64() as i64);
         tracer.on(&COUNTER).measure(f64::from_bits(input.u64()));
+        let (at, counter) = (tracer.on(&CUSTOM).at(input.u64()), tracer.on(&COUNTER).at(input.u64()));
+        at.begin(input.text());
+        at.begin_with(input.text(), |event| details(input, event));
+        at.end();
+        at.end_with(|event| details(input, event));
+        at.instant(input.text());
+        at.instant_with(input.text(), |event| details(input, event));
+        counter.count(input.u64() as i64);
+        counter.measure(f64::from_bits(input.u64()));
     }
     log_lines(input, &tracer);
     debug((tracer.flush(), tracer.stats(), tracer.reentered()));
@@ -89,5 +98,6 @@ fn details<'x, 'e, 'w, 'a>(
         .arg(input.text(), value)
         .arg(input.text(), Value::Pointer(input.u64()));
     event.source_location(input.text(), input.u32());
+    event.source_text(input.text(), input.u32()).category_text(input.text());
     event.category(input.text()).flow(input.u64()).end_flow(input.u64()).name(input.text())
 }

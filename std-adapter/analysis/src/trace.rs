@@ -92,7 +92,7 @@ pub struct Trace {
 
 impl Trace {
     /// The most bytes that compressed packets or a gzipped file may unpack to: 4 GiB, 1 GiB on 32 bits.
-    pub const UNPACKED_MAX: usize = if cfg!(target_pointer_width = "64") { 4 << 30 } else { 1 << 30 };
+    pub const UNPACKED_MAX: u64 = if cfg!(target_pointer_width = "64") { 4 << 30 } else { 1 << 30 };
 
     /// Reads a file, plain or gzipped, with compressed packets or without. Of a trace that is cut short, as after a
     /// kill, it reads the whole packets; [`losses`](Self::losses) has the rest.
@@ -110,7 +110,7 @@ impl Trace {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn of(file: &[u8]) -> Result<Self, TraceError> {
-        let trace = unpack::unpacked(file, Self::UNPACKED_MAX)?;
+        let trace = unpack::unpacked(file, Self::UNPACKED_MAX as usize)?;
         let (mut reader, mut packets, mut at) = (Reader::default(), TracePackets::new(&trace), 0);
         while let Some(packet) = packets.next() {
             match packet {

@@ -26,7 +26,7 @@ use super::{Found, SharedMemoryImage};
 /// // A service restarts, and looks at what the last one had not yet written.
 /// match Survivor::open("trace.region") {
 ///     Ok(survivor) => {
-///         let (written, gap) = survivor.write_with("trace.pftrace".as_ref(), "crash.pftrace".as_ref())?;
+///         let (written, gap) = survivor.write_with("trace.pftrace", "crash.pftrace")?;
 ///         println!("{} packets, {gap}", written.packets);
 ///     }
 ///     // The first time there is nothing.

@@ -34,8 +34,12 @@ fn a_log_record_is_an_instant_and_a_line_with_its_target_file_and_line() {
     let lines: Vec<_> = trace.logs().map(|line| (line.text(), line.priority())).collect();
     assert_eq!(lines, [("slow 7", 5), ("lost 7", 6), ("loaded", 4)]);
     let told = trace.logs().map(|line| {
-        let (event, source) = (line.event().expect("an instant"), line.source().expect("a place").clone());
-        assert_eq!((event.name(), event.source()), (line.text(), Some(&source)));
+        let event = line.event().expect("an instant");
+        let source = event.source().expect("a place").clone();
+        assert_eq!(
+            (event.name(), line.source()),
+            (line.text(), Some(&source).filter(|_| cfg!(not(tracebuf_small))))
+        );
         format!("{} {}:{}", event.category(), source.file, source.line)
     });
     let expected = [

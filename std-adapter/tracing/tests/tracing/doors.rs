@@ -57,8 +57,8 @@ fn records_of_the_crate_log_have_their_own_target_file_and_line() {
         let source = |at: usize| told[at].source().map(|source| (source.file.to_string(), source.line));
         assert_eq!([source(0), source(1)], [const { Some(()) }; 2].map(|_| Some(("src/db.rs".into(), 12))));
         assert_eq!(source(2), None);
-        let tag = trace.logs().next().and_then(|line| line.source().cloned()).expect("a tag");
-        assert_eq!((&*tag.file, tag.line), ("src/db.rs", 12));
+        let tag = trace.logs().next().and_then(|line| line.source());
+        assert_eq!(tag, told[0].source().filter(|_| cfg!(not(tracebuf_small))));
     });
 }
 

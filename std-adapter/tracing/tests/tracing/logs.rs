@@ -1,58 +1,32 @@
 //! Events as lines of a log.
 
-use std::collections::HashMap;
-
+use tracebuf_analysis::Trace;
 use tracebuf_session::{LogMessage, LogPriority, Session};
 use tracebuf_tracing::{TraceLayer, TraceSubscriber};
 use tracing::Dispatch;
 use tracing_subscriber::prelude::*;
 
 use crate::FrontEnd;
-use crate::origins::{SourceLocation, place, text};
-use crate::trace::{Field, Trace, fields, message, number, scratch};
+use crate::origins::{SourceLocation, place, trace_of};
 
 #[derive(Debug, PartialEq)]
 struct Line {
     text: String,
-    priority: u64,
+    priority: u8,
     /// Its file and line.
     tag: Option<SourceLocation>,
-    name: Option<String>,
+    name: String,
 }
 
-/// The lines of all threads. Each text has its own number, which is given only once within a state.
+/// The lines of all threads.
 fn lines(trace: &Trace) -> Vec<Line> {
-    let (mut texts, mut places, mut lines) = (HashMap::new(), HashMap::new(), Vec::new());
-    for packet in trace.packets() {
-        let sequence = number(packet, 10);
-        if number(packet, 13).is_some_and(|flags| flags & 1 != 0) {
-            texts.retain(|(of, _), _| *of != sequence);
-        }
-        for field in message(packet, 12).map(fields).unwrap_or_default() {
-            match field {
-                Field::Bytes(20, entry) => {
-                    assert_eq!(texts.insert((sequence, number(entry, 1)), text(entry, 2)), None);
-                }
-                Field::Bytes(4, entry) => drop(places.insert((sequence, number(entry, 1)), place(entry))),
-                _ => {}
-            }
-        }
-        let Some(event) = message(packet, 11) else { continue };
-        let Some(line) = message(event, 21) else { continue };
-        lines.push(Line {
-            text: texts[&(sequence, number(line, 2))].clone(),
-            priority: number(line, 3).expect("a priority"),
-            tag: number(line, 1).map(|iid| places[&(sequence, Some(iid))].clone()),
-            name: message(event, 23).map(|name| String::from_utf8_lossy(name).into_owned()),
-        });
-    }
-    lines
-}
-
-fn trace_of(session: Session, name: &str) -> Trace {
-    let path = scratch(&format!("logs-{name}.pftrace"));
-    session.stop().expect("a stop").write_to(&path).expect("a file");
-    Trace::read(&path)
+    let told = trace.logs().map(|line| Line {
+        text: line.text().to_owned(),
+        priority: line.priority(),
+        tag: line.source().map(place),
+        name: line.event().map_or("", |event| event.name()).to_owned(),
+    });
+    told.collect()
 }
 
 #[test]
@@ -72,19 +46,19 @@ fn events_are_lines_with_their_fields_levels_and_places_if_that_is_wanted() {
                 tracing::debug!(name = "x", count = 3);
                 tracing::warn!(list = ?[1, 2], "{}", "y".repeat(10_000));
             });
-            let trace = trace_of(session, &format!("{kind}-{logs}"));
-            let line = |text: &str, priority, at, name: Option<&str>| Line {
+            let trace = trace_of(&session, &format!("logs-{kind}-{logs}"));
+            let line = |text: &str, priority, at, name: &str| Line {
                 text: text.to_owned(),
                 priority,
-                tag: cfg!(not(tracebuf_small)).then(|| (file!().to_owned(), u64::from(first + at))),
-                name: name.map(str::to_owned),
+                tag: cfg!(not(tracebuf_small)).then(|| (file!().to_owned(), first + at)),
+                name: name.to_owned(),
             };
             let long = "y".repeat(10_000);
             let expected = [
-                line("found 1 of 2", 4, 0, Some("found 1 of 2")),
-                line("failed code=-7 ok=false part=0.5", 6, 1, Some("failed")),
-                line("name=x count=3", 3, 2, None),
-                line(&format!("{long} list=[1, 2]"), 5, 3, Some(&long)),
+                line("found 1 of 2", 4, 0, "found 1 of 2"),
+                line("failed code=-7 ok=false part=0.5", 6, 1, "failed"),
+                line("name=x count=3", 3, 2, module_path!()),
+                line(&format!("{long} list=[1, 2]"), 5, 3, &long),
             ];
             let lines = lines(&trace);
             if logs {
@@ -92,7 +66,7 @@ fn events_are_lines_with_their_fields_levels_and_places_if_that_is_wanted() {
             } else {
                 assert_eq!(lines, [], "{kind}");
             }
-            assert_eq!((trace.events(3), trace.losses()), (4, 0), "{kind}");
+            assert_eq!(trace.instants().count(), 4, "{kind}");
         }
     }
 }
@@ -114,7 +88,8 @@ fn threads_have_lines_without_tracing_too() {
             });
         }
     });
-    let mut lines: Vec<_> = lines(&trace_of(session, "threads")).into_iter().map(|line| line.text).collect();
+    let mut lines: Vec<_> =
+        lines(&trace_of(&session, "logs-threads")).into_iter().map(|line| line.text).collect();
     lines.sort();
     let mut expected: Vec<_> = (0..600).map(|line| format!("{} {}", line / 200, line / 2 % 100)).collect();
     expected.sort();

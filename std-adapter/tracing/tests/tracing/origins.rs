@@ -1,58 +1,41 @@
 //! Where in the program spans and events come from.
 
-use std::collections::BTreeMap;
-
+use tracebuf_analysis::Trace;
+use tracebuf_analysis::trace::Source;
 use tracebuf_session::{Recorder, Session};
 use tracebuf_tracing::{TraceLayer, TraceSubscriber};
 use tracing::Dispatch;
 use tracing_subscriber::prelude::*;
 
-use crate::trace::{Field, Trace, fields, message, number, scratch};
+use crate::trace::scratch;
 
 /// What one event says of itself: its categories, file and line.
-type Origin = (Vec<String>, Option<SourceLocation>);
-pub(crate) type SourceLocation = (String, u64);
+type Origin = (String, Option<SourceLocation>);
+pub(crate) type SourceLocation = (String, u32);
 
-pub(crate) fn text(bytes: &[u8], field: u32) -> String {
-    String::from_utf8(message(bytes, field).expect("a text").to_vec()).expect("a text")
+pub(crate) fn place(source: &Source) -> SourceLocation {
+    (source.file.to_string(), source.line)
 }
 
-pub(crate) fn place(location: &[u8]) -> SourceLocation {
-    (text(location, 2), number(location, 4).expect("a line"))
+/// The trace of a session, which has nothing missing and nothing that readers leave out.
+pub(crate) fn trace_of(session: &Session, name: &str) -> Trace {
+    let path = scratch(&format!("{name}.pftrace"));
+    session.stop().expect("a stop").write_to(&path).expect("a file");
+    let trace = Trace::open(&path).expect("a trace");
+    assert!(
+        trace.faults().is_empty() && !trace.losses().has_losses(),
+        "{name}: {trace:?} {}",
+        trace.losses()
+    );
+    trace
 }
 
-/// Each slice's begin and instant, of a single thread. On 32-bit targets places are written out.
-fn origins(trace: &Trace) -> Vec<Origin> {
-    let (mut categories, mut places) = (BTreeMap::new(), BTreeMap::new());
-    let mut origins = Vec::new();
-    for packet in trace.packets() {
-        for field in message(packet, 12).map(fields).unwrap_or_default() {
-            match field {
-                Field::Bytes(1, entry) => drop(categories.insert(number(entry, 1), text(entry, 2))),
-                Field::Bytes(4, entry) => drop(places.insert(number(entry, 1), place(entry))),
-                _ => {}
-            }
-        }
-        let event = message(packet, 11).filter(|event| matches!(number(event, 9), Some(1 | 3)));
-        if let Some(event) = event {
-            let category = |field: &Field<'_>| match field {
-                Field::Number(3, iid) => Some(categories[&Some(*iid)].clone()),
-                _ => None,
-            };
-            let interned = number(event, 34).map(|iid| places[&Some(iid)].clone());
-            let place = interned.or_else(|| message(event, 33).map(place));
-            origins.push((fields(event).iter().filter_map(category).collect(), place));
-        }
-    }
-    origins
-}
-
+/// Each slice's begin and instant, of a single thread.
 fn recorded(kind: &str, all: bool, make: impl FnOnce(Recorder) -> Dispatch) -> Vec<Origin> {
     let session = Session::builder().fast_clock().start().expect("a session");
     tracing::dispatcher::with_default(&make(session.recorder()), work);
-    let path = scratch(&format!("origins-{kind}-{all}.pftrace"));
-    session.stop().expect("a stop").write_to(&path).expect("a file");
-    origins(&Trace::read(&path))
+    let trace = trace_of(&session, &format!("origins-{kind}-{all}"));
+    trace.events().map(|event| (event.category().to_owned(), event.source().map(place))).collect()
 }
 
 const TARGET: &str = module_path!();
@@ -73,8 +56,8 @@ const LINES: [u32; 3] = [line!() - 10, line!() - 9, line!() - 7];
 
 fn expected(all: bool) -> Vec<Origin> {
     let event = |level: &str, target: &str, line: u32| {
-        let categories = [level, target].map(str::to_owned)[..if all { 2 } else { 1 }].to_vec();
-        (categories, all.then(|| (file!().to_owned(), u64::from(line))))
+        let categories = if all { format!("{level},{target}") } else { level.to_owned() };
+        (categories, all.then(|| (file!().to_owned(), line)))
     };
     let plain = event("INFO", TARGET, LINES[0]);
     let fields = event("DEBUG", "elsewhere", LINES[1]);

@@ -53,7 +53,7 @@
 //! | `producer` | yes | [`producer`], [`service::ProducerEndpoint`], [`service::StartMark`]: they need compare-and-swap |
 //! | `patches` | yes | writers' packets over three chunks and more ([`producer::TraceWriter`]); implies `producer` |
 //! | `portable-atomic` | | `producer` on targets without compare-and-swap, such as Cortex-M0; the application picks what stands in for it among that crate's own features, such as `unsafe-assume-single-core` |
-//! | `std` | | an output's error may be `std::io::Error`, through `embedded-io`'s feature of that name, and a `Vec<u8>` is a [`proto::Sink`] |
+//! | `std` | | an output's error may be `std::io::Error`, through `embedded-io`'s feature of that name, a `Vec<u8>` is a [`proto::Sink`], and endpoints keep on the heap what they know of writers |
 //! | `vm` | | [`vm`] |
 //! | `frame` | | [`proto`]'s frames, for lines that lose bytes |
 //! | `defmt` | | `defmt::Format` for errors and statistics |
@@ -90,6 +90,8 @@ extern crate std;
 pub(crate) const SMALL: bool = cfg!(tracebuf_small);
 
 mod debug;
+#[cfg(feature = "producer")]
+mod list;
 mod prefetch;
 #[doc(hidden)]
 pub mod steps;

@@ -67,6 +67,7 @@ fn check(service: &Service, written_and_dropped: &[(u64, u64)]) {
 }
 
 #[test]
+#[ignore = "takes minutes"]
 fn what_two_writers_write_that_share_a_chunk_is_there_or_counted() {
     model(1, || {
         let (producer, service) = producer(1);
@@ -75,23 +76,20 @@ fn what_two_writers_write_that_share_a_chunk_is_there_or_counted() {
         write(&mut one, 1);
         let thread = thread::spawn(move || {
             write(&mut one, 2);
-            one.flush();
-            let dropped = one.stats().dropped;
-            std::mem::forget(one);
-            dropped
+            one
         });
+        // There is no free chunk.
         write(&mut other, 1);
-        write(&mut other, 2);
+        let mut one = thread.join().unwrap();
+        one.flush();
         other.flush();
-        let dropped = other.stats().dropped;
-        std::mem::forget(other);
-        let first = thread.join().unwrap();
-        producer.commit();
-        check(service, &[(2, first), (2, dropped)]);
+        let dropped = [&one, &other].map(|writer| writer.stats().dropped);
+        check(service, &[(2, dropped[0]), (1, dropped[1])]);
     });
 }
 
 #[test]
+#[ignore = "takes an hour"]
 fn a_chunk_that_is_taken_back_comes_after_those_before_it_and_before_those_after_it() {
     model(1, || {
         let (producer, service) = producer(2);

@@ -32,6 +32,19 @@ pub(crate) use core::sync::atomic::Ordering;
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::Ordering;
 
+/// Keeps the compiler from moving accesses across it. The processor does not either, if another thread has all threads
+/// pass a fence meanwhile. Loom and Miri, which know nothing of that, get a real one.
+#[cfg(not(tracebuf_small))]
+#[inline(always)]
+pub(crate) fn light_fence() {
+    #[cfg(loom)]
+    loom::sync::atomic::fence(Ordering::SeqCst);
+    #[cfg(all(not(loom), miri))]
+    core::sync::atomic::fence(Ordering::SeqCst);
+    #[cfg(not(any(loom, miri)))]
+    core::sync::atomic::compiler_fence(Ordering::SeqCst);
+}
+
 #[cfg(not(loom))]
 static_assertions::const_assert_eq!(size_of::<AtomicU32>(), size_of::<u32>());
 #[cfg(not(loom))]

@@ -56,7 +56,7 @@
 //! | `portable-atomic` | | `producer` and `inplace` on targets without compare-and-swap, such as Cortex-M0; the application picks what stands in for it among that crate's own features, such as `unsafe-assume-single-core` |
 //! | `inplace` | | [`inplace`], which needs compare-and-swap too |
 //! | `multicore` | | `inplace` on firmware's targets with several cores |
-//! | `std` | | an output's error may be `std::io::Error`, through `embedded-io`'s feature of that name, and a `Vec<u8>` is a [`proto::Sink`] |
+//! | `std` | | an output's error may be `std::io::Error`, through `embedded-io`'s feature of that name, a `Vec<u8>` is a [`proto::Sink`], and endpoints keep on the heap what they know of writers |
 //! | `vm` | | [`vm`] |
 //! | `frame` | | [`proto`]'s frames, for lines that lose bytes |
 //! | `defmt` | | `defmt::Format` for errors and statistics |
@@ -98,6 +98,8 @@ pub(crate) const SMALL: bool = cfg!(tracebuf_small);
 #[cfg(any(feature = "producer", feature = "inplace"))]
 mod atomics;
 mod debug;
+#[cfg(feature = "producer")]
+mod list;
 mod prefetch;
 #[doc(hidden)]
 pub mod steps;

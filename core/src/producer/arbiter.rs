@@ -3,7 +3,10 @@
 use super::atomics::{AtomicU32, Ordering, const_fn};
 use super::commit::{ChunkToMove, ChunkToPatch, CommitRequest, CommitSink};
 use super::cursor;
+use super::ids::Ids;
 use super::layout::{Division, Layout};
+#[cfg(not(tracebuf_small))]
+use super::need::Need;
 use super::page::{ChunkState, change_state};
 use super::smb::{MemoryError, SharedMemory};
 use super::storage::{ProducerStorage, WriterSlot};
@@ -52,7 +55,8 @@ pub struct Producer<'a> {
     /// Chunks of all pages.
     pub(super) chunks: u32,
     links: &'a [AtomicU32],
-    writers: &'a [WriterSlot],
+    pub(super) writers: &'a [WriterSlot],
+    pub(super) ids: Ids,
     pub(super) sink: &'a (dyn CommitSink + Sync),
     /// The page where the last free chunk was found.
     hint: AtomicU32,
@@ -69,12 +73,14 @@ pub struct Producer<'a> {
     taken: AtomicU32,
     /// Times that the incremental state was cleared, modulo 2³².
     generation: AtomicU32,
+    #[cfg(not(tracebuf_small))]
+    pub(super) need: Need,
 }
 
 /// No chunk: a chunk is identified by its page, times 16, plus its place in the page.
 pub(crate) const NONE: u32 = u32::MAX;
 /// Chunks in one request; larger batches are sent in parts. They lie on the stack.
-const BATCH: usize = if SMALL { 4 } else { 16 };
+pub(super) const BATCH: usize = if SMALL { 4 } else { 16 };
 
 /// Nobody sends.
 const IDLE: u32 = 0;
@@ -123,6 +129,7 @@ impl<'a> Producer<'a> {
                 chunks,
                 links: &storage.links,
                 writers: &storage.writers,
+                ids: Ids::new(),
                 sink,
                 hint: AtomicU32::new(0),
                 newest: AtomicU32::new(NONE),
@@ -133,20 +140,10 @@ impl<'a> Producer<'a> {
                 completed: AtomicU32::new(0),
                 taken: AtomicU32::new(0),
                 generation: AtomicU32::new(0),
+                #[cfg(not(tracebuf_small))]
+                need: Need::new(),
             })
         }
-    }
-
-    /// An id for a new writer to the central buffer `target`, its place, and what its first packet has to say.
-    pub(super) fn take_id(&'a self, target: u16) -> Option<(u16, &'a WriterSlot, u8)> {
-        let slots = || self.writers.iter().zip(1u16..);
-        let take = |any: bool| slots().find(|(slot, _)| (any || slot.suits(target)) && slot.take());
-        let (slot, id) = take(false).or_else(|| take(true))?;
-        // Only the writer of an id writes this.
-        let news = slot.news(target);
-        slot.target.store(u32::from(target), Ordering::Relaxed);
-        self.sink.register_writer(id, target);
-        Some((id, slot, news))
     }
 
     /// The shared memory.
@@ -235,6 +232,13 @@ impl<'a> Producer<'a> {
         unsent >= (self.chunks - self.chunks / 2) as i32
     }
 
+    /// Counts a chunk that the sender itself has completed.
+    #[cfg(not(tracebuf_small))]
+    pub(super) fn count_sent(&self) {
+        self.completed.fetch_add(1, Ordering::Relaxed);
+        self.taken.store(self.taken.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+    }
+
     /// Whether there are completed chunks to send.
     pub(crate) fn has_completed(&self) -> bool {
         self.newest.load(Ordering::Relaxed) != NONE
@@ -294,8 +298,10 @@ impl<'a> Producer<'a> {
     /// Sends what there is now: chunks, patches, and the flush last.
     fn send_once(&self) {
         let next_flush = self.next_flush.load(Ordering::Acquire);
+        #[cfg(not(tracebuf_small))]
+        self.take_back();
         self.send_chunks();
-        for (slot, writer_id) in self.writers.iter().zip(1u16..) {
+        for (slot, writer_id) in self.ids.used(self.writers).iter().zip(1u16..) {
             // Acquire: what a writer that ended has left is there.
             let state = slot.state.load(Ordering::Acquire);
             if state == WriterSlot::FREE {
@@ -313,6 +319,7 @@ impl<'a> Producer<'a> {
                 self.send_chunks();
                 self.sink.unregister_writer(writer_id);
                 slot.state.store(WriterSlot::FREE, Ordering::Release);
+                self.ids.is_free(writer_id);
             }
         }
         if self.flush_sent.load(Ordering::Relaxed) != next_flush {
@@ -322,12 +329,17 @@ impl<'a> Producer<'a> {
     }
 
     #[cfg_attr(tracebuf_small, inline(never))]
-    fn request(&self, chunks_to_move: &[ChunkToMove], chunks_to_patch: &[ChunkToPatch<'_>], flush: u32) {
+    pub(super) fn request(
+        &self,
+        chunks_to_move: &[ChunkToMove],
+        chunks_to_patch: &[ChunkToPatch<'_>],
+        flush: u32,
+    ) {
         self.sink.commit(&CommitRequest { chunks_to_move, chunks_to_patch, flush });
     }
 
     #[inline(never)]
-    fn send_chunks(&self) {
+    pub(super) fn send_chunks(&self) {
         let (mut next, mut left) = self.take_completed();
         while left != 0 {
             let mut moves: Vec<ChunkToMove, BATCH> = Vec::new();

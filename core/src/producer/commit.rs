@@ -95,6 +95,15 @@ pub trait CommitSink {
     /// call is the only report.
     fn packet_dropped(&self, _writer_id: u16, _target: u16) {}
 
+    /// A function that has each thread with a writer pass a full memory fence, as Linux's `membarrier` does for a
+    /// process, and returns whether that was done. With one, chunks of idle writers are taken back when there are few
+    /// others; whoever sends then calls it. Without, as by default, writers keep their chunks however long they write
+    /// nothing.
+    #[cfg(not(tracebuf_small))]
+    fn thread_fence(&self) -> Option<fn() -> bool> {
+        None
+    }
+
     /// Shared memory is full and a writer stalls: let the service run for about `micros` microseconds.
     ///
     /// `step` counts the calls for one chunk, from 0; `micros` is 0 at first, then 1, 3, 6, … up to 100 ms.

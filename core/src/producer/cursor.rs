@@ -113,6 +113,12 @@ impl<'a> Cursor<'a> {
         Cursor { words, pos: SmbChunkHeader::SIZE }
     }
 
+    /// At a byte of a chunk.
+    #[cfg(not(tracebuf_small))]
+    pub(super) const fn at(words: &'a [AtomicU32], pos: usize) -> Self {
+        Cursor { words, pos }
+    }
+
     #[inline]
     pub(crate) fn pos(&self) -> usize {
         self.pos

@@ -2,6 +2,8 @@
 
 use super::atomics::AtomicU32;
 use super::chunk_header::SmbChunkHeader;
+#[cfg(not(tracebuf_small))]
+use super::cursor::load;
 use super::drain::copy_out;
 use super::layout::Layout;
 use super::page::{ChunkState, Page};
@@ -111,6 +113,17 @@ impl<'a> ChunkView<'a> {
     /// The fragments that the header counts; in a chunk being written, the last may be anything.
     pub fn fragments(&self) -> Fragments<'a> {
         Fragments { words: self.words, pos: 0, left: self.header.fragments }
+    }
+}
+
+#[cfg(not(tracebuf_small))]
+impl Fragments<'_> {
+    /// Bytes of a chunk that is being written, its header included, up to the end of its last whole fragment.
+    pub(super) fn finished_in(words: &[AtomicU32]) -> usize {
+        let header = SmbChunkHeader::from_words([0, load(words, 1)]);
+        let (words, left) = (words.get(2..).unwrap_or_default(), header.fragments.saturating_sub(1));
+        let last = Fragments { words, pos: 0, left }.last();
+        SmbChunkHeader::SIZE + last.map_or(0, |last| last.offset + last.header + last.size)
     }
 }
 

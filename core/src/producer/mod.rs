@@ -6,7 +6,7 @@
 //! | Perfetto | here | file |
 //! |---|---|---|
 //! | `SharedMemoryABI` | [`SharedMemory`], [`Page`], [`Layout`], [`SmbChunkHeader`] | `smb`, `page`, `layout`, `chunk_header` |
-//! | `SharedMemoryArbiterImpl` | [`Producer`], in its [`ProducerStorage`] | `arbiter`, `flush`, `storage` |
+//! | `SharedMemoryArbiterImpl` | [`Producer`], in its [`ProducerStorage`] | `arbiter`, `ids`, `flush`, `need`, `taking_back`, `storage` |
 //! | `TraceWriterImpl` | [`TraceWriter`] | `trace_writer` |
 //! | `TracePacketHandle`, `protozero::Message` | [`PacketHandle`], [`MessageHandle`] | `packet` |
 //! | `ScatteredStreamWriter` | a place in a chunk | `cursor` |
@@ -21,14 +21,21 @@ mod cursor;
 mod drain;
 mod flush;
 mod fragments;
+mod ids;
 mod layout;
+#[cfg(not(tracebuf_small))]
+mod need;
 mod packet;
 mod page;
 mod patch_list;
+#[cfg(not(tracebuf_small))]
+mod presence;
 mod request;
 mod scrape;
 mod smb;
 mod storage;
+#[cfg(not(tracebuf_small))]
+mod taking_back;
 #[cfg(all(test, not(loom)))]
 mod tests;
 mod trace_writer;

@@ -42,6 +42,7 @@ impl<'a> TraceWriter<'a> {
     /// Begins a packet; it ends when the handle is dropped. When there is no free chunk and the policy does not wait,
     /// the packet is discarded and counted as dropped, even if nothing is written.
     pub fn packet(&mut self) -> PacketHandle<'_, 'a> {
+        self.enter();
         self.begin();
         PacketHandle { message: MessageHandle { writer: self, depth: 0 } }
     }
@@ -134,7 +135,10 @@ impl Drop for MessageHandle<'_, '_> {
         match self.depth.checked_sub(1) {
             Some(outer) => self.writer.close_levels(outer),
             // The packet's own, wherever it was swapped to.
-            None => self.writer.finish(),
+            None => {
+                self.writer.finish();
+                self.writer.leave();
+            }
         }
     }
 }

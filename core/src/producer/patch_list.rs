@@ -20,12 +20,14 @@ pub struct ChunkPatch {
 
 /// The size fields of one writer that wait for their messages' ends, or for somebody to send them. The writer adds
 /// fields and makes them ready; senders, one at a time, take the ready ones.
+#[cfg_attr(all(feature = "std", not(any(loom, test))), derive(zerocopy::FromZeros))]
 pub(crate) struct PatchList {
     fields: [Field; PatchList::CAPACITY],
 }
 
 /// `place` has the state in its low bits and the offset in its high half. The writer changes it from [`FREE`] to
 /// [`WAITING`] to [`READY`], the sender back to [`FREE`].
+#[cfg_attr(all(feature = "std", not(any(loom, test))), derive(zerocopy::FromZeros))]
 struct Field {
     place: AtomicU32,
     chunk_id: AtomicU32,

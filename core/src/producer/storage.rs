@@ -2,9 +2,11 @@
 
 use super::atomics::{AtomicU32, Ordering, const_fn};
 use super::patch_list::PatchList;
+#[cfg(not(tracebuf_small))]
+use super::presence::Presence;
 
-/// What a [`Producer`](super::Producer) remembers of its chunks and writers: 4 bytes a chunk and 204 a writer, 12
-/// without the feature `patches`. For one producer at a time: two at once would lose each other's chunks.
+/// What a [`Producer`](super::Producer) remembers of its chunks and writers: 4 bytes a chunk and 220 a writer, 28
+/// without the feature `patches`; on microcontrollers 204 and 12. For one producer at a time: two at once would lose each other's chunks.
 ///
 /// `CHUNKS` is at least [`SharedMemory::chunks`](super::SharedMemory::chunks) of the layout in use; `WRITERS`,
 /// at most 65,534, is how many writers there can be at a time.
@@ -14,15 +16,17 @@ use super::patch_list::PatchList;
 ///
 /// // 256 KiB in pages of 4 KiB, a chunk each; up to 8 writers.
 /// static STORAGE: ProducerStorage<64, 8> = ProducerStorage::new();
-/// assert_eq!(core::mem::size_of_val(&STORAGE), 64 * 4 + 8 * 204);
+/// assert_eq!(core::mem::size_of_val(&STORAGE), 64 * 4 + 8 * 220);
 /// ```
+#[cfg_attr(all(feature = "std", not(any(loom, test))), derive(zerocopy::FromZeros))]
 pub struct ProducerStorage<const CHUNKS: usize, const WRITERS: usize> {
     pub(crate) links: [AtomicU32; CHUNKS],
     pub(crate) writers: [WriterSlot; WRITERS],
 }
 
-/// A writer id's state. It outlives its writers: an id used again goes on with the next chunk id, because
+/// A writer id's state, all zeros at first. It outlives its writers: an id used again goes on with the next chunk id, because
 /// the service takes an older one for a chunk that it has seen.
+#[cfg_attr(all(feature = "std", not(any(loom, test))), derive(zerocopy::FromZeros))]
 pub(crate) struct WriterSlot {
     /// [`FREE`](Self::FREE), [`TAKEN`](Self::TAKEN) or [`ENDED`](Self::ENDED).
     pub(crate) state: AtomicU32,
@@ -30,6 +34,8 @@ pub(crate) struct WriterSlot {
     /// The central buffer that the writer writes to, and above its 16 bits what the writer before, to the same buffer,
     /// still had to say.
     pub(crate) target: AtomicU32,
+    #[cfg(not(tracebuf_small))]
+    pub(crate) presence: Presence,
     /// Size fields in chunks that were given away.
     pub(crate) patches: PatchList,
 }
@@ -46,9 +52,17 @@ impl WriterSlot {
                 state: AtomicU32::new(Self::FREE),
                 next_chunk: AtomicU32::new(0),
                 target: AtomicU32::new(0),
+                #[cfg(not(tracebuf_small))]
+                presence: Presence::new(),
                 patches: PatchList::new(),
             }
         }
+    }
+
+    /// Whether nobody has it.
+    #[cfg(not(tracebuf_small))]
+    pub(crate) fn is_free(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == Self::FREE
     }
 
     /// Takes it if it is free.
@@ -70,6 +84,8 @@ impl WriterSlot {
     pub(crate) fn end(&self, next_chunk: u32, news: u8) {
         self.target.store(u32::from(news) << 16 | u32::from(self.target()), Ordering::Relaxed);
         self.next_chunk.store(next_chunk, Ordering::Relaxed);
+        #[cfg(not(tracebuf_small))]
+        self.presence.leave();
         self.state.store(Self::ENDED, Ordering::Release);
     }
 
@@ -105,6 +121,16 @@ impl<const CHUNKS: usize, const WRITERS: usize> ProducerStorage<CHUNKS, WRITERS>
             links: core::array::from_fn(|_| AtomicU32::new(0)),
             writers: core::array::from_fn(|_| WriterSlot::new()),
         }
+    }
+}
+
+#[cfg(all(feature = "std", not(any(loom, test))))]
+impl<const CHUNKS: usize, const WRITERS: usize> ProducerStorage<CHUNKS, WRITERS> {
+    /// Storage on the heap, of which only what is used takes memory where systems give it page by page. `None` if there
+    /// is not enough.
+    #[must_use]
+    pub fn on_heap() -> Option<std::boxed::Box<Self>> {
+        zerocopy::FromZeros::new_box_zeroed().ok()
     }
 }
 

@@ -18,7 +18,9 @@ mod short_sizes;
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[doc(alias = "BufferExhaustedPolicy")]
 pub enum Exhaustion {
-    /// Gives the packet up, counts it, and tries again at the next one.
+    /// Gives the packet up, counts it, and tries again at the next one. Where chunks are [taken
+    /// back](super::CommitSink::thread_fence), a writer's first packet, and the first after its chunk was taken, waits
+    /// for up to 17 steps, some 0.1 s.
     #[default]
     Drop,
     /// Waits for the service, in growing steps, until [`CommitSink::stall`](super::CommitSink::stall) says to give up.
@@ -108,6 +110,9 @@ pub struct TraceWriter<'a> {
     /// Chunks that the producer had completed when the current one was begun.
     begun: u32,
     short: ShortSizes<'a>,
+    /// Whether its chunk was taken back, and it has no other.
+    #[cfg(not(tracebuf_small))]
+    was_taken_from: bool,
 }
 
 /// [`TraceWriterStats`] in the machine's words.
@@ -129,13 +134,18 @@ const FULL: u8 = 4;
 impl<'a> Producer<'a> {
     /// A writer to the central buffer `target`; `None` when all ids are taken.
     ///
-    /// The id becomes free when the writer is dropped. Cost: at most two looks at each id.
+    /// The id becomes free when the writer is dropped. Cost: a few looks at ids; on microcontrollers, and when those to
+    /// the same buffer are all taken, up to two at each.
     ///
     /// Have as many ids as all buffers together have writers at a time. With fewer, an id may go to a writer to another
     /// buffer, which then takes earlier chunks for lost, and a service that scrapes before it has heard of the change
     /// puts the new writer's chunks into the old one's buffer.
     pub fn writer(&'a self, target: u16, exhaustion: Exhaustion) -> Option<TraceWriter<'a>> {
-        let (id, slot, news) = self.take_id(target)?;
+        let (slot, id) = self.ids.take(self.writers, target)?;
+        // Only the writer of an id writes this.
+        let news = slot.news(target);
+        slot.target.store(u32::from(target), Ordering::Relaxed);
+        self.sink.register_writer(id, target);
         let next_chunk = slot.next_chunk.load(Ordering::Relaxed);
         Some(TraceWriter {
             producer: self,
@@ -162,6 +172,8 @@ impl<'a> Producer<'a> {
             gave_up_waiting: false,
             has_ready_patches: false,
             short: ShortSizes::NONE,
+            #[cfg(not(tracebuf_small))]
+            was_taken_from: false,
         })
     }
 }
@@ -176,6 +188,12 @@ impl<'a> TraceWriter<'a> {
     pub const MAX_PATCHED: u32 = 3_072;
     /// Steps that [`Exhaustion::StallThenDrop`] waits, as many as the reference takes before it aborts.
     pub const STALL_STEPS: u32 = 300;
+    /// Steps of less than a millisecond: in these, not each writer that waits looks for chunks to take back.
+    #[cfg(not(tracebuf_small))]
+    const EAGER_STEPS: u32 = 11;
+    /// Steps that a writer waits that others keep from a chunk, or have taken it from.
+    #[cfg(not(tracebuf_small))]
+    const GRACE_STEPS: u32 = 17;
     /// A packet is not begun with less room than this in the chunk.
     const MIN_ROOM: usize = 12;
     /// Nor beyond this many fragments.
@@ -201,9 +219,11 @@ impl<'a> TraceWriter<'a> {
     /// acknowledges: [`Producer::is_flushed`]. Never waits: if another writer is sending just then, that one sends this
     /// too.
     pub fn flush(&mut self) -> u32 {
+        self.enter();
         self.end_chunk();
         let flush = self.producer.ask_flush();
         self.send();
+        self.leave();
         flush
     }
 
@@ -231,7 +251,7 @@ impl<'a> TraceWriter<'a> {
         self.producer
     }
 
-    /// Opens a packet. False: it is given up, and what is written into it goes nowhere.
+    /// Opens a packet; the writer was [entered](Self::enter). False: it is given up, and what is written into it goes nowhere.
     pub(crate) fn begin(&mut self) -> bool {
         self.finish();
         self.counts.packets = self.counts.packets.wrapping_add(1);

@@ -29,8 +29,8 @@ pub struct ProducerIdentity {
 
 /// The service's end of one producer.
 ///
-/// It knows the producer's writers (up to `WRITERS`, 28 bytes each, 20 on microcontrollers) and the buffers they
-/// write to. Central buffers are handed to each call as a slice; a writer's target is an index in it. Nothing that the
+/// It knows the producer's writers (up to `WRITERS`, 28 bytes each, 20 on microcontrollers; with the feature `std`, on
+/// the heap) and the buffers they write to. Central buffers are handed to each call as a slice; a writer's target is an index in it. Nothing that the
 /// producer does, says, or changes while it is read can do harm: it is refused and counted.
 ///
 /// A writer has a place here from its registration on or, without one, from the first of its chunks that is taken,

@@ -1,17 +1,17 @@
 //! The table of a producer's writers, as its endpoint knows them.
 
 use crate::buffer::{ChunkFlags, ChunkHeader, WALK_LIMIT};
+use crate::list::List;
 use crate::producer::TraceWriter;
 use crate::producer::insert_at;
 use crate::steps::step;
 use crate::wrapping::is_after;
-use heapless::Vec;
 
 /// The writers of one producer: those that are registered, and others that a chunk was taken from. They are sorted by
 /// id: a look through all of them for each chunk would let a producer with many writers hold up the service. Where ids
 /// are shifted, one that has ended keeps its place until another needs it.
 pub(super) struct Writers<const N: usize> {
-    list: Vec<Writer, N>,
+    list: List<Writer, N>,
     /// How many in the list have ended.
     #[cfg(not(target_os = "none"))]
     ended: u32,
@@ -269,7 +269,7 @@ pub(super) fn waits_for_patches(header: &ChunkHeader) -> bool {
 impl<const N: usize> Writers<N> {
     pub(super) const fn new() -> Self {
         Self {
-            list: Vec::new(),
+            list: List::new(),
             #[cfg(not(target_os = "none"))]
             ended: 0,
         }
@@ -309,6 +309,11 @@ impl<const N: usize> Writers<N> {
         if self.find(id).is_some_and(Writer::has_ended) {
             self.ended -= 1;
         }
+        #[cfg(feature = "std")]
+        if let Ok(place) = self.place_of(id) {
+            self.list.remove(place);
+        }
+        #[cfg(not(feature = "std"))]
         self.list.retain(|writer| writer.id != id);
     }
 

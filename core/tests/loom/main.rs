@@ -5,6 +5,8 @@
 
 mod requests;
 mod smb;
+#[cfg(not(tracebuf_small))]
+mod taking_back;
 
 fn leak<T>(value: T) -> &'static T {
     Box::leak(Box::new(value))

@@ -23,6 +23,7 @@ mod slices;
 mod slow_thread;
 mod source_locations;
 mod states;
+mod taking_back;
 mod track_events;
 mod tracks;
 mod writer;

@@ -8,7 +8,7 @@ use tracebuf::producer::Layout;
 
 use tracebuf_analysis::size::ring_chunk;
 use tracebuf_session::BufferConfig;
-use tracebuf_session::limits::{LAYOUT, PAGE, WRITERS};
+use tracebuf_session::limits::{LAYOUT, PAGE};
 
 /// The layout of pages of Perfetto's SDK when it has few left: a chunk then has 292 bytes.
 const SMALLEST_CHUNKS: Layout = Layout::Fourteen;
@@ -147,6 +147,6 @@ impl RecordOptions {
         let chunks = self.ring / ring_chunk(layout.chunk_size(PAGE));
         // One more, for the next that comes, before it overwrites the oldest.
         let places = u16::try_from(chunks + 1).unwrap_or(u16::MAX);
-        BufferConfig::ring(self.ring).sequences(places.max(WRITERS as u16))
+        BufferConfig::ring(self.ring).sequences(places.max(1024))
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use tracebuf::buffer::{Config, FillPolicy};
 
-use crate::limits::{CHUNK, WRITERS};
+use crate::limits::CHUNK;
 
 /// One central buffer.
 #[derive(Clone, Debug)]
@@ -31,7 +31,8 @@ impl BufferConfig {
     }
 
     const fn of(bytes: u64, policy: FillPolicy) -> Self {
-        Self { bytes, policy, file: None, self_contained_chunks: false, sequences: SEQUENCES }
+        let sequences = sequences_for(bytes);
+        Self { bytes, policy, file: None, self_contained_chunks: false, sequences }
     }
 
     /// Keeps the buffer in [this file](crate::region_file), so that all but the last second survives the process, and
@@ -54,9 +55,8 @@ impl BufferConfig {
         self
     }
 
-    /// Sets how many sequences its table holds, of 224 bytes each: 1,024 unless set, 4 to 65,535. A sequence is a
-    /// writer of a producer; 1,024 are enough for this process's threads. For [others](crate::Session::attach) add as
-    /// many as they have writers, and as have ended without being read or overwritten.
+    /// Sets how many sequences its table holds, of 224 bytes each, 4 to 65,535: unless set, as many as it has room for
+    /// chunks of 2 KiB, and at least 1,024. A sequence is a writer of a producer, as each thread has one.
     ///
     /// If all have chunks in a ring, a new one takes the place of the one that has been silent for the longest, whose
     /// chunks count as overwritten. A buffer that discards refuses the new one's chunks.
@@ -91,5 +91,14 @@ impl BufferConfig {
 /// What a full chunk takes in a buffer: 24 bytes of header instead of the 8 in shared memory.
 pub(crate) const SMALLEST: u64 = CHUNK as u64 - 8 + 24;
 
-/// Each writer of this process is a sequence, and all may write to one buffer.
-const SEQUENCES: u16 = WRITERS as u16;
+/// As many as can have a chunk in the buffer, and one more, for the next that comes before the oldest is overwritten.
+const fn sequences_for(bytes: u64) -> u16 {
+    match bytes / SMALLEST + 1 {
+        0..LEAST => LEAST as u16,
+        chunks @ LEAST..=0xFFFF => chunks as u16,
+        _ => u16::MAX,
+    }
+}
+
+/// Programs of other kinds have smaller chunks.
+const LEAST: u64 = 1024;

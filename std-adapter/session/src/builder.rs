@@ -13,6 +13,7 @@ use crate::clock::SessionClock;
 use crate::drain::{Drain, Task};
 use crate::error::SessionError;
 use crate::in_process::InProcess;
+use crate::interrupts;
 use crate::limits::{BUFFERS_MAX, SHARED_MEMORY};
 use crate::long_trace::LongTrace;
 use crate::open_files::OpenFiles;
@@ -22,6 +23,7 @@ use crate::recording_gate::RecordingGate;
 use crate::region_file::{OwnMemory, SharedMemorySpec};
 use crate::session::Session;
 use crate::snapshot::{Spare, prepare};
+use crate::thread_fence::thread_fence;
 use crate::waits::{PATIENCE, Waker, made_by};
 use tracebuf_std::process::named;
 use tracebuf_std::system::user_id;
@@ -69,9 +71,13 @@ impl SessionBuilder {
         self
     }
 
-    /// Sets the bytes of shared memory between this process's threads and the drain thread: 4 KiB to 64 MiB. Each
-    /// thread that records holds 2 KiB of it for each buffer; the rest bridges the time until the drain thread comes.
-    /// The default is 1 MiB, or if threads are to [wait](Self::exhaustion) some 2 MiB, enough for 1,024 writers.
+    /// Sets the bytes of shared memory between this process's threads and the drain thread: 4 KiB to 64 MiB; unless set
+    /// 1 MiB, or some 2 MiB if threads are to [wait](Self::exhaustion). Each thread that records holds 2 KiB of it for
+    /// each buffer; the rest bridges the time until the drain thread comes.
+    ///
+    /// On Linux, threads that are idle give theirs back when others need it, and go on in order when they record again:
+    /// for some thousand threads the default is enough. Elsewhere, and in sandboxes that forbid `membarrier`, threads
+    /// keep theirs until they end.
     #[must_use]
     pub fn shared_memory(mut self, bytes: usize) -> Self {
         self.shared_memory = Some(bytes);
@@ -82,7 +88,7 @@ impl SessionBuilder {
     /// that a kill loses next to nothing that a thread has finished for that buffer. What threads record for other
     /// buffers, and what other processes have not sent, is lost with the process. Not available on Windows.
     ///
-    /// [`start`](Self::start) refuses it if no buffer is in a file. The file grows by the shared memory and 32 KiB; on
+    /// [`start`](Self::start) refuses it if no buffer is in a file. The file grows by the shared memory and 1 MiB; on
     /// 32-bit systems it may have to end within 2 GiB. A process can have 256 such sessions, including stopped ones of
     /// which a recorder, a [`Stopped`](crate::Stopped), or a thread's writer is left.
     ///
@@ -99,9 +105,11 @@ impl SessionBuilder {
 
     /// Sets what a thread does when shared memory is full: drop, unless set. The drain thread always drops.
     ///
-    /// With [`Exhaustion::Stall`] nothing is lost while the drain thread runs and there are no more threads than
-    /// [`shared_memory`](Self::shared_memory) has room for; those beyond drop. A waiting thread gives up when nothing
-    /// that could be freed has come for one second, as when idle threads hold all of it; then it drops for as long.
+    /// With [`Exhaustion::Stall`] nothing is lost while the drain thread runs. A waiting thread gives up when nothing
+    /// that could be freed has come for one second, as when threads within long packets hold all of shared memory, or
+    /// idle ones where [they keep it](Self::shared_memory); then it drops for as long. With [`Exhaustion::Drop`] a
+    /// thread waits for its first chunk, or for one in place of a chunk that it gave back, up to 0.1 s where that can
+    /// help. In a signal handler nobody waits.
     #[must_use]
     pub fn exhaustion(mut self, exhaustion: Exhaustion) -> Self {
         self.exhaustion = exhaustion;
@@ -139,7 +147,8 @@ impl SessionBuilder {
         self
     }
 
-    /// Starts the session, with its drain thread.
+    /// Starts the session, with its drain thread, which takes no signals. The first start in a process that has threads
+    /// may take some 10 ms.
     ///
     /// # Errors
     /// A size, number or name that cannot be, no memory, no thread, no file. Files are then as they were.
@@ -205,6 +214,8 @@ impl SessionBuilder {
         gate: &Arc<RecordingGate>,
         waker: &Waker,
     ) -> Result<Started, SessionError> {
+        // As long as there are few threads, it is soon done for the first time.
+        let _ = thread_fence();
         let (owner, owned) = channel::<Drain>();
         let (tasks, receiver) = channel::<Task>();
         let (made, of_thread) = channel();
@@ -213,6 +224,7 @@ impl SessionBuilder {
         let thread = std::thread::Builder::new()
             .name("tracebuf-drain".into())
             .spawn(move || {
+                interrupts::keep_away();
                 // Made here, because it first lies on the stack, of which the caller may have little.
                 let queue = Queue::new(its_waker, in_thread.clone(), own);
                 let producer = ProducerCell::new(words, queue, name).map(Arc::new);

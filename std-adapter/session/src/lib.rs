@@ -41,8 +41,9 @@
 //! | when | what is lost | what helps |
 //! |---|---|---|
 //! | shared memory is full: threads record faster than it is emptied | events meanwhile | [more][m], or [waiting][w] |
-//! | more threads record than shared memory has chunks of 2 KiB (512 in 1 MiB) | events of the rest | [more][m] |
-//! | more than 1,024 threads record | events of the rest | fewer threads that record |
+//! | more threads record at the same moment than shared memory has chunks of 2 KiB (512 in 1 MiB); elsewhere than on Linux, more have recorded and go on | events of the rest | [more][m], or [waiting][w] |
+//! | more than 32,768 threads record | events of the rest | fewer threads that record |
+//! | a signal handler interrupts its own thread's recording, or comes before the thread's first event | the handler's event | a first event outside of handlers |
 //! | the ring is full | its oldest events | a larger [ring](SessionBuilder::ring), or a [long trace](LongTrace) |
 //! | a buffer that [keeps its oldest](BufferConfig::discard) is full, or a long trace's file | the rest | more room |
 //! | an event comes from within another one's details | that event | to record it before or after |
@@ -103,6 +104,7 @@ mod files;
 mod flight_recorder;
 mod in_process;
 mod interned;
+mod interrupts;
 pub mod limits;
 #[cfg(feature = "log")]
 mod logger;
@@ -127,6 +129,7 @@ mod snapshot;
 mod stopped;
 mod summary;
 mod this_process;
+mod thread_fence;
 mod totals;
 mod transport;
 mod trim;

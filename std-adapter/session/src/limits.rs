@@ -6,8 +6,8 @@ use tracebuf::producer::Layout;
 
 /// Buffers of a session, at most.
 pub const BUFFERS_MAX: usize = 32;
-/// Threads that can write at a time, each to one buffer.
-pub const WRITERS: usize = 1024;
+/// Threads that can write at a time, each to one buffer. The format has room for twice as many.
+pub const WRITERS: usize = 32_768;
 /// Chunks of shared memory, at most.
 pub const CHUNKS: usize = 32_768;
 /// Bytes of a page of shared memory.

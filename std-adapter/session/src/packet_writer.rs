@@ -5,6 +5,7 @@ use std::sync::Arc;
 use self_cell::self_cell;
 use tracebuf::producer::{Exhaustion, PacketHandle, TraceWriter, TraceWriterStats};
 
+use crate::interrupts;
 use crate::producer_cell::ProducerCell;
 use crate::recording_gate::RecordingGate;
 
@@ -45,8 +46,9 @@ impl PacketWriter {
         target: u16,
         exhaustion: Exhaustion,
     ) -> Option<Self> {
-        let cell = WriterCell::try_new(producer, |producer| {
-            producer.producer().writer(target, exhaustion).ok_or(())
+        // It has a lock for which a handler that records would wait.
+        let cell = interrupts::held_off(|| {
+            WriterCell::try_new(producer, |producer| producer.producer().writer(target, exhaustion).ok_or(()))
         });
         Some(Self { cell: Some(cell.ok()?), gate })
     }
@@ -76,6 +78,8 @@ impl Drop for PacketWriter {
         if !self.gate.is_here() {
             // As with a thread's tracer: the chunk that it writes is the parent's.
             std::mem::forget(self.cell.take());
+        } else {
+            interrupts::held_off(|| drop(self.cell.take()));
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Producers, with the shared memory that threads write into, and what recorders share.
 
+use std::alloc::{Layout, handle_alloc_error};
 use std::sync::Arc;
 
 use self_cell::self_cell;
@@ -16,8 +17,10 @@ use crate::recording_gate::{BufferId, RecordingGate};
 use crate::this_process::process_track;
 use crate::waits::Waker;
 
-/// Bytes of shared memory with which each thread that waits for a chunk gets one: one a writer, and a page more.
-pub(crate) const ENOUGH_TO_STALL: usize = (WRITERS.div_ceil(PAGE as usize / CHUNK) + 1) * PAGE as usize;
+/// Bytes of shared memory with which each of so many threads that waits for a chunk gets one: one each, and a page more.
+pub(crate) const ENOUGH_TO_STALL: usize = (WAITING.div_ceil(PAGE as usize / CHUNK) + 1) * PAGE as usize;
+/// Threads that may write at a time. Where chunks are taken back from idle ones, there may be many more of those.
+const WAITING: usize = 1024;
 
 /// Shared memory.
 pub type Words = Box<dyn AsRef<[AtomicU32]> + Send + Sync>;
@@ -87,10 +90,13 @@ impl ProducerCell {
     }
 
     pub(crate) fn new(words: Words, queue: Queue, process_name: String) -> Result<Self, MemoryError> {
-        let home = Home { words, storage: Box::new(ProducerStorage::new()), queue, process_name };
+        let no_memory = || handle_alloc_error(Layout::new::<ProducerStorage<CHUNKS, WRITERS>>());
+        let storage = ProducerStorage::on_heap().unwrap_or_else(no_memory);
+        let home = Home { words, storage, queue, process_name };
         let cell = Cell::try_new(home, |home| {
             let memory = shared_memory(home.words.as_ref().as_ref())?;
             let producer = Producer::new(memory, LAYOUT, &home.storage, &home.queue)?;
+            home.queue.make_room(memory.chunks(LAYOUT) as usize);
             let process = process_track(std::process::id(), &home.process_name);
             Ok(Attached { producer, process })
         });

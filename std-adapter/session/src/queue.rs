@@ -1,11 +1,12 @@
 //! The queue of what recording threads ask for, until it is taken.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tracebuf::producer::{CommitRequest, CommitSink, Request};
 
+use crate::interrupts;
 use crate::limits::BUFFERS_MAX;
 use crate::recording_gate::RecordingGate;
 use crate::region_file::OwnMemory;
@@ -15,6 +16,9 @@ use crate::waits::{Waker, may_wait};
 const IN_VAIN: Duration = Duration::from_secs(1);
 /// The step of waiting before which a writer has already waited that long.
 const WAITED: u32 = 26;
+
+/// Requests that concern no chunk, or one that was sent before: writers that begin and end, flushes, patches.
+const ROOM_FOR_OTHERS: usize = 512;
 
 /// Whether a request concerns a chunk. While nothing takes any, few such come: soon no chunk is free.
 fn is_of_chunk(request: &Request) -> bool {
@@ -50,6 +54,8 @@ fn add(queued: &mut Vec<Request>, request: Request) {
 /// to another process. Its lock is held for pushing a batch, or for a swap.
 pub struct Queue {
     requests: Mutex<Vec<Request>>,
+    /// Requests for which there is always room, so that signal handlers need not ask for memory.
+    room: AtomicUsize,
     waker: Waker,
     gate: Arc<RecordingGate>,
     /// Packets that threads gave up, by buffer, and that nothing in shared memory tells of.
@@ -69,6 +75,7 @@ impl Queue {
     pub(crate) fn new(waker: Waker, gate: Arc<RecordingGate>, in_file: Option<OwnMemory>) -> Self {
         Self {
             requests: Mutex::new(Vec::new()),
+            room: AtomicUsize::new(0),
             waker,
             gate,
             dropped: [const { AtomicU64::new(0) }; BUFFERS_MAX],
@@ -78,6 +85,13 @@ impl Queue {
             gave_up_at: AtomicU64::new(u64::MAX),
             in_file,
         }
+    }
+
+    /// Makes room for a request for each of so many chunks, and some others.
+    pub(crate) fn make_room(&self, chunks: usize) {
+        let room = chunks.saturating_add(ROOM_FOR_OTHERS);
+        self.room.store(room, Ordering::Relaxed);
+        drop(self.with_room_for(room));
     }
 
     fn push(&self, requests: impl Iterator<Item = Request> + Clone) {
@@ -96,6 +110,7 @@ impl Queue {
 
     /// Swaps what has come for `requests`, which is empty. Returns how many chunks have come in all.
     pub fn take(&self, requests: &mut Vec<Request>) -> u64 {
+        requests.reserve(self.room.load(Ordering::Relaxed));
         let mut queued = self.requests();
         std::mem::swap(requests, &mut queued);
         self.came.load(Ordering::Relaxed)
@@ -180,7 +195,16 @@ impl CommitSink for Queue {
         }
     }
 
+    #[cfg(not(tracebuf_small))]
+    fn thread_fence(&self) -> Option<fn() -> bool> {
+        crate::thread_fence::thread_fence()
+    }
+
     fn stall(&self, step: u32, micros: u32) -> bool {
+        // What it has interrupted may be what would end the waiting.
+        if step == 0 && interrupts::are_handled() {
+            return false;
+        }
         // The drain thread would wait for itself: a transport that records, or a panic hook.
         if !self.gate.is_on() || self.waker.is_current() || !may_wait() {
             return false;
@@ -228,6 +252,44 @@ mod tests {
         queue.done.store(1, Ordering::Relaxed);
         lock().1 = Instant::now() - 2 * IN_VAIN;
         assert!(queue.stall(WAITED, 1000));
+    }
+
+    #[test]
+    fn what_comes_and_who_waits_wakes_the_thread_that_takes_it() {
+        let queue = &Queue::new(Waker::default(), Arc::new(RecordingGate::new()), None);
+        queue.waker.set(std::thread::current());
+        let calls: [fn(&Queue); 2] = [
+            |queue| queue.commit(&CommitRequest { flush: 1, ..CommitRequest::default() }),
+            |queue| assert!(queue.stall(0, 0)),
+        ];
+        for call in calls {
+            std::thread::scope(|scope| {
+                let begun = Instant::now();
+                scope.spawn(move || {
+                    // After this one has gone to sleep, as a rule.
+                    std::thread::sleep(Duration::from_millis(20));
+                    call(queue);
+                });
+                std::thread::park_timeout(Duration::from_secs(30));
+                assert!(begun.elapsed() < Duration::from_secs(10), "it slept for {:?}", begun.elapsed());
+            });
+        }
+    }
+
+    #[test]
+    fn there_is_room_for_a_request_for_each_chunk_without_asking_for_memory() {
+        let queue = Queue::new(Waker::default(), Arc::new(RecordingGate::new()), None);
+        queue.make_room(700);
+        let mut taken = Vec::new();
+        for _ in 0..3 {
+            let room = queue.requests().capacity();
+            assert!(room >= 700, "{room}");
+            let chunks = vec![ChunkToMove::default(); 700];
+            queue.commit(&CommitRequest { chunks_to_move: &chunks, ..CommitRequest::default() });
+            assert_eq!(queue.requests().capacity(), room);
+            queue.take(&mut taken);
+            taken.clear();
+        }
     }
 
     #[test]

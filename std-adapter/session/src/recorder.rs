@@ -44,7 +44,11 @@ pub type ThreadTracer<'a> = Tracer<'a, SessionClock, 127, 64>;
 ///
 /// A thread's first event makes its writer, which holds 2 KiB of [shared memory](crate::SessionBuilder::shared_memory),
 /// and a track named after the thread. The thread's end, or its first event in a later session, gives the writer back.
-/// A thread that finds no chunk, or all 1,024 writers taken, loses its events until one is free.
+/// A thread that finds no chunk, or all 32,768 writers taken, loses its events until one is free.
+///
+/// In a signal handler events are recorded, unless the handler has interrupted its own thread's recording, or the thread
+/// has not recorded into this buffer before: what a first event needs, memory above all, cannot be had there. Those are
+/// lost, and counted. A handler never waits, and asks for no memory unless an event's details do.
 ///
 /// When the session is stopped, and in a child after a fork, events go nowhere, at the cost of three loads. Events from
 /// destructors of thread locals older than the thread's first event are lost, and counted. The program's allocator may
@@ -121,10 +125,11 @@ impl Recorder {
     /// Counts an event that this thread cannot record as lost.
     #[cold]
     pub fn lose(&self) {
-        if self.is_on()
-            && let Some((context, target)) = self.destination()
-        {
-            context.producer.drop_packet(target);
+        if self.is_on() {
+            match &self.by {
+                By::Session(context) => context.producer.drop_packet(self.target),
+                By::Relay(route) => route.lose_at_once(),
+            }
         }
     }
 

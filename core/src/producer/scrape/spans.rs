@@ -1,10 +1,10 @@
 //! Spans of chunk ids that a scrape still has to show, one for each writer.
 
 use super::ScrapedChunk;
+use crate::list::List;
 use crate::producer::chunk_header::SmbChunkHeader;
 use crate::steps::step;
 use crate::wrapping::is_after;
-use heapless::Vec;
 
 /// Chunks of one writer that a scrape still has to show: ids from `next` to `newest`.
 pub(super) struct Span {
@@ -23,8 +23,8 @@ fn place_of(spans: &[Span], writer_id: u16) -> Result<usize, usize> {
 }
 
 /// Inserts an item of a sorted list at its place, which is not beyond the list's end. `None` if there is no room. Does
-/// not use `Vec::insert`, which can panic.
-pub(crate) fn insert_at<T, const N: usize>(list: &mut Vec<T, N>, place: usize, item: T) -> Option<&mut T> {
+/// not use the list's own way, which can panic.
+pub(crate) fn insert_at<T, const N: usize>(list: &mut List<T, N>, place: usize, item: T) -> Option<&mut T> {
     list.push(item).ok()?;
     let behind = list.get_mut(place..)?;
     let (last, others) = behind.split_last_mut()?;
@@ -41,8 +41,8 @@ pub(super) fn of_writer(spans: &mut [Span], writer_id: u16) -> Option<&mut Span>
 /// What a first walk sees of each writer.
 pub(super) fn seen<'c, const WRITERS: usize>(
     visible: impl Iterator<Item = ScrapedChunk<'c>>,
-) -> Vec<Span, WRITERS> {
-    let mut spans: Vec<Span, WRITERS> = Vec::new();
+) -> List<Span, WRITERS> {
+    let mut spans: List<Span, WRITERS> = List::new();
     for chunk in visible {
         let SmbChunkHeader { writer_id, chunk_id, .. } = chunk.header;
         match place_of(&spans, writer_id) {

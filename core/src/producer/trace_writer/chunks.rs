@@ -1,5 +1,7 @@
 //! A writer's chunks: taken, held back, completed and given away.
 
+#[cfg(not(tracebuf_small))]
+use super::FIRST;
 use super::short_sizes::ShortSizes;
 use super::{FULL, LOST, TraceWriter};
 use crate::SMALL;
@@ -10,6 +12,42 @@ use crate::producer::cursor::Cursor;
 use crate::proto::varint::ABORTED_SIZE;
 
 impl TraceWriter<'_> {
+    /// Comes to the chunk, before anything is looked at or written there: it may have been taken back meanwhile.
+    #[inline(always)]
+    pub(crate) fn enter(&mut self) {
+        #[cfg(not(tracebuf_small))]
+        if self.slot.presence.enter() {
+            self.lose_taken();
+        }
+    }
+
+    /// Leaves the chunk, with no packet open: from now on it may be taken back.
+    #[inline(always)]
+    pub(crate) fn leave(&mut self) {
+        #[cfg(not(tracebuf_small))]
+        self.slot.presence.leave();
+    }
+
+    /// Goes on without the chunk, if it was taken back.
+    #[cfg(not(tracebuf_small))]
+    #[cold]
+    #[inline(never)]
+    fn lose_taken(&mut self) {
+        if self.slot.presence.is_taken() {
+            self.cursor = Cursor::NONE;
+            self.chunk = NONE;
+            self.was_taken_from = true;
+            self.counts.chunks = self.counts.chunks.wrapping_add(1);
+        }
+    }
+
+    /// Notes which chunk is the current one, for those who take chunks back.
+    #[inline(always)]
+    fn note_chunk(&self, _chunk: Option<u32>) {
+        #[cfg(not(tracebuf_small))]
+        self.slot.presence.set_chunk(_chunk);
+    }
+
     /// Gives the packet up because of what its author did.
     #[cold]
     #[inline(never)]
@@ -135,6 +173,7 @@ impl TraceWriter<'_> {
         self.cursor = Cursor::NONE;
         let chunk = core::mem::replace(&mut self.chunk, NONE);
         if chunk != NONE {
+            self.note_chunk(None);
             self.complete(chunk);
         }
     }
@@ -187,10 +226,11 @@ impl TraceWriter<'_> {
             if step > 0 && (vain || !self.waits(step - 1)) {
                 return false;
             }
-            if PATCHES && self.has_ready_patches || self.producer.has_completed() {
+            if PATCHES && self.has_ready_patches || self.producer.has_completed() || self.may_take_back(step)
+            {
                 // What is complete goes first: only then can the service free it, and patches leave their list.
                 self.send_for_room();
-            } else if self.patience == 0 {
+            } else if self.patience() == 0 {
                 // A second look would find what the first one found. Asking a sender to send once more, for nothing,
                 // could keep it at that for as long as events are given up.
                 return false;
@@ -201,18 +241,49 @@ impl TraceWriter<'_> {
         let header = SmbChunkHeader { chunk_id: self.next_chunk, writer_id: self.id, fragments: 1, flags };
         set_header(words, header);
         self.gave_up_waiting = false;
+        #[cfg(not(tracebuf_small))]
+        {
+            self.was_taken_from = false;
+        }
         self.next_chunk = self.next_chunk.wrapping_add(1);
         self.begun = self.producer.completed();
         self.cursor = Cursor::new(words);
         self.chunk = chunk;
+        self.note_chunk(Some(chunk));
+        #[cfg(not(tracebuf_small))]
+        if self.producer.is_crowded_by_one_more() {
+            self.send_for_room();
+        }
         true
+    }
+
+    /// Whether chunks of others may be there to be taken back, after so many steps of waiting.
+    fn may_take_back(&self, _step: u32) -> bool {
+        #[cfg(not(tracebuf_small))]
+        return self.producer.may_take_back(_step > Self::EAGER_STEPS);
+        #[cfg(tracebuf_small)]
+        false
+    }
+
+    /// Steps to wait for a chunk. Who drops waits a little for the first one, and for one in place of its own: others
+    /// have those, as long as nobody has taken them back.
+    fn patience(&self) -> u32 {
+        #[cfg(not(tracebuf_small))]
+        if self.patience == 0
+            && !self.gave_up_waiting
+            && (self.was_taken_from || self.news & FIRST != 0)
+            && self.producer.sink.thread_fence().is_some()
+        {
+            return Self::GRACE_STEPS;
+        }
+        self.patience
     }
 
     /// Waits one step for the service; false to give up.
     fn waits(&mut self, step: u32) -> bool {
         // Not at all, then from 1 µs up to the reference's 100 ms.
         let micros = 100_000 >> 17_u32.saturating_sub(step);
-        if step < self.patience && !self.gave_up_waiting && self.producer.sink.stall(step, micros) {
+        if step < self.patience() && !self.gave_up_waiting && self.producer.sink.stall(step, micros) {
             return true;
         }
         // A writer that waits for ever tries again.

@@ -161,7 +161,11 @@ impl<'a, C: Clock, const N: usize, const T: usize> Tracer<'a, C, N, T> {
         // Borrowed only while an event is written, so only formatting that itself traces finds it so.
         match self.inner.try_borrow_mut() {
             Ok(mut inner) => {
-                f(&mut inner);
+                inner.writer.enter();
+                let inside = Inside(&mut inner);
+                f(inside.0);
+                // Dropped only if that panics.
+                core::mem::ManuallyDrop::new(inside).0.writer.leave();
                 !inner.writer.is_interrupted()
             }
             Err(_) => {
@@ -296,6 +300,16 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
             (Some(iid), Some(event), Some(track)) => event.open_on(track, iid, &mut self.writer),
             _ => false,
         }
+    }
+}
+
+/// Leaves the chunk when an event's details panic.
+struct Inside<'i, 'a, C, const N: usize, const T: usize>(&'i mut Inner<'a, C, N, T>);
+
+impl<C, const N: usize, const T: usize> Drop for Inside<'_, '_, C, N, T> {
+    fn drop(&mut self) {
+        self.0.writer.finish();
+        self.0.writer.leave();
     }
 }
 

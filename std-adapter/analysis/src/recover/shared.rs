@@ -24,7 +24,7 @@ const AROUND: usize = 24 + 4 + 3;
 /// Shared memory that lies before a buffer, marked by [`StartMark`], or in the [file of a session's
 /// buffer](tracebuf_session::SessionBuilder::shared_memory_in_file). It holds what writers had finished when the
 /// program ended and was not yet moved into the ring. Before a buffer it is found if it has less than 1 MiB and, from
-/// 128 KiB on, no more than 780 pages; with more than 1,024 writers, the rest are left out.
+/// 128 KiB on, no more than 780 pages; with more than 32,768 writers, the rest are left out.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct SharedMemoryImage {

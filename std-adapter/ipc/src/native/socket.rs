@@ -68,8 +68,8 @@ impl ProducerSocket {
 impl ProducerSocketBuilder {
     /// Sets the bytes of shared memory with each producer, from 4 KiB to 64 MiB.
     ///
-    /// Each thread that records holds 2 KiB of it for each buffer, so 1 MiB is enough for 512; others drop their events,
-    /// even if they are to [wait](crate::ConnectionBuilder::exhaustion). 2 MiB and a page are enough for all 1,024.
+    /// Each thread that records holds 2 KiB of it for each buffer; threads that are idle give theirs back when others
+    /// need it, unless the program's system forbids `membarrier`.
     #[must_use]
     pub fn shared_memory(mut self, bytes: usize) -> Self {
         self.shared_memory = bytes;

@@ -1,5 +1,6 @@
 //! Relays: recorders that go on from session to session.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::{By, Recorder};
@@ -44,7 +45,11 @@ impl Relay {
     /// A relay that is connected to nothing.
     #[must_use]
     pub fn new() -> Self {
-        Self(Arc::new(Route { gate: Arc::new(RecordingGate::of_relay()), to: Mutex::default() }))
+        Self(Arc::new(Route {
+            gate: Arc::new(RecordingGate::of_relay()),
+            to: Mutex::default(),
+            lost: AtomicUsize::new(0),
+        }))
     }
 
     /// A recorder of this relay.
@@ -107,12 +112,25 @@ pub(crate) struct Route {
     /// What every event looks at. Changed under the lock of `to`, to where that leads.
     gate: Arc<RecordingGate>,
     to: Mutex<Destination>,
+    /// Events that signal handlers could not count.
+    lost: AtomicUsize,
 }
 
 impl Route {
     pub(super) fn destination(&self) -> Destination {
         // In a child, a thread that does not exist there may hold the lock.
         if self.gate.is_on() { self.to().clone() } else { None }
+    }
+
+    /// Counts an event as lost. In a signal handler, which may have interrupted whoever has the lock: if so, the next one
+    /// who has it counts.
+    pub(super) fn lose_at_once(&self) {
+        match self.to.try_lock() {
+            Ok(to) => count_lost(&to, 1),
+            Err(_) => {
+                self.lost.fetch_add(1, Ordering::Relaxed);
+            }
+        }
     }
 
     fn change(&self, mut from: MutexGuard<'_, Destination>, to: Destination) {
@@ -125,7 +143,17 @@ impl Route {
     }
 
     fn to(&self) -> MutexGuard<'_, Destination> {
-        self.to.lock().unwrap_or_else(PoisonError::into_inner)
+        let to = self.to.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.lost.load(Ordering::Relaxed) != 0 {
+            count_lost(&to, self.lost.swap(0, Ordering::Relaxed));
+        }
+        to
+    }
+}
+
+fn count_lost(to: &Destination, events: usize) {
+    if let Some((context, target)) = to {
+        (0..events).for_each(|_| context.producer.drop_packet(*target));
     }
 }
 

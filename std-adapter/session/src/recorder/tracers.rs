@@ -5,14 +5,17 @@
 //! find one, and makes it take over what is owed. So nothing need be asked where nothing is owed.
 
 use std::cell::{Cell, RefCell};
+use std::mem::ManuallyDrop;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use self_cell::self_cell;
 use tracebuf::producer::track_event::{Tracer, TracerConfig, Track};
 
 use super::{Recorder, ThreadTracer};
 use crate::clock::BootClock;
+use crate::interrupts;
 use crate::producer_cell::{ProducerCell, RecorderContext};
 use crate::recording_gate::{BufferId, RecordingGate, is_one_session};
 use crate::this_process::thread_track;
@@ -44,7 +47,7 @@ pub(super) struct ThreadRecording {
     tracer: TracerCell,
     target: u16,
     /// How many events that came inside another one's writing are already counted as lost.
-    told: Cell<usize>,
+    told: AtomicUsize,
 }
 
 impl ThreadRecording {
@@ -84,7 +87,25 @@ impl Drop for Entry {
 }
 
 thread_local! {
-    static TRACERS: RefCell<Vec<Entry>> = const { RefCell::new(Vec::new()) };
+    /// Without a destructor, which would be registered at the first look, and that may be in a signal handler.
+    static TRACERS: ManuallyDrop<RefCell<Vec<Entry>>> = const { ManuallyDrop::new(RefCell::new(Vec::new())) };
+    static AT_END: AtEnd = const { AtEnd };
+}
+
+/// Ends the thread's writers with the thread.
+struct AtEnd;
+
+impl Drop for AtEnd {
+    fn drop(&mut self) {
+        let _ = TRACERS.try_with(|tracers| {
+            if let Ok(mut tracers) = tracers.try_borrow_mut() {
+                let gone = std::mem::take(&mut *tracers);
+                // Borrowed from here on: events in other destructors are lost, and counted.
+                std::mem::forget(tracers);
+                drop(gone);
+            }
+        });
+    }
 }
 
 impl Recorder {
@@ -108,6 +129,11 @@ impl Recorder {
 
     #[cold]
     fn make(&self, tracers: &RefCell<Vec<Entry>>, buffer: &mut BufferId) -> Option<Rc<ThreadRecording>> {
+        // There, neither memory nor the thread's name can be had.
+        if interrupts::are_handled() {
+            return None;
+        }
+        AT_END.try_with(|_| ()).ok()?;
         // Borrowed from here on: what asks for memory may come here again, if the allocator records.
         let mut tracers = tracers.try_borrow_mut().ok()?;
         let (context, target) = self.destination()?;
@@ -135,7 +161,7 @@ impl Recorder {
         // If all writers are taken, the next event looks again.
         let tracer = tracer.ok()?;
         context.announce();
-        let recording = Rc::new(ThreadRecording { tracer, target, told: Cell::new(0) });
+        let recording = Rc::new(ThreadRecording { tracer, target, told: AtomicUsize::new(0) });
         let entry = Entry { buffer: Cell::new(*buffer), gate: gate.clone(), recording };
         // Entries of sessions that are over give their memory back.
         let gone: Vec<Entry> = tracers.extract_if(.., |entry| !entry.gate.is_on()).collect();
@@ -170,7 +196,9 @@ impl ThreadRecording {
     /// Counts events inside another one's writing, which only the tracer has counted so far.
     fn count_skipped(&self, reentered: usize) {
         let producer = &self.tracer.borrow_owner().borrow_owner().producer;
-        for _ in 0..reentered.wrapping_sub(self.told.replace(reentered)) {
+        // A signal handler may have come between, and told of more.
+        let told = self.told.fetch_max(reentered, Ordering::Relaxed);
+        for _ in told..reentered {
             producer.drop_packet(self.target);
         }
     }

@@ -9,9 +9,9 @@ use tracebuf::service::ProducerIdentity;
 use super::writers::{ENTRIES, Entry, target_of};
 use super::{
     ABOUT, BUFFER, CLOCKS, CLOCKS_MAX, COUNT, HALF, HALVES, LARGEST, MAGIC, NO_OFFSET, OWN, OWN_PAGE, PAGE,
-    PROCESS, PRODUCER, Places, SLOT, SLOTS, TABLE, USER, VERSION, WORD, WRITERS_AT, number,
+    PROCESS, PRODUCER, Places, SLOT, SLOTS, USER, VERSION, WORD, WRITERS_AT, number, table,
 };
-use crate::limits::{self, SHARED_MEMORY, WRITERS};
+use crate::limits::{self, SHARED_MEMORY};
 
 /// The content of a region file, as it was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -111,6 +111,8 @@ fn sound(page: &[u8]) -> Option<ValidParts> {
         slots: number(page, COUNT)?,
         slot: number(page, SLOT)?,
         own: number(page, OWN)?,
+        // As many as numbers of writers have bits for.
+        table: table(number(page, WRITERS_AT)?.min(1 << 16)),
     };
     // A file can be as long as a damaged header says and take no room: such an amount of memory must not be requested.
     if places.half == 0 || places.half.max(places.slot) > LARGEST {
@@ -212,13 +214,16 @@ pub struct RecoveredSmb {
     pub identity: ProducerIdentity,
     /// Where it lies, including the table of writers before it.
     place: (u64, u64),
+    /// Bytes of that table.
+    table: usize,
     bytes: Vec<u8>,
 }
 
 impl RecoveredSmb {
     fn told(page: &[u8], places: Places) -> Option<Self> {
         let bytes = usize::try_from(places.own).ok().filter(|bytes| SHARED_MEMORY.contains(bytes))?;
-        if (number(page, OWN_PAGE)?, number(page, WRITERS_AT)?) != (limits::PAGE.into(), WRITERS as u64) {
+        let table = usize::try_from(places.table).ok().filter(|table| *table > 0)?;
+        if number(page, OWN_PAGE)? != limits::PAGE.into() || !places.table.is_multiple_of(PAGE) {
             return None;
         }
         let identity = ProducerIdentity {
@@ -229,26 +234,27 @@ impl RecoveredSmb {
         Some(Self {
             buffer: number(page, BUFFER)?.try_into().ok()?,
             identity,
-            place: (places.own_at(), TABLE.saturating_add(bytes as u64)),
+            place: (places.own_at(), places.table.saturating_add(bytes as u64)),
+            table,
             bytes: Vec::new(),
         })
     }
 
     /// Returns where in the file it begins.
     pub fn start(&self) -> u64 {
-        self.place.0.saturating_add(TABLE)
+        self.place.0.saturating_add(self.table as u64)
     }
 
     /// Returns the memory.
     pub fn words(&self) -> Vec<u32> {
-        let memory = self.bytes.get(TABLE as usize..).unwrap_or_default();
+        let memory = self.bytes.get(self.table..).unwrap_or_default();
         memory.as_chunks().0.iter().map(|word| u32::from_ne_bytes(*word)).collect()
     }
 
     /// Returns true if a writer's chunk is for the file's buffer, as far as is known.
     pub fn is_for_buffer(&self, writer_id: u16, chunk_id: u32) -> bool {
         let entries = |writer_id: u16| {
-            let table = self.bytes.get(..TABLE as usize)?.as_chunks().0;
+            let table = self.bytes.get(..self.table)?.as_chunks().0;
             table.get(usize::from(writer_id).checked_sub(1)? * ENTRIES..)?.first_chunk::<ENTRIES>()
         };
         let Some(entries) = entries(writer_id) else { return false };

@@ -21,7 +21,7 @@ use super::outbox::Outbox;
 use super::own_memory::{OwnMemory, SharedMemorySpec};
 use super::previous_file::{check_is_at, keep_previous, previous, remove_unused};
 use super::{
-    BEGUN, CLOCKS, CLOCKS_MAX, COUNT, HALF, HALVES, MAGIC, PAGE, Places, SLOT, SLOTS, VERSION, WORD,
+    BEGUN, CLOCKS, CLOCKS_MAX, COUNT, HALF, HALVES, MAGIC, PAGE, Places, SLOT, SLOTS, TABLE, VERSION, WORD,
 };
 
 /// What a file is to contain.
@@ -68,7 +68,7 @@ pub(crate) fn create(path: &Path, spec: &RegionSpec<'_>) -> io::Result<(Parts, U
     let (halves, slots, slot) =
         if beside_long_trace { (2, SLOTS as u64, limit + (1 << 20)) } else { (1, 0, 0) };
     let own_bytes = own.map_or(0, |own| own.bytes);
-    let places = Places { half: region, halves, slots, slot, own: own_bytes };
+    let places = Places { half: region, halves, slots, slot, own: own_bytes, table: TABLE };
     // Before everything else: if it is killed from here on, the start leaves a file that holds nothing.
     file.write_all_at(BEGUN, 0)?;
     allocate(&file, places.end())?;

@@ -74,7 +74,7 @@
 //! | 64 + 24 n | 24 | slot n: its length, its place in the file (all ones if not known yet), its number |
 //! | 112 | 8 | bytes of shared memory; 0 if there is none, or when the session has stopped |
 //! | 120 | 8 | bytes of a page of it: 4,096 |
-//! | 128 | 8 | writers in the table: 1,024 |
+//! | 128 | 8 | writers in the table, a multiple of 128: 32,768; 1,024 in files of version 0.1 |
 //! | 136 | 8 | the buffer's number in its session |
 //! | 144 | 24 | of its writers: the producer's number, the process's, the user's |
 //! | 256 | 8 + 512 | length and bytes of a packet with the clocks at the start, with which the long trace begins too |
@@ -130,8 +130,11 @@ const PROCESS: usize = 152;
 const USER: usize = 160;
 const CLOCKS: usize = 256;
 const CLOCKS_MAX: usize = 512;
-/// Bytes before shared memory that say which buffer each writer writes to: whole pages.
-const TABLE: u64 = (WRITERS * ENTRIES * 8) as u64;
+/// Bytes before shared memory that say which buffer each of so many writers writes to: whole pages.
+const fn table(writers: u64) -> u64 {
+    writers * (ENTRIES * 8) as u64
+}
+const TABLE: u64 = table(WRITERS as u64);
 /// In place of a slot's offset in the file while that is not known.
 const NO_OFFSET: u64 = u64::MAX;
 
@@ -143,6 +146,8 @@ struct Places {
     slot: u64,
     /// Bytes of shared memory, without the table before it.
     own: u64,
+    /// Bytes of that table.
+    table: u64,
 }
 
 impl Places {
@@ -159,7 +164,7 @@ impl Places {
     }
 
     fn end(&self) -> u64 {
-        let own = if self.own > 0 { TABLE.saturating_add(self.own) } else { 0 };
+        let own = if self.own > 0 { self.table.saturating_add(self.own) } else { 0 };
         self.own_at().saturating_add(own)
     }
 }

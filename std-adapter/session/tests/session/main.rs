@@ -5,6 +5,7 @@ mod cut_short;
 mod doors;
 mod failed_start;
 mod hostile;
+mod idle_threads;
 mod limits;
 mod own_files;
 mod own_times;
@@ -308,16 +309,19 @@ fn a_session_needs_little_of_the_stack_of_the_thread_that_has_it() {
 
 #[test]
 fn what_a_thread_drops_is_counted_also_if_it_never_writes_again() {
-    // Two chunks, which two threads keep.
+    // Two chunks, which two threads keep as long as their packets are open.
     let session = Session::builder().shared_memory(4096).start().expect("a session");
     let recorder = session.recorder();
     let (recorded, ended) = (Barrier::new(3), Barrier::new(3));
     let mut stopped = std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
-                recorder.instant("before");
-                recorded.wait();
-                ended.wait();
+                let mut writer = recorder.packet_writer().expect("a writer");
+                writer.packet(|packet| {
+                    packet.varint(8, 1);
+                    recorded.wait();
+                    ended.wait();
+                });
             });
         }
         recorded.wait();

@@ -105,9 +105,28 @@ fn idle(session: &Arc<Session>, sources: &'static [&str], threads: usize) -> (Se
     (wait, told)
 }
 
+/// Makes this many threads begin a packet, and end it when the sender is dropped. Nobody takes their chunks back.
+fn writing(session: &Arc<Session>, threads: usize) -> (Sender<()>, Receiver<()>) {
+    let (wait, waits) = channel::<()>();
+    let (waits, (tell, told)) = (Arc::new(Mutex::new(waits)), channel());
+    for _ in 0..threads {
+        let (session, waits, tell) = (session.clone(), waits.clone(), tell.clone());
+        std::thread::spawn(move || {
+            let mut writer = session.recorder().packet_writer().expect("a writer");
+            drop(session);
+            writer.packet(|packet| {
+                packet.varint(8, 1);
+                let _ = tell.send(());
+                let _ = waits.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            });
+        });
+    }
+    (wait, told)
+}
+
 #[test]
 fn nobody_waits_for_threads_that_are_idle_and_nothing_is_lost() {
-    // With this thread's own, all 1,024 writers that there are.
+    // With this thread's own, as many as the memory has chunks for.
     let builder = Session::builder().ring(4 << 20).ring(4 << 20).ring(4 << 20);
     let builder = builder.data_source("a", 1).data_source("b", 2).exhaustion(Exhaustion::Stall);
     let session = Arc::new(builder.start().expect("a session"));
@@ -126,9 +145,9 @@ fn nobody_waits_for_threads_that_are_idle_and_nothing_is_lost() {
 }
 
 #[test]
-fn in_shared_memory_that_idle_threads_hold_all_of_a_thread_waits_for_a_while_and_drops() {
+fn in_shared_memory_that_open_packets_hold_all_of_a_thread_waits_for_a_while_and_drops() {
     let session = Arc::new(small(Exhaustion::Stall));
-    let (wait, told) = idle(&session, &[], 2);
+    let (wait, told) = writing(&session, 2);
     (0..2).for_each(|_| told.recv_timeout(PATIENCE).expect("there are two chunks"));
     let (recorder, start) = (session.recorder(), Instant::now());
     (0..1000).for_each(|_| recorder.instant("in vain"));
@@ -154,9 +173,9 @@ fn in_shared_memory_that_idle_threads_hold_all_of_a_thread_waits_for_a_while_and
 }
 
 #[test]
-fn threads_that_begin_keep_nobody_waiting_for_threads_that_are_idle() {
+fn threads_that_begin_keep_nobody_waiting_for_threads_that_end_no_packet() {
     let session = Arc::new(small(Exhaustion::Stall));
-    let (wait, told) = idle(&session, &[], 2);
+    let (wait, told) = writing(&session, 2);
     (0..2).for_each(|_| told.recv_timeout(PATIENCE).expect("there are two chunks"));
     // More threads come in a second than chunks are free, of which there are none.
     let (begin, begun) = (Arc::new(AtomicBool::new(true)), session.clone());

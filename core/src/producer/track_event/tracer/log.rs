@@ -99,7 +99,9 @@ impl<'a, C: Clock, const N: usize, const T: usize> Tracer<'a, C, N, T> {
 impl<C, const N: usize, const T: usize> Inner<'_, C, N, T> {
     /// Writes the text of a line, which may live no longer than this call, and returns its number; `None` if it is lost.
     fn log_body(&mut self, text: fmt::Arguments<'_>) -> Option<u64> {
-        let mut packet = self.writer.packet();
+        // Ended below or, if formatting panics, by whoever writes the event.
+        self.writer.begin();
+        let mut packet = MessageHandle::lent(&mut self.writer, 0);
         packet.varint(trace_packet::SEQUENCE_FLAGS, sequence_flags::NEEDS_INCREMENTAL_STATE);
         let mut data = packet.message(trace_packet::INTERNED_DATA);
         let mut body = data.message(interned_data::LOG_MESSAGE_BODY);
@@ -109,7 +111,7 @@ impl<C, const N: usize, const T: usize> Inner<'_, C, N, T> {
         body.formatted(log_message_body::BODY, text);
         drop(body);
         drop(data);
-        drop(packet);
+        self.writer.finish();
         let lost = self.writer.is_interrupted();
         self.skipped = self.skipped.wrapping_add(lost.into());
         (!lost).then_some(iid)

@@ -7,7 +7,6 @@ use tracebuf::proto::trace_stats::{FinalFlush, TraceStats, TraceStatsPacket, Wri
 use tracebuf::proto::{Message, SequenceId, TracePackets, TrustedFields};
 use tracebuf::service::{Drained, TraceExporter, sequence_id, writer_stats};
 
-use crate::clock::ClockReading;
 use crate::totals::{Totals, Written};
 use crate::trim::Trim;
 use tracebuf_std::system::user_id;
@@ -61,6 +60,12 @@ impl Piece {
             .map_err(|error| io::Error::other(error.to_string()))?;
         self.packets += drained.packets;
         Ok(drained)
+    }
+
+    /// Adds the packets of another one.
+    pub(crate) fn append(&mut self, other: Self) {
+        self.bytes.extend_from_slice(&other.bytes);
+        self.packets += other.packets;
     }
 
     /// Adds a packet of the service.
@@ -133,21 +138,19 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> Readable for ReadOnlyTraceBuffer<M> {
     }
 }
 
-/// Clocks, what is beside the buffers, the packets of all of these, statistics.
+/// Clocks and what is beside the buffers, the packets of all of these, statistics as of this boot time.
 pub(crate) fn write_trace<B: Readable>(
     buffers: &mut [B],
     mut totals: Totals,
-    clocks: &ClockReading,
-    side: &Piece,
+    at: u64,
+    head: &Piece,
     from: Option<u64>,
     output: &mut impl Write,
 ) -> io::Result<Written> {
     let mut written = Written::default();
     let mut piece = Piece::default();
     let mut trim = from.map(Trim::new);
-    piece.service(clocks)?;
-    piece.bytes.extend_from_slice(&side.bytes);
-    piece.packets += side.packets;
+    piece.append(head.clone());
     if trim.is_some() {
         // The service's own packets are not trimmed.
         written.bytes += piece.bytes.len() as u64;
@@ -175,7 +178,7 @@ pub(crate) fn write_trace<B: Readable>(
     }
     let reports: Vec<_> = buffers.iter().map(Readable::report).collect();
     totals.invalid_packets += written.invalid_packets;
-    piece.stats(&totals, &reports, Some(clocks.boottime))?;
+    piece.stats(&totals, &reports, Some(at))?;
     output.write_all(&piece.bytes)?;
     written.bytes += piece.bytes.len() as u64;
     written.packets = piece.packets;

@@ -31,7 +31,7 @@
 //! processes record into a session through the crate `tracebuf-ipc`, or a [`Transport`] of your own.
 //!
 //! # What a trace holds
-//! Clock snapshots, from which readers know the time of day; the packets, with their real user and process; and at the
+//! Pairs of clocks from its start on, by which readers know each event's time of day; the packets, with their real user and process; and at the
 //! end `TraceStats`, with counters of each buffer and writer. `select * from stats where severity = 'data_loss' and
 //! value != 0` lists every loss.
 //!
@@ -70,7 +70,7 @@
 //! | 6 | `session` (what is running), `stopped` (what has ended), `summary` (what it did, and lost) |
 //! | 5 | `drain` (the drain thread), `long_trace`, `snapshot` |
 //! | 4 | `service` (the buffers, and the producers that fill them) |
-//! | 3 | `recorder`, `packet_writer`, `in_process` (the transport of this process's threads), `side_packets`, `process_tree` |
+//! | 3 | `recorder`, `packet_writer`, `in_process` (the transport of this process's threads), `side_packets`, `process_tree`, `clock_pairs` |
 //! | 2 | `producer_cell` (a producer and its memory), `queue` (what it asks for), `export` (the bytes of a trace), `transport`, `trim` |
 //! | 1 | [`region_file`] (buffers in files), `recording_gate`, `waits`, `totals` |
 //! | 0 | [`limits`], `error`, `clock`, `files`, `this_process` |
@@ -93,6 +93,7 @@ macro_rules! debug_fields {
 mod buffer_config;
 mod builder;
 mod clock;
+mod clock_pairs;
 mod drain;
 mod error;
 mod export;

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use crate::clock::ClockReading;
+use crate::clock_pairs::ClocksWritten;
 use crate::export::{Piece, write_trace};
 use crate::long_trace::LongTraceStatus;
 use crate::service::Service;
@@ -48,10 +48,13 @@ impl Stopped {
             ));
         }
         self.service.files.check_is_none(path)?;
-        let (totals, Self { service, side, is_cut, .. }) = (self.service.totals(), &mut *self);
+        let mut head = Piece::default();
+        let at = head.clocks(&mut self.service.clocks, ClocksWritten::default())?.boottime();
+        head.append(self.side.clone());
+        let (totals, Self { service, is_cut, .. }) = (self.service.totals(), &mut *self);
         let written = write_atomically(path, |file| {
             *is_cut = true;
-            let written = write_trace(&mut service.buffers, totals, &ClockReading::now(), side, None, file)?;
+            let written = write_trace(&mut service.buffers, totals, at, &head, None, file)?;
             service.invalid_packets += written.invalid_packets;
             Ok(written)
         })?;

@@ -4,13 +4,14 @@ use std::fs::{self, File};
 use std::io::{self, BufReader, Read, Seek};
 use std::path::Path;
 
-use tracebuf::proto::{MAX_LENGTH, WireType, fields, tag, varint};
+use tracebuf::proto::{MAX_LENGTH, PacketView, WireType, fields, tag, varint};
 use tracebuf_session::Written;
 use tracebuf_session::parts::whole_within;
 use tracebuf_std::display::Count;
 use tracebuf_std::system::{FileId, id_at, id_of};
 use tracebuf_std::whole_file::write_atomically;
 
+use super::survivor::clocks_of;
 use super::{Gap, Survivor};
 
 /// Remains of a session, and the trace to which they are to be appended, made by [`Survivor::append_to`].
@@ -20,7 +21,7 @@ pub struct Appended {
     trace: File,
     /// The file's identity, whatever its name.
     id: FileId,
-    whole: Written,
+    whole: Whole,
 }
 
 impl Survivor {
@@ -41,7 +42,7 @@ impl Survivor {
     pub fn append_to(mut self, trace: &Path) -> io::Result<Appended> {
         let (mut trace, len) = self.open_ours(trace)?;
         let whole = whole_packets(&mut trace)?;
-        self.leave_out(whole.bytes, len);
+        self.leave_out(whole.packets.bytes, len);
         let id = id_of(&trace)?;
         Ok(Appended { survivor: self, trace, id, whole })
     }
@@ -129,8 +130,8 @@ impl Appended {
         }
         write_atomically(out, |file| {
             // Closed afterwards: on Windows an open file cannot be replaced.
-            io::copy(&mut trace.take(whole.bytes), file)?;
-            survivor.write(file, whole)
+            io::copy(&mut trace.take(whole.packets.bytes), file)?;
+            survivor.write(file, whole.packets, whole.clocks)
         })
     }
 }
@@ -139,21 +140,36 @@ fn refused<T>(why: &str) -> io::Result<T> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, why))
 }
 
+/// The whole packets that a trace begins with.
+#[derive(Debug, Default)]
+struct Whole {
+    packets: Written,
+    /// The boot time of the newest clocks that they tell.
+    clocks: u64,
+}
+
+/// More bytes than a packet with clocks has.
+const CLOCKS_MAX: usize = 256;
+
 /// Measures the whole packets that a trace begins with, then returns to its start. It may be larger than memory, so
-/// only tags and lengths are read.
-fn whole_packets(trace: &mut File) -> io::Result<Written> {
+/// only the heads of long ones are read.
+fn whole_packets(trace: &mut File) -> io::Result<Whole> {
     let end = trace.metadata()?.len();
     let mut file = BufReader::new(&mut *trace);
-    let mut whole = Written::default();
+    let mut whole = Whole::default();
+    let mut head = Vec::with_capacity(CLOCKS_MAX);
     loop {
-        let mut head = Vec::with_capacity(2 * varint::MAX_LEN);
-        file.by_ref().take(2 * varint::MAX_LEN as u64).read_to_end(&mut head)?;
-        let Some(size) = packet_size(&head).filter(|size| *size <= end - whole.bytes) else {
+        head.clear();
+        file.by_ref().take(CLOCKS_MAX as u64).read_to_end(&mut head)?;
+        let Some(size) = packet_size(&head).filter(|size| *size <= end - whole.packets.bytes) else {
             break;
         };
+        let packet = usize::try_from(size).ok().and_then(|size| head.get(..size));
+        let clocks = packet.and_then(PacketView::of_file).as_ref().and_then(clocks_of);
+        whole.clocks = whole.clocks.max(clocks.unwrap_or_default());
         file.seek_relative(size as i64 - head.len() as i64)?;
-        whole.bytes += size;
-        whole.packets += 1;
+        whole.packets.bytes += size;
+        whole.packets.packets += 1;
     }
     trace.rewind()?;
     Ok(whole)
@@ -190,7 +206,7 @@ mod tests {
                 std::fs::write(&path, &trace).expect("a file");
                 let mut packets = TracePackets::new(&trace);
                 let count = packets.by_ref().filter(|packet| packet.is_ok()).count();
-                let whole = whole_packets(&mut File::open(&path).expect("a file")).expect("a trace");
+                let whole = whole_packets(&mut File::open(&path).expect("a file")).expect("a trace").packets;
                 assert_eq!((whole.packets, whole.bytes), (count as u64, packets.offset() as u64), "{cut}");
             }
         }

@@ -1,6 +1,7 @@
 //! Sessions as a program uses them: threads, flushes, snapshots, stops.
 
 mod attached;
+mod clocks;
 mod cut_short;
 mod failed_start;
 mod hostile;

@@ -73,7 +73,7 @@
 //! | 3 | `recorder`, `packet_writer`, `in_process` (the transport of this process's threads), `side_packets`, `process_tree`, `clock_pairs` |
 //! | 2 | `producer_cell` (a producer and its memory), `queue` (what it asks for), `export` (the bytes of a trace), `transport`, `trim` |
 //! | 1 | [`region_file`] (buffers in files), `recording_gate`, `waits`, `totals` |
-//! | 0 | [`limits`], `error`, `clock`, `files`, `this_process` |
+//! | 0 | [`limits`], `error`, `clock`, `files`, `this_process`, `thread_identity` |
 
 #![deny(unsafe_code)]
 
@@ -118,6 +118,7 @@ mod snapshot;
 mod stopped;
 mod summary;
 mod this_process;
+mod thread_identity;
 mod totals;
 mod transport;
 mod trim;

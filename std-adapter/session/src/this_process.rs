@@ -3,6 +3,8 @@
 use tracebuf::producer::track_event::Track;
 use tracebuf_std::process;
 
+use crate::thread_identity::ThreadIdentity;
+
 /// Returns this program's own track, which contains its threads.
 ///
 /// Tracks of the same name are one, and slices on them end each other, whichever program began them; a track within
@@ -29,9 +31,11 @@ pub fn process_track(pid: u32, name: &str) -> Track<'_> {
     in_namespace(process::pid_namespace(), Track::process(pid, name))
 }
 
-/// The track of a thread of such a process.
-pub(crate) fn thread_track(pid: u32, tid: u32, name: &str) -> Track<'_> {
-    in_namespace(process::pid_namespace(), Track::thread(pid, tid, name))
+/// The track of a thread of this process.
+pub(crate) fn thread_track(thread: ThreadIdentity, name: &str) -> Track<'_> {
+    let track = Track::thread(std::process::id(), thread.number(), name);
+    let track = in_namespace(process::pid_namespace(), track);
+    if thread.reuse == 0 { track } else { track.numbered(thread.reuse) }
 }
 
 /// Tells processes and threads of containers from those of the system, 0, that have the same numbers.

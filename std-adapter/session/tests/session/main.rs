@@ -9,6 +9,7 @@ mod limits;
 mod own_files;
 mod relay;
 mod stall;
+mod threads;
 mod tracks;
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};

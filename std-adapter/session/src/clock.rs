@@ -5,8 +5,8 @@ mod tsc;
 use std::time::SystemTime;
 
 use tracebuf::producer::track_event::Clock;
-use tracebuf::proto::fields::{builtin_clock, clock, clock_snapshot, trace_packet};
-use tracebuf::proto::{Message, Sink};
+use tracebuf::proto::fields::builtin_clock;
+use tracebuf::proto::{ClockTimes, Message, Sink};
 
 use tracebuf_std::system::{boot_time, steady_time};
 use tsc::TscClock;
@@ -75,32 +75,15 @@ impl ClockReading {
     }
 }
 
-struct Reading(u64, u64);
-
-impl Message for Reading {
-    fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
-        out.varint(clock::CLOCK_ID, self.0)?;
-        out.varint(clock::TIMESTAMP, self.1)
-    }
-}
-
-struct Clocks<'a>(&'a ClockReading);
-
-impl Message for Clocks<'_> {
-    fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
-        let ClockReading { boottime, monotonic, realtime } = *self.0;
-        out.message(clock_snapshot::CLOCKS, &Reading(builtin_clock::BOOTTIME, boottime))?;
-        out.message(clock_snapshot::CLOCKS, &Reading(builtin_clock::REALTIME, realtime))?;
-        out.message(clock_snapshot::CLOCKS, &Reading(builtin_clock::MONOTONIC, monotonic))?;
-        out.varint(clock_snapshot::PRIMARY_TRACE_CLOCK, builtin_clock::BOOTTIME)
-    }
-}
-
 impl Message for ClockReading {
     fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
-        out.varint(trace_packet::TIMESTAMP, self.boottime)?;
-        out.varint(trace_packet::TIMESTAMP_CLOCK_ID, builtin_clock::BOOTTIME)?;
-        out.message(trace_packet::CLOCK_SNAPSHOT, &Clocks(self))
+        let Self { boottime, monotonic, realtime } = *self;
+        let clocks = [
+            (builtin_clock::BOOTTIME, boottime),
+            (builtin_clock::REALTIME, realtime),
+            (builtin_clock::MONOTONIC, monotonic),
+        ];
+        ClockTimes(&clocks).encode(out)
     }
 }
 

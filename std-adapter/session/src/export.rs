@@ -55,7 +55,7 @@ impl Piece {
     /// Adds packets of `reader` until there are none, or until the piece and what was left out exceed `limit` bytes.
     pub fn read(&mut self, reader: &mut Reader<'_>, limit: usize) -> io::Result<Drained> {
         let Some(room) = limit.checked_sub(self.bytes.len()) else { return Ok(Drained::default()) };
-        let drained = TraceExporter::new(&mut self.bytes)
+        let drained = TraceExporter::part(&mut self.bytes)
             .drain_up_to(reader, sequence_id, room as u64)
             .map_err(|error| io::Error::other(error.to_string()))?;
         self.packets += drained.packets;
@@ -70,7 +70,7 @@ impl Piece {
 
     /// Adds a packet of the service.
     pub(crate) fn service<M: Message>(&mut self, message: &M) -> io::Result<()> {
-        let mut exporter = TraceExporter::new(&mut self.bytes);
+        let mut exporter = TraceExporter::part(&mut self.bytes);
         exporter
             .file()
             .message(message, &TrustedFields::new(user_id(), SequenceId::SERVICE))

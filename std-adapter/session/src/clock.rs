@@ -89,17 +89,27 @@ impl Message for ClockReading {
 
 /// The clock of a session's events: boot time, read from the system or from the processor's counter.
 #[derive(Clone, Copy)]
-pub struct SessionClock(Option<&'static TscClock>);
+pub struct SessionClock {
+    counter: Option<&'static TscClock>,
+    /// How far this process's boot time is ahead of that of the session, modulo 2⁶⁴.
+    ahead: u64,
+}
 
 impl SessionClock {
     /// The system's clock, or if possible the processor's counter.
     pub fn new(fast: bool) -> Self {
-        Self(if fast { TscClock::get().inspect(|clock| clock.resume()) } else { None })
+        Self { counter: if fast { TscClock::get().inspect(|clock| clock.resume()) } else { None }, ahead: 0 }
+    }
+
+    /// The boot time of a session in another time namespace, where it is behind this process's by so many nanoseconds.
+    #[must_use]
+    pub fn behind(self, nanoseconds: i64) -> Self {
+        Self { ahead: self.ahead.wrapping_add(nanoseconds as u64), ..self }
     }
 
     /// Compares counter and clock, if it is time: to be called about once a second.
     pub fn steer(self) {
-        if let Some(clock) = self.0 {
+        if let Some(clock) = self.counter {
             clock.steer();
         }
     }
@@ -116,9 +126,10 @@ fn system_time() -> u64 {
 impl Clock for SessionClock {
     #[inline]
     fn now(&self) -> u64 {
-        match self.0 {
+        let now = match self.counter {
             Some(clock) => clock.now(),
             None => system_time(),
-        }
+        };
+        now.wrapping_sub(self.ahead)
     }
 }

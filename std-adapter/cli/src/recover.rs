@@ -8,6 +8,7 @@ use crate::failure::{Failure, name_of, status};
 use crate::file_kind::{FileKind, if_missing, if_moved};
 use crate::files::{check_is_other, output_path, read_as_far};
 use crate::options::{BufferChoice, report_others};
+use crate::span::WithSpans;
 use crate::terminal::is_stdout;
 use tracebuf::buffer::AttachError;
 use tracebuf_analysis::recover::{Gap, RecoverError, Survivor};
@@ -153,7 +154,8 @@ fn report_shared(chunks: u64, writers: u64, brought_in: u64) {
 }
 
 fn report_packets(packets: u64, refused: u64, output: &Path) {
-    status!("{} in {}", Count(packets, "packet"), name_of(output));
+    let report = format!("{} in {}", Count(packets, "packet"), name_of(output));
+    status!("{}", WithSpans(&report, &[output]));
     if refused > 0 {
         let refused = Count(refused, "packet");
         status!("not in the trace file, malformed, forged or too long for a trace: {refused}");

@@ -20,6 +20,7 @@ mod large;
 mod packed;
 mod several;
 mod shared;
+mod span;
 mod symbols;
 
 /// A packet with a timestamp of 5.

@@ -138,13 +138,15 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> Readable for ReadOnlyTraceBuffer<M> {
     }
 }
 
-/// Clocks and what is beside the buffers, the packets of all of these, statistics as of this boot time.
+/// Clocks and what is beside the buffers, the packets of all of these, statistics as of this boot time. `each` is done to
+/// what is read of the buffers, which a piece has from a byte on.
 pub(crate) fn write_trace<B: Readable>(
     buffers: &mut [B],
     mut totals: Totals,
     at: u64,
     head: &Piece,
     from: Option<u64>,
+    mut each: impl FnMut(&mut Piece, usize),
     output: &mut impl Write,
 ) -> io::Result<Written> {
     let mut written = Written::default();
@@ -160,8 +162,9 @@ pub(crate) fn write_trace<B: Readable>(
     for buffer in &mut *buffers {
         let mut reader = buffer.read();
         loop {
-            let before = piece.packets;
+            let (before, at) = (piece.packets, piece.bytes.len());
             let read = piece.read(&mut reader, PIECE)?;
+            each(&mut piece, at);
             written.invalid_packets += read.left_out;
             if let Some(trim) = &mut trim {
                 let mut kept = Vec::with_capacity(piece.bytes.len());

@@ -10,6 +10,7 @@ use tracebuf::buffer::{BufferStats, ReadOnlyTraceBuffer};
 use crate::clock_pairs::ClocksWritten;
 use crate::export::{Piece, write_trace};
 use crate::files::OwnFiles;
+use crate::process_tree::Numbers;
 use crate::service::Service;
 use crate::side_packets::SideRevision;
 use crate::totals::{Totals, Written};
@@ -63,6 +64,7 @@ pub struct Snapshot {
     at: u64,
     /// The clocks, and what is beside the buffers.
     head: Piece,
+    numbers: Numbers,
     stall: Duration,
     spare: Spare,
     /// The fork count of the process that took it.
@@ -88,9 +90,11 @@ impl Snapshot {
         let mut head = Piece::default();
         let at = head.clocks(&mut service.clocks, ClocksWritten::default())?.boottime();
         head.append(side);
+        let mut numbers = Numbers::default();
+        numbers.refresh(&service.side.process_tree);
         let (totals, spare) = (service.totals(), spare.clone());
         let (forks, files) = (fork::forks(), service.files.clone());
-        Ok(Self { buffers, totals, at, head, stall, spare, forks, from: None, files })
+        Ok(Self { buffers, totals, at, head, numbers, stall, spare, forks, from: None, files })
     }
 
     /// Returns how long the drain thread took for the copy. Recording threads go on meanwhile.
@@ -127,7 +131,8 @@ impl Snapshot {
     pub fn write(mut self, output: &mut impl Write) -> io::Result<Written> {
         // An event that a thread is within must not keep back what the thread recorded before.
         self.buffers.iter_mut().for_each(ReadOnlyTraceBuffer::stop_waiting);
-        write_trace(&mut self.buffers, self.totals, self.at, &self.head, self.from, output)
+        let mut renumber = |piece: &mut Piece, from| self.numbers.apply(piece, from);
+        write_trace(&mut self.buffers, self.totals, self.at, &self.head, self.from, &mut renumber, output)
     }
 }
 

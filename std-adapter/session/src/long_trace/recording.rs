@@ -17,6 +17,7 @@ use crate::clock::ClockReading;
 use crate::clock_pairs::ClocksWritten;
 use crate::export::{BufferReport, PIECE, Piece, Readable, whole_within};
 use crate::files::Opened;
+use crate::process_tree::Numbers;
 use crate::recording_gate::RecordingGate;
 use crate::region_file::Outbox;
 use crate::service::Service;
@@ -41,6 +42,7 @@ pub(crate) struct Recording {
     piece: Piece,
     /// The newest item beside the buffers that the file tells of.
     side: SideRevision,
+    numbers: Numbers,
     /// The newest clocks that the file has.
     clocks_written: ClocksWritten,
     handed_over: u64,
@@ -102,6 +104,7 @@ impl Recording {
             turns: None,
             piece,
             side: SideRevision::default(),
+            numbers: Numbers::default(),
             clocks_written,
             handed_over: 0,
             clocks,
@@ -182,10 +185,18 @@ impl Recording {
                 return self.read_into_slot(service, at, wait);
             }
             let Some(buffer) = service.buffers.get_mut(at) else { break };
+            let from = self.piece.bytes.len();
             let read = self.piece.read(&mut buffer.read(), PIECE - refused);
+            self.renumber(service, from);
             refused += self.count(service, read);
         }
         Step::Done
+    }
+
+    /// Puts the service's numbers of processes in containers into the piece from this byte on.
+    fn renumber(&mut self, service: &Service, from: usize) {
+        self.numbers.refresh(&service.side.process_tree);
+        self.numbers.apply(&mut self.piece, from);
     }
 
     fn count(&mut self, service: &mut Service, read: io::Result<Drained>) -> usize {
@@ -216,7 +227,9 @@ impl Recording {
             return Step::Busy;
         };
         outbox.begin(buffer.memory());
+        let from = self.piece.bytes.len();
         let read = self.piece.read(&mut buffer.read(), outbox.limit);
+        self.renumber(service, from);
         self.count(service, read);
         let (len, room) = (self.piece.bytes.len() as u64, self.room(service));
         let is_full = len > room;

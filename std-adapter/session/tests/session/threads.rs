@@ -1,11 +1,13 @@
-//! Threads in a trace: each has a track of its own, and the name that it has in the system.
+//! Threads and processes in a trace: each has a track of its own, and the name that it has in the system.
 #![cfg(target_os = "linux")]
 
 use std::collections::BTreeMap;
-use std::process::Command;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 use std::thread;
 
-use tracebuf_session::{Recorder, Session};
+use tracebuf_session::parts::{ProcessNumber, process_track};
+use tracebuf_session::{Recorder, Session, this_process};
 use tracebuf_testing::trace::{Trace, message, number, scratch};
 
 /// A thread of a trace: its number, its name, and the signs of its events.
@@ -115,6 +117,9 @@ fn named(recorder: &Recorder, name: &str, work: fn(&Recorder)) {
 #[test]
 #[ignore = "run by the next test, in a pid namespace"]
 fn three_threads_with_one_number() {
+    if std::process::id() != 1 {
+        return;
+    }
     let session = Session::builder().ring(1 << 20).start().expect("a session");
     let recorder = session.recorder();
     named(&recorder, "alpha", |recorder| std::mem::forget(recorder.enter("never ended")));
@@ -124,16 +129,21 @@ fn three_threads_with_one_number() {
     session.stop().expect("it runs").write_to(&path).expect("a file");
 }
 
-#[test]
-fn threads_with_numbers_that_come_again_have_each_a_track_and_a_name() {
+/// An ignored test of this file, as the first process of a pid namespace that has its own `/proc`.
+fn in_container(test: &str) -> Command {
     let mut command = Command::new("unshare");
     command.args(["--pid", "--mount-proc", "--fork", "--kill-child"]);
     if !rustix::process::geteuid().is_root() {
         command.args(["--user", "--map-root-user"]);
     }
     command.arg(std::env::current_exe().expect("this program"));
-    let test = "threads::three_threads_with_one_number";
-    let output = command.args(["--exact", "--ignored", test]).output().expect("it starts");
+    command.args(["--exact", "--ignored", "--nocapture", test]);
+    command
+}
+
+#[test]
+fn threads_with_numbers_that_come_again_have_each_a_track_and_a_name() {
+    let output = in_container("threads::three_threads_with_one_number").output().expect("it starts");
     assert!(output.status.success(), "{output:?}");
     let threads = threads(&Trace::read(&scratch("threads-again.pftrace")));
     let mut threads: Vec<_> = threads.into_values().collect();
@@ -142,4 +152,34 @@ fn threads_with_numbers_that_come_again_have_each_a_track_and_a_name() {
     let thread =
         |(tid, name, events): (u64, &str, &str)| Thread { tid, name: name.into(), events: events.into() };
     assert_eq!(threads, expected.map(thread));
+}
+
+#[test]
+#[ignore = "run by the next test, in a pid namespace"]
+fn says_its_track() {
+    if std::process::id() != 1 {
+        return;
+    }
+    println!("track {}", this_process().uuid());
+    // Until the other test has looked.
+    let _ = std::io::stdin().read_line(&mut String::new());
+}
+
+#[test]
+fn a_process_in_a_container_has_the_same_track_for_those_who_look_from_outside() {
+    let mut command = in_container("threads::says_its_track");
+    let mut unshare = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
+    let mut said = BufReader::new(unshare.stdout.take().expect("a pipe")).lines();
+    let track = said
+        .by_ref()
+        .map(|line| line.expect("text"))
+        .find_map(|line| Some(line.rsplit_once("track ")?.1.to_owned()));
+    let pid = unshare.id();
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).expect("its child");
+    let child = children.trim().parse().expect("one");
+    let number = ProcessNumber::of(child);
+    drop(unshare.stdin.take());
+    assert!(unshare.wait().expect("it ends").success());
+    assert_eq!(track, Some(number.track("").uuid().to_string()));
+    assert_ne!(number.track("").uuid(), process_track(child, "").uuid());
 }

@@ -1,8 +1,8 @@
 //! Pairs of clocks: what boot time, the steady clock and the time of day showed, again and again while a session runs.
 //!
 //! Readers know the time of day of an event from the newest pair before it. So every file of a session begins with the
-//! pair of its start, has those from while it ran, and one that is newer than its events. The drain thread [looks](
-//! ClockPairs::look) at the clocks. It keeps a pair every ten seconds. When a clock has moved against boot time, as after
+//! pair of its start, has those from while it ran, and one that is newer than its events. The drain thread looks at the
+//! clocks ([`ClockPairs::look`]), and keeps a pair every ten seconds. When a clock has moved against boot time, as after
 //! a sleep of the machine or when somebody sets the time of day, it keeps two: what it saw last before, and what it
 //! sees now. In between, at most [a second](crate::waits::MAX_SLEEP), it is not known which of them holds.
 //!

@@ -13,6 +13,7 @@ use crate::files::OwnFiles;
 use crate::process_tree::Numbers;
 use crate::service::Service;
 use crate::side_packets::SideRevision;
+use crate::summary::{Losses, Summary, summary_of};
 use crate::totals::{Totals, Written};
 use crate::transport::CentralBuffer;
 use tracebuf_std::fork;
@@ -60,6 +61,7 @@ pub(crate) fn prepare(sizes: impl Iterator<Item = usize>) -> io::Result<Spare> {
 pub struct Snapshot {
     buffers: Vec<ReadOnlyTraceBuffer<PagedMemory>>,
     totals: Totals,
+    summary: Summary,
     /// The boot time of the copy.
     at: u64,
     /// The clocks, and what is beside the buffers.
@@ -93,8 +95,8 @@ impl Snapshot {
         let mut numbers = Numbers::default();
         numbers.refresh(&service.side.process_tree);
         let (totals, spare) = (service.totals(), spare.clone());
-        let (forks, files) = (fork::forks(), service.files.clone());
-        Ok(Self { buffers, totals, at, head, numbers, stall, spare, forks, from: None, files })
+        let (forks, files, summary) = (fork::forks(), service.files.clone(), summary_of(service, None));
+        Ok(Self { buffers, totals, summary, at, head, numbers, stall, spare, forks, from: None, files })
     }
 
     /// Returns how long the drain thread took for the copy. Recording threads go on meanwhile.
@@ -118,21 +120,36 @@ impl Snapshot {
     /// Writes a whole trace, with statistics at its end, into a file that appears at `path` when it is complete.
     ///
     /// It is written beside `path`, synced and renamed: an existing file is replaced whole, or stays as it is. If that
-    /// fails or is cut short, `.NAME.PID-N.part` stays. A link's target, a device or a pipe is written into.
+    /// fails or is cut short, `.NAME.PID-N.part` stays. A link's target, a device or a pipe is written into, but not what
+    /// another user's link in a folder like `/tmp` leads to.
     ///
     /// # Errors
     /// What the file system says; or `path` names no file, or one of this session's or another's own files.
-    pub fn write_to(self, path: &Path) -> io::Result<Written> {
+    pub fn write_to(self, path: impl AsRef<Path>) -> io::Result<Written> {
+        let path = path.as_ref();
         self.files.check_is_none(path)?;
         write_atomically(path, |file| self.write(file))
     }
 
     /// Writes a whole trace, with statistics at its end, in pieces of about a mebibyte. Errors are those of the output.
     pub fn write(mut self, output: &mut impl Write) -> io::Result<Written> {
+        self.write_out(output)
+    }
+
+    /// Writes it, once.
+    pub(crate) fn write_out(&mut self, output: &mut impl Write) -> io::Result<Written> {
         // An event that a thread is within must not keep back what the thread recorded before.
         self.buffers.iter_mut().for_each(ReadOnlyTraceBuffer::stop_waiting);
         let mut renumber = |piece: &mut Piece, from| self.numbers.apply(piece, from);
         write_trace(&mut self.buffers, self.totals, self.at, &self.head, self.from, &mut renumber, output)
+    }
+
+    /// What is missing in the trace, once that is written, except what the rings have overwritten: that is only older.
+    pub(crate) fn losses(&self) -> Losses {
+        let buffers = self.buffers().collect();
+        let sequences = self.buffers.iter().flat_map(ReadOnlyTraceBuffer::sequences).collect();
+        let losses = Summary { buffers, sequences, ..self.summary.clone() }.losses();
+        Losses { chunks_overwritten: 0, bytes_overwritten: 0, ..losses }
     }
 }
 

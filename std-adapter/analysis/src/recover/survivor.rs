@@ -17,6 +17,7 @@ use tracebuf_std::display::Count;
 use tracebuf_std::whole_file::write_atomically;
 
 use super::found::attach_owned;
+use super::repeated::Repeated;
 use super::{Found, SharedMemoryImage};
 
 /// Remains in a [file that held a buffer](tracebuf_session::region_file), ready to be written as a trace.
@@ -25,7 +26,7 @@ use super::{Found, SharedMemoryImage};
 /// use tracebuf_analysis::recover::Survivor;
 ///
 /// // A service restarts, and looks at what the last one had not yet written.
-/// match Survivor::open("trace.region".as_ref()) {
+/// match Survivor::open("trace.region") {
 ///     Ok(survivor) => {
 ///         let (written, gap) = survivor.write_with("trace.pftrace".as_ref(), "crash.pftrace".as_ref())?;
 ///         println!("{} packets, {gap}", written.packets);
@@ -49,6 +50,8 @@ pub struct Survivor {
     /// Whether something before the ring's content is lost.
     pub(super) ring_follows_loss: bool,
     pub(super) gap: Gap,
+    /// Packets that the trace of the session has already.
+    pub(super) repeated: Repeated,
     /// Content of shared memory; the ring has what it did not have already.
     shared: Option<SharedMemoryImage>,
     brought_in: u64,
@@ -70,7 +73,8 @@ impl Survivor {
     /// The file system's, or [`InvalidData`](io::ErrorKind::InvalidData) if no buffer is in it, or the file is
     /// [damaged](super::Damage). If the start of a session in it was killed, what the previous session left is in
     /// `FILE.previous`, and the error, or [`NotFound`](io::ErrorKind::NotFound), says so.
-    pub fn open(path: &Path) -> io::Result<Self> {
+    pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
+        let path = path.as_ref();
         let none = |error: io::Error, begins_with: &[u8]| match moved_by_a_start(path, begins_with) {
             Some(moved) => io::Error::new(error.kind(), format!("{error}: {moved}")),
             None => error,
@@ -115,7 +119,7 @@ impl Survivor {
         let shared = found.shared.as_ref().map(SharedMemoryImage::emptied);
         let buffer_size = found.buffer.stats().buffer_size;
         let (found, brought_in) = found.bring_in();
-        let (gap, ring_follows_loss) = (Gap::default(), follows_loss);
+        let (gap, repeated, ring_follows_loss) = (Gap::default(), Repeated::default(), follows_loss);
         let Contents { clocks, clock_pairs, .. } = contents;
         Ok(Self {
             found,
@@ -124,6 +128,7 @@ impl Survivor {
             slots,
             ring_follows_loss,
             gap,
+            repeated,
             shared,
             brought_in,
             buffer_size,
@@ -148,6 +153,12 @@ impl Survivor {
         self.found.salvage
     }
 
+    /// Chunks that are gone, at least this many: see [`Found::chunks_lost`]. The trace's statistics have them among
+    /// those that break the rules, and one for a [gap](Self::gap).
+    pub fn chunks_lost(&self) -> u64 {
+        self.found.chunks_lost()
+    }
+
     /// The gap between this and the trace that it is [after](Self::after) or [appended to](Self::append_to).
     pub fn gap(&self) -> Gap {
         self.gap
@@ -155,8 +166,15 @@ impl Survivor {
 
     /// Writes what there is as a trace that ends with statistics, into a file that appears when it is complete. To append
     /// to a trace of that session, use [`append_to`](Self::append_to), which leaves out the clocks at its start.
-    pub fn write_to(self, out: &Path) -> io::Result<Written> {
-        write_atomically(out, |file| self.write(file, Written::default(), 0))
+    pub fn write_to(self, out: impl AsRef<Path>) -> io::Result<Written> {
+        write_atomically(out.as_ref(), |file| self.write(file, Written::default(), 0))
+    }
+
+    /// A packet cannot be longer: all of it lies in the buffer or a slot, without what the service knows of it.
+    pub(super) fn longest(&self) -> u64 {
+        const OF_SERVICE: u64 = 1024;
+        self.slots.iter().map(|slot| slot.len).fold(self.found.buffer.stats().buffer_size, u64::max)
+            + OF_SERVICE
     }
 
     /// Appends to what is `written` already, of which the newest clocks are from this boot time.
@@ -166,22 +184,23 @@ impl Survivor {
         written: Written,
         clocks: u64,
     ) -> io::Result<Written> {
-        let mut output = Continuation { output, written, told: None };
+        let before = written.packets;
+        let repeated = std::mem::take(&mut self.repeated);
+        let mut output = Continuation { output, written, told: None, repeated };
         let mut newest = clocks;
-        if written.packets == 0 {
+        if before == 0 {
             // A session's trace begins with them.
             output.put(&self.clocks)?;
             newest = newest_clocks(&self.clocks).unwrap_or(newest);
         }
-        // Where boot time went back from one pair of clocks to the next, readers would refuse it: slots have some.
-        let in_slots = self.slots.iter().find_map(|slot| first_clocks(&slot.bytes));
-        newest = self.put_clocks(&mut output, newest, in_slots.unwrap_or(u64::MAX))?;
+        if self.slots.is_empty() {
+            newest = self.put_clocks(&mut output, newest)?;
+        }
         for slot in &self.slots {
             output.tell_of_loss(slot.follows_loss);
             output.put(&slot.bytes)?;
             newest = newest_clocks(&slot.bytes).map_or(newest, |clocks| clocks.max(newest));
         }
-        self.put_clocks(&mut output, newest, u64::MAX)?;
         output.tell_of_loss(self.ring_follows_loss);
         let mut reader = self.found.buffer.read();
         loop {
@@ -193,9 +212,18 @@ impl Survivor {
                 break;
             }
         }
+        if output.repeated.ends_with_statistics && output.written.packets == before {
+            // The trace is complete already.
+            return Ok(output.written);
+        }
+        // Slots are where they would be in the session's trace, and have pairs of clocks themselves. Only newer ones are
+        // missing: where boot time went back from one pair to the next, readers would refuse it.
+        self.put_clocks(&mut output, newest)?;
         let buffer = &self.found.buffer;
         let mut stats = buffer.stats();
         stats.buffer_size = self.buffer_size;
+        let lost = self.found.lost_unknown_to_ring() + u64::from(!self.gap.is_none());
+        stats.abi_violations = stats.abi_violations.saturating_add(lost);
         let report = BufferReport::new(buffer.policy(), stats, buffer.sequences());
         let invalid_packets = output.written.invalid_packets;
         let mut piece = Piece::default();
@@ -206,23 +234,13 @@ impl Survivor {
 }
 
 impl Survivor {
-    /// Writes the pairs of clocks between two boot times, and returns which is the newest then.
-    fn put_clocks<W: Write>(
-        &self,
-        output: &mut Continuation<'_, W>,
-        since: u64,
-        until: u64,
-    ) -> io::Result<u64> {
+    /// Writes the pairs of clocks from after this boot time, and returns which is the newest then.
+    fn put_clocks<W: Write>(&self, output: &mut Continuation<'_, W>, since: u64) -> io::Result<u64> {
         let mut piece = Piece::default();
-        let mut newest = since;
-        for pair in self.clock_pairs.iter().filter(|pair| pair.boottime < until) {
-            if pair.boottime > newest {
-                piece.clock_reading(pair)?;
-                newest = pair.boottime;
-            }
-        }
+        let newer = self.clock_pairs.iter().filter(|pair| pair.boottime > since);
+        newer.clone().try_for_each(|pair| piece.clock_reading(pair))?;
         output.put_unchanged(&piece.bytes)?;
-        Ok(newest)
+        Ok(newer.last().map_or(since, |pair| pair.boottime))
     }
 }
 
@@ -296,10 +314,6 @@ fn clocks_in(packets: &[u8]) -> impl Iterator<Item = u64> {
     TracePackets::new(packets).map_while(Result::ok).filter_map(|packet| clocks_of(&PacketView::of(packet)))
 }
 
-fn first_clocks(packets: &[u8]) -> Option<u64> {
-    clocks_in(packets).next()
-}
-
 fn newest_clocks(packets: &[u8]) -> Option<u64> {
     clocks_in(packets).max()
 }
@@ -322,6 +336,8 @@ struct Continuation<'o, W> {
     written: Written,
     /// Sequences that have reported the loss, if anything was lost.
     told: Option<HashSet<u64>>,
+    /// Packets that are there already.
+    repeated: Repeated,
 }
 
 impl<W: Write> Continuation<'_, W> {
@@ -333,14 +349,24 @@ impl<W: Write> Continuation<'_, W> {
         }
     }
 
-    /// Writes whole packets.
+    /// Writes whole packets, except those that are there already.
     fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let Some(told) = &mut self.told else { return self.put_unchanged(bytes) };
+        if self.told.is_none() && self.repeated.is_empty() {
+            return self.put_unchanged(bytes);
+        }
+        let mut told = self.told.take();
         let (mut marked, mut at) = (Vec::with_capacity(bytes.len()), 0);
         let mut packets = TracePackets::new(bytes);
-        while packets.next().is_some_and(|packet| packet.is_ok()) {
+        while let Some(Ok(content)) = packets.next() {
             let packet = bytes.get(at..packets.offset()).unwrap_or_default();
             at = packets.offset();
+            if self.repeated.has(content) {
+                continue;
+            }
+            let Some(told) = &mut told else {
+                marked.extend_from_slice(packet);
+                continue;
+            };
             let parsed = PacketView::of_file(packet).filter(|parsed| told.insert(parsed.sequence_id));
             let start = marked.len();
             if let Some(parsed) = parsed {
@@ -352,6 +378,7 @@ impl<W: Write> Continuation<'_, W> {
                 marked.extend_from_slice(packet);
             }
         }
+        self.told = told;
         self.put_unchanged(&marked)
     }
 

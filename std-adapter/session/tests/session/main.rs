@@ -3,11 +3,14 @@
 mod attached;
 mod clocks;
 mod cut_short;
+mod doors;
 mod failed_start;
 mod hostile;
 mod limits;
 mod own_files;
+mod own_times;
 mod relay;
+mod since;
 mod stall;
 mod threads;
 mod tracks;

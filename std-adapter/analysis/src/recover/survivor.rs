@@ -237,10 +237,10 @@ impl Survivor {
     /// Writes the pairs of clocks from after this boot time, and returns which is the newest then.
     fn put_clocks<W: Write>(&self, output: &mut Continuation<'_, W>, since: u64) -> io::Result<u64> {
         let mut piece = Piece::default();
-        let newer = self.clock_pairs.iter().filter(|pair| pair.boottime > since);
+        let mut newer = self.clock_pairs.iter().filter(|pair| pair.boottime > since);
         newer.clone().try_for_each(|pair| piece.clock_reading(pair))?;
         output.put_unchanged(&piece.bytes)?;
-        Ok(newer.last().map_or(since, |pair| pair.boottime))
+        Ok(newer.next_back().map_or(since, |pair| pair.boottime))
     }
 }
 

@@ -296,7 +296,7 @@ fn a_file_that_is_cut_or_damaged_there_is_told_and_nothing_panics() {
         }
         // What packets hold is for nobody to check.
         if let Ok(survivor) = Survivor::parse(&file) {
-            survivor.write_to(&region.with_extension("pftrace")).expect("a trace");
+            survivor.write_to(region.with_extension("pftrace")).expect("a trace");
         }
         let _ = Inspection::of_file(&file);
     }

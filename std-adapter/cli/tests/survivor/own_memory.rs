@@ -113,7 +113,7 @@ fn what_was_scraped_comes_once_also_when_it_was_read() {
         }
         std::thread::sleep(Duration::from_millis(end as u64 % 7 * 4));
         let whole = || {
-            let survivor = Survivor::open(&left(&region)).expect("a buffer");
+            let survivor = Survivor::open(left(&region)).expect("a buffer");
             survivor.write_with(&long, &out).expect("a trace");
             values(&Trace::read(&out)) == Vec::from_iter(0..end as u64)
         };

@@ -13,6 +13,7 @@
 //! | [`TrustedFields`] | what only the service may say about a packet, appended to it |
 //! | [`TraceFileWriter`], [`TracePackets`] | the `Trace` framing, out and in |
 //! | `frame` | pieces of a trace for lines that lose bytes, out and in (with the feature `frame`) |
+//! | [`ClockTimes`] | the packet that tells what clocks showed at one moment |
 //! | [`trace_stats`] | the `TraceStats` packet that tells users what was lost |
 //!
 //! It knows neither the buffer nor the producers; nothing in it panics, whatever bytes come in.
@@ -48,6 +49,7 @@ pub mod trace_stats;
 pub mod varint;
 
 mod buffer_stats;
+mod clock_times;
 mod encoder;
 mod packet_view;
 mod sink;
@@ -57,6 +59,7 @@ mod trusted;
 mod validate;
 
 pub(crate) use buffer_stats::buffer_counters;
+pub use clock_times::ClockTimes;
 pub use encoder::{Encoder, Overflow};
 pub use packet_view::PacketView;
 pub use sink::{Measure, Message, Sink, WireType, tag};

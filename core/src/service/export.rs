@@ -1,11 +1,13 @@
 //! The exporter: packets of a buffer, checked and framed as a trace file.
 
 use crate::buffer::{BufferStats, DataLoss, Packet, Reader, SequenceInfo};
+use crate::proto::fields::builtin_clock;
 use crate::proto::trace_stats::{TraceStats, TraceStatsPacket, WriterStats};
 use crate::proto::{
-    Fragments, InvalidPacket, PacketValidator, SequenceId, TraceFileWriter, TrustedFields, TrustedSuffix,
-    WriteError,
+    ClockTimes, Fragments, InvalidPacket, PacketValidator, SequenceId, TraceFileWriter, TrustedFields,
+    TrustedSuffix, WriteError,
 };
+use crate::service::own_clock::{RelatedClocks, own_clock};
 use embedded_io::Write;
 
 /// What became of a packet that was to be exported.
@@ -58,6 +60,7 @@ pub struct TraceExporter<W> {
     file: TraceFileWriter<W>,
     invalid_packets: u64,
     last: LastSuffix,
+    clocks: RelatedClocks,
 }
 
 /// The previous packet's trusted fields as bytes: the next one's are mostly the same. Where memory is short, they are
@@ -87,9 +90,42 @@ impl LastSuffix {
 }
 
 impl<W: Write> TraceExporter<W> {
-    /// Writes to `output` from where it stands.
+    /// Writes a trace to `output` from where it stands.
     pub const fn new(output: W) -> Self {
-        Self { file: TraceFileWriter::new(output), invalid_packets: 0, last: LastSuffix::NONE }
+        Self::with(output, RelatedClocks::NONE)
+    }
+
+    /// Writes a part of a trace that tells of [clocks](Self::clocks) itself.
+    pub const fn part(output: W) -> Self {
+        Self::with(output, RelatedClocks::ALL)
+    }
+
+    const fn with(output: W, clocks: RelatedClocks) -> Self {
+        Self { file: TraceFileWriter::new(output), invalid_packets: 0, last: LastSuffix::NONE, clocks }
+    }
+
+    /// Writes what clocks showed at one moment, boot time among them: see [`ClockTimes`]. Call it before the packets
+    /// that are exported, with times from before them, and again with later ones.
+    ///
+    /// Without it readers know no time of day; and of the first clock that is not boot time, and that a
+    /// [`Tracer`](crate::producer::track_event::Tracer) has, the exporter says that it shows boot time.
+    ///
+    /// # Errors
+    /// The output's.
+    pub fn clocks(&mut self, times: &[(u64, u64)]) -> Result<usize, WriteError<W::Error>> {
+        times.iter().for_each(|(id, _)| _ = self.clocks.add(*id));
+        self.file.message(&ClockTimes(times), &TrustedFields::new(0, SequenceId::SERVICE))
+    }
+
+    /// If a packet has a clock of which the trace does not tell, relates it to boot time: readers would find no time
+    /// for it, nor for what comes after it.
+    fn relate(&mut self, packet: &Packet<'_>) -> Result<(), WriteError<W::Error>> {
+        match own_clock(packet.slices()) {
+            Some((clock, time)) if self.clocks.add(clock) => {
+                self.clocks(&[(builtin_clock::BOOTTIME, time), (clock, time)]).map(drop)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Writes one packet. `lost_before` is what was lost on its sequence besides what it tells itself, such as an
@@ -110,6 +146,9 @@ impl<W: Write> TraceExporter<W> {
                 return Ok(Exported::Invalid(fault));
             }
         };
+        if !self.clocks.are_all() {
+            self.relate(packet)?;
+        }
         let suffix = self.last.of(&trusted);
         match self.file.framed(&Fragments(packet.slices()), len, &suffix) {
             Ok(bytes) => Ok(Exported::Written(bytes)),

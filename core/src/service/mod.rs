@@ -30,6 +30,7 @@ mod endpoint;
 mod endpoint_stats;
 mod export;
 mod flush_tracker;
+mod own_clock;
 #[cfg(feature = "producer")]
 mod start_mark;
 #[cfg(feature = "producer")]

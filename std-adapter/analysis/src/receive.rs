@@ -30,9 +30,10 @@
 //! | `source` | what is read, or waited for | the options |
 //! | this one | the receiver: packets from a line's bytes | `starts`, `report` |
 //! | `files` | a trace file for each start of the device | `output` |
-//! | `output` | a trace file, and the packets in it | nothing |
-//! | `starts`, `report` | starts of a device, counts | nothing |
+//! | `output` | a trace file, and the packets in it | `clocks` |
+//! | `clocks`, `starts`, `report` | clocks and starts of a device, counts | nothing |
 
+mod clocks;
 mod files;
 mod line;
 mod output;

@@ -11,6 +11,7 @@
 
 mod counters;
 mod reading;
+mod span;
 mod state;
 
 use std::collections::BTreeMap;
@@ -18,14 +19,17 @@ use std::collections::btree_map::Entry;
 use std::fmt;
 
 use tracebuf::buffer::DataLoss;
-use tracebuf::proto::PacketView;
 pub use tracebuf::proto::TraceFileFault;
 use tracebuf::proto::fields::{ftrace_event_bundle, thread_descriptor, track_descriptor};
 use tracebuf::proto::reader::{message, number};
+use tracebuf::proto::{PacketView, SequenceId};
 use tracebuf_std::display::Count;
 
 pub use counters::Counted;
 use counters::{Counters, LARGER_RING};
+use span::{Clocks, SequenceClock, with_event};
+
+pub use span::TimeSpan;
 
 /// Sequences that are listed one by one. A trace crafted for it has one every few bytes.
 const MAX_SEQUENCES: usize = 1 << 16;
@@ -58,6 +62,7 @@ pub struct SequenceLosses {
     pub unreadable: u64,
     /// Whether the next packet that needs these can be read.
     has_state: bool,
+    clock: SequenceClock,
 }
 
 /// Losses that a trace reports: those in the buffers that it came through, and in ftrace's. Losses that other
@@ -102,6 +107,9 @@ pub struct TraceReport {
     /// Counters of the statistics that report losses and are not zero; `None` without any statistics. Of several
     /// statistics the largest value of each counter is given; with several sessions it is a minimum.
     pub statistics: Option<Vec<Counted>>,
+    /// The time over which its events extend; `None` if it has none whose time is known.
+    pub span: Option<TimeSpan>,
+    clocks: Clocks,
 }
 
 const UNREADABLE: &str = "readers skip them: names, clock or track that they need were lost before them. Give the ring \
@@ -197,6 +205,11 @@ impl TraceReport {
         let named = DataLoss::CAUSES.iter().any(|(cause, _)| loss & u64::from(cause.bits()) != 0);
         losses.unnamed += u64::from(loss != 0 && !named);
         let is_unreadable = !state::can_be_read(&mut losses.has_state, &packet);
+        if whose == Whose::Sequence(SequenceId::SERVICE.get().into()) {
+            self.clocks.add(&packet);
+        } else if !is_unreadable && let Some(time) = self.clocks.time(&mut losses.clock, &packet) {
+            self.span = Some(with_event(self.span, time));
+        }
         // With several sequences, it is unknown which has its state.
         losses.unreadable += u64::from(is_unreadable && whose != Whose::Others);
         whose
@@ -282,6 +295,7 @@ impl fmt::Display for TraceReport {
         let sequences = Count(self.sequences.len() as u64, "sequence");
         let more = if self.others.packets > 0 { "more than " } else { "" };
         writeln!(f, "{packets} of {more}{sequences}, {bytes}")?;
+        self.span.into_iter().try_for_each(|span| writeln!(f, "{span}"))?;
         if !self.has_losses() {
             return write!(f, "nothing was lost");
         }

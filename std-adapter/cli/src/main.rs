@@ -19,6 +19,7 @@ mod receive;
 mod record;
 mod recover;
 mod size;
+mod span;
 mod stats;
 mod terminal;
 

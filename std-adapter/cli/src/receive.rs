@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use crate::failure::{Failure, name_of};
 use crate::file_kind::{ENOUGH, FileKind};
 use crate::files::{check_is_other, output_path};
+use crate::span::WithSpans;
 use crate::terminal::{ProgressLine, is_stdout, print_beside, stop_on_signals};
 use tracebuf_analysis::receive::{ReceiveOptions, ReceiveReport, receive, receive_from};
 use tracebuf_std::console::file_of;
@@ -74,7 +75,11 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
     drop(line);
     // A device that is unplugged is an error; what came until then, and what was lost, is still worth knowing.
     let code = ExitCode::SUCCESS;
-    let printed = report.as_ref().map_or(Ok(code), |report| print_beside(beside, report, code));
+    let printed = report.as_ref().map_or(Ok(code), |report| {
+        // Without a frame, what is there is from before.
+        let files = if report.frames == 0 { &[][..] } else { &report.files };
+        print_beside(beside, &WithSpans(report, files), code)
+    });
     let Err(failure) = result else { return printed };
     if let Err(printing) = printed {
         printing.report();

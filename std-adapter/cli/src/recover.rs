@@ -8,6 +8,7 @@ use crate::failure::{Failure, name_of, status};
 use crate::file_kind::{FileKind, if_missing, if_moved};
 use crate::files::{check_is_other, output_path, read_as_far};
 use crate::options::{BufferChoice, MostUnpacked, report_others};
+use crate::span::WithSpans;
 use crate::terminal::is_stdout;
 use tracebuf::buffer::AttachError;
 use tracebuf_analysis::recover::{Gap, InPlace, RecoverError, Survivor};
@@ -216,7 +217,8 @@ fn report_shared(chunks: u64, writers: u64, pages_overwritten: u64, brought_in: 
 }
 
 fn report_packets(packets: u64, refused: u64, output: &Path) {
-    status!("{} in {}", Count(packets, "packet"), name_of(output));
+    let report = format!("{} in {}", Count(packets, "packet"), name_of(output));
+    status!("{}", WithSpans(&report, &[output]));
     if refused > 0 {
         let refused = Count(refused, "packet");
         status!("not in the trace file, malformed, forged or too long for a trace: {refused}");

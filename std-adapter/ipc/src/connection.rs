@@ -11,6 +11,7 @@ use tracebuf::producer::{Exhaustion, MemoryError};
 use crate::link::{Link, spawn};
 use crate::service_link::{MessageReceiver, MessageSender, ServiceLink};
 use crate::shared_memory::SharedWords;
+use crate::time_namespace::ahead_of;
 use crate::trust::TrustedUsers;
 use tracebuf_session::parts::{FOR_EVER, PATIENCE, ProducerCell, RecorderContext, RecordingGate, made_by};
 use tracebuf_session::{Recorder, SessionClock, SessionError, Waker};
@@ -139,7 +140,7 @@ impl ConnectionBuilder {
     fn start_within(self, patience: Duration, agreed: Agreement) -> Result<Connection, SessionError> {
         let Agreement { link, words, sender, receiver, state_every, sources, wants } = agreed;
         let (switch, waker) = (Arc::new(RecordingGate::new()), Waker::default());
-        let clock = SessionClock::new(self.fast_clock);
+        let clock = SessionClock::new(self.fast_clock).behind(ahead_of(link.peer().pid));
         let name = self.name_of_process();
         let bytes = 4 * words.as_ref().len();
         // A rendezvous: otherwise it could be on its way when nothing waits for it any more.

@@ -47,6 +47,7 @@
 //! | `socket_file` | a socket with a path, which is removed at the end | `link` |
 //! | `shared_memory` | memory of two processes, and the service's endpoint over it | – |
 //! | `pid_namespace` | processes in containers, and their threads | – |
+//! | `time_namespace` | boot time in containers | `pid_namespace` |
 //! | `proto_builder` | protobuf messages under construction | – |
 //! | `link` | one end of a connection, and the process at the other | – |
 
@@ -67,6 +68,7 @@ mod remote_producer;
 mod service_link;
 mod shared_memory;
 mod socket_file;
+mod time_namespace;
 mod trust;
 
 pub use connection::{Connection, ConnectionBuilder};

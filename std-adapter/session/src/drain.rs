@@ -80,6 +80,7 @@ impl Drain {
         while !self.stopped {
             self.service.drain();
             self.clock.steer();
+            self.service.clocks.look();
             // One at a time: meanwhile shared memory must not fill up, nor the file wait.
             let was_asked = self.end_a_flush()
                 || match next(tasks, &gate) {

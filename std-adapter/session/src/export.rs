@@ -7,7 +7,6 @@ use tracebuf::proto::trace_stats::{FinalFlush, TraceStats, TraceStatsPacket, Wri
 use tracebuf::proto::{Message, SequenceId, TracePackets, TrustedFields};
 use tracebuf::service::{Drained, TraceExporter, sequence_id, writer_stats};
 
-use crate::clock::ClockReading;
 use crate::totals::{Totals, Written};
 use crate::trim::Trim;
 use tracebuf_std::system::user_id;
@@ -56,16 +55,22 @@ impl Piece {
     /// Adds packets of `reader` until there are none, or until the piece and what was left out exceed `limit` bytes.
     pub fn read(&mut self, reader: &mut Reader<'_>, limit: usize) -> io::Result<Drained> {
         let Some(room) = limit.checked_sub(self.bytes.len()) else { return Ok(Drained::default()) };
-        let drained = TraceExporter::new(&mut self.bytes)
+        let drained = TraceExporter::part(&mut self.bytes)
             .drain_up_to(reader, sequence_id, room as u64)
             .map_err(|error| io::Error::other(error.to_string()))?;
         self.packets += drained.packets;
         Ok(drained)
     }
 
+    /// Adds the packets of another one.
+    pub(crate) fn append(&mut self, other: Self) {
+        self.bytes.extend_from_slice(&other.bytes);
+        self.packets += other.packets;
+    }
+
     /// Adds a packet of the service.
     pub(crate) fn service<M: Message>(&mut self, message: &M) -> io::Result<()> {
-        let mut exporter = TraceExporter::new(&mut self.bytes);
+        let mut exporter = TraceExporter::part(&mut self.bytes);
         exporter
             .file()
             .message(message, &TrustedFields::new(user_id(), SequenceId::SERVICE))
@@ -133,21 +138,21 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> Readable for ReadOnlyTraceBuffer<M> {
     }
 }
 
-/// Clocks, what is beside the buffers, the packets of all of these, statistics.
+/// Clocks and what is beside the buffers, the packets of all of these, statistics as of this boot time. `each` is done to
+/// what is read of the buffers, which a piece has from a byte on.
 pub(crate) fn write_trace<B: Readable>(
     buffers: &mut [B],
     mut totals: Totals,
-    clocks: &ClockReading,
-    side: &Piece,
+    at: u64,
+    head: &Piece,
     from: Option<u64>,
+    mut each: impl FnMut(&mut Piece, usize),
     output: &mut impl Write,
 ) -> io::Result<Written> {
     let mut written = Written::default();
     let mut piece = Piece::default();
     let mut trim = from.map(Trim::new);
-    piece.service(clocks)?;
-    piece.bytes.extend_from_slice(&side.bytes);
-    piece.packets += side.packets;
+    piece.append(head.clone());
     if trim.is_some() {
         // The service's own packets are not trimmed.
         written.bytes += piece.bytes.len() as u64;
@@ -157,8 +162,9 @@ pub(crate) fn write_trace<B: Readable>(
     for buffer in &mut *buffers {
         let mut reader = buffer.read();
         loop {
-            let before = piece.packets;
+            let (before, at) = (piece.packets, piece.bytes.len());
             let read = piece.read(&mut reader, PIECE)?;
+            each(&mut piece, at);
             written.invalid_packets += read.left_out;
             if let Some(trim) = &mut trim {
                 let mut kept = Vec::with_capacity(piece.bytes.len());
@@ -175,7 +181,7 @@ pub(crate) fn write_trace<B: Readable>(
     }
     let reports: Vec<_> = buffers.iter().map(Readable::report).collect();
     totals.invalid_packets += written.invalid_packets;
-    piece.stats(&totals, &reports, Some(clocks.boottime))?;
+    piece.stats(&totals, &reports, Some(at))?;
     output.write_all(&piece.bytes)?;
     written.bytes += piece.bytes.len() as u64;
     written.packets = piece.packets;

@@ -31,7 +31,7 @@
 //! processes record into a session through the crate `tracebuf-ipc`, or a [`Transport`] of your own.
 //!
 //! # What a trace holds
-//! Clock snapshots, from which readers know the time of day; the packets, with their real user and process; and at the
+//! Pairs of clocks from its start on, by which readers know each event's time of day; the packets, with their real user and process; and at the
 //! end `TraceStats`, with counters of each buffer and writer. `select * from stats where severity = 'data_loss' and
 //! value != 0` lists every loss.
 //!
@@ -72,10 +72,10 @@
 //! | 5 | `drain` (the drain thread), `long_trace`, `snapshot`, `summary` (what it did, and lost) |
 //! | 4 | `service` (the buffers, and the producers that fill them) |
 //! | 4 | `shared_counter`; `logger` and `metrics`, with the features of these names |
-//! | 3 | `recorder`, `packet_writer`, `in_process` (the transport of this process's threads), `side_packets`, `process_tree` |
+//! | 3 | `recorder`, `packet_writer`, `in_process` (the transport of this process's threads), `side_packets`, `process_tree`, `clock_pairs` |
 //! | 2 | `producer_cell` (a producer and its memory), `queue` (what it asks for), `export` (the bytes of a trace), `transport`, `trim` |
 //! | 1 | [`region_file`] (buffers in files), `recording_gate`, `waits`, `totals`, `refusals` |
-//! | 0 | `at_exit` and `at_signal` (what an end waits for), [`limits`], `error`, `clock`, `files`, `this_process`, `interned` |
+//! | 0 | `at_exit` and `at_signal` (what an end waits for), [`limits`], `error`, `clock`, `files`, `this_process`, `thread_identity`, `interned` |
 
 #![deny(unsafe_code)]
 
@@ -97,6 +97,7 @@ mod at_signal;
 mod buffer_config;
 mod builder;
 mod clock;
+mod clock_pairs;
 mod drain;
 mod error;
 mod export;
@@ -130,6 +131,7 @@ mod stopped;
 mod summary;
 mod this_process;
 mod thread_fence;
+mod thread_identity;
 mod totals;
 mod transport;
 mod trim;

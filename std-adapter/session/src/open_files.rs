@@ -8,12 +8,15 @@ use tracebuf::buffer::TraceBuffer;
 
 use crate::buffer_config::BufferConfig;
 use crate::clock::ClockReading;
+use crate::clock_pairs::ClockPairs;
 use crate::error::SessionError;
 use crate::export::Piece;
 use crate::files::{Opened, OwnFiles, Undo, open_long_trace};
 use crate::long_trace::{LongTrace, Recording};
 use crate::recording_gate::RecordingGate;
-use crate::region_file::{BufferMemory, Outbox, OwnMark, OwnMemory, RegionSpec, SharedMemorySpec, create};
+use crate::region_file::{
+    BufferMemory, ClockTable, Outbox, OwnMark, OwnMemory, RegionSpec, SharedMemorySpec, create,
+};
 use crate::service::Service;
 use crate::transport::CentralBuffer;
 use tracebuf_std::memory::PagedMemory;
@@ -31,6 +34,8 @@ pub(crate) struct OpenFiles<'s> {
     long_trace: Option<(&'s LongTrace, Opened)>,
     /// The same in all files: from it, recovery knows which trace belongs to which buffer.
     clocks: ClockReading,
+    /// In each buffer's file, the place for those that follow.
+    clock_tables: Vec<ClockTable>,
 }
 
 impl<'s> OpenFiles<'s> {
@@ -55,6 +60,7 @@ impl<'s> OpenFiles<'s> {
             made: undo.flatten().into_iter().collect(),
             long_trace,
             clocks: ClockReading::now(),
+            clock_tables: Vec::new(),
         };
         for (index, buffer) in buffers.iter().enumerate() {
             let bytes = buffer.bytes;
@@ -90,6 +96,7 @@ impl<'s> OpenFiles<'s> {
         self.files.regions.extend(id_at(path));
         self.outboxes.push(parts.outbox);
         self.own = self.own.take().or(parts.own);
+        self.clock_tables.push(parts.clocks);
         Ok(parts.memory)
     }
 
@@ -98,14 +105,16 @@ impl<'s> OpenFiles<'s> {
         self,
         gate: &Arc<RecordingGate>,
     ) -> Result<(Service, Option<Recording>), SessionError> {
-        let Self { buffers, outboxes, own, files, made, long_trace, clocks } = self;
+        let Self { buffers, outboxes, own, files, made, long_trace, clocks, clock_tables } = self;
         let long_trace = long_trace.map(|(trace, file)| {
             let recording = Recording::start(trace, file, gate.clone(), outboxes, &clocks);
             recording.map_err(|error| SessionError::writing(&trace.path, error))
         });
         let long_trace = long_trace.transpose()?;
         made.into_iter().for_each(Undo::forget);
-        Ok((Service::new(buffers, files, own.map(|(_, mark)| mark)), long_trace))
+        let mut service = Service::new(buffers, files, own.map(|(_, mark)| mark));
+        service.clocks = ClockPairs::new(clocks, clock_tables);
+        Ok((service, long_trace))
     }
 }
 

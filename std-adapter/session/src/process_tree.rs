@@ -1,6 +1,8 @@
 //! Programs in containers, reported as Perfetto's `ProcessTree`.
 //!
-//! Such a program names its threads by the numbers in its own pid namespace; readers need those in all namespaces.
+//! Such a program names its threads by the numbers in its own pid namespace: see [`Numbers`].
+
+mod numbers;
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,6 +14,7 @@ use tracebuf::proto::{Message, Sink};
 
 use crate::export::Piece;
 use crate::limits::WRITERS;
+pub(crate) use numbers::Numbers;
 
 /// A process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -221,8 +224,7 @@ impl Message for TreeProcess {
             words.split('\0').try_for_each(|word| out.string(process_tree_process::CMDLINE, word))?;
         }
         // As `trusted_uid` is written: above `i32::MAX` as the negative number with the same bits.
-        out.int(process_tree_process::UID, (self.uid as i32).into())?;
-        self.nspid.iter().try_for_each(|pid| out.int(process_tree_process::NSPID, (*pid).into()))
+        out.int(process_tree_process::UID, (self.uid as i32).into())
     }
 }
 
@@ -233,8 +235,7 @@ impl Message for OfProcess<'_> {
         let Self(process, thread) = self;
         out.int(process_tree_thread::TID, thread.tid.into())?;
         out.string(process_tree_thread::NAME, &thread.name)?;
-        out.int(process_tree_thread::TGID, process.pid.into())?;
-        thread.nstid.iter().try_for_each(|tid| out.int(process_tree_thread::NSTID, (*tid).into()))
+        out.int(process_tree_thread::TGID, process.pid.into())
     }
 }
 

@@ -10,6 +10,7 @@ use tracebuf::service::EndpointStats;
 use asked::AskedProducer;
 use producer_ids::ProducerIds;
 
+use crate::clock_pairs::ClockPairs;
 use crate::files::OwnFiles;
 use crate::limits::{BUFFERS_MAX, OWN_PRODUCER_ID};
 use crate::region_file::OwnMark;
@@ -23,6 +24,7 @@ pub(crate) struct Service {
     pub(crate) buffers: Vec<CentralBuffer>,
     pub(crate) files: OwnFiles,
     pub(crate) side: SideData,
+    pub(crate) clocks: ClockPairs,
     producers: Vec<AskedProducer>,
     /// For each buffer: after how many bytes writers are to repeat their state, and how many it had the last time.
     states: Vec<(u32, u64)>,

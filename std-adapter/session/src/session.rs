@@ -90,7 +90,7 @@ impl Session {
         let taken = self.ask_for(deadline + PATIENCE, Task::new, move |drain, answer| {
             // However late its turn comes, producers that answer at once are in it.
             let deadline = deadline.max(Instant::now() + GRACE);
-            drain.flush(deadline, move |drain, _| tell(&answer, Snapshot::take(&drain.service, &spare)));
+            drain.flush(deadline, move |drain, _| tell(&answer, Snapshot::take(&mut drain.service, &spare)));
         })?;
         taken.map_err(|error| SessionError::io("making a snapshot", error))
     }

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use tracebuf::buffer::{BufferStats, ReadOnlyTraceBuffer};
 
-use crate::clock::ClockReading;
+use crate::clock_pairs::ClocksWritten;
 use crate::export::{Piece, write_trace};
 use crate::files::OwnFiles;
+use crate::process_tree::Numbers;
 use crate::service::Service;
 use crate::side_packets::SideRevision;
 use crate::summary::{Losses, Summary, summary_of};
@@ -61,8 +62,11 @@ pub struct Snapshot {
     buffers: Vec<ReadOnlyTraceBuffer<PagedMemory>>,
     totals: Totals,
     summary: Summary,
-    clocks: ClockReading,
-    side: Piece,
+    /// The boot time of the copy.
+    at: u64,
+    /// The clocks, and what is beside the buffers.
+    head: Piece,
+    numbers: Numbers,
     stall: Duration,
     spare: Spare,
     /// The fork count of the process that took it.
@@ -72,7 +76,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    pub(crate) fn take(service: &Service, spare: &Spare) -> io::Result<Self> {
+    pub(crate) fn take(service: &mut Service, spare: &Spare) -> io::Result<Self> {
         let sizes = service.buffers.iter().map(CentralBuffer::clone_size).enumerate();
         let memory = sizes.map(|(buffer, size)| memory_of(spare, buffer, size));
         let memory = memory.collect::<io::Result<Vec<_>>>()?;
@@ -84,9 +88,15 @@ impl Snapshot {
         let copies = buffers.map(|(buffer, memory)| buffer.clone_read_only(memory));
         let buffers = copies.collect::<Result<Vec<_>, _>>().map_err(io::Error::other)?;
         let stall = start.elapsed();
-        let (totals, clocks, spare) = (service.totals(), ClockReading::now(), spare.clone());
+        // After the copies: newer than all that is in them.
+        let mut head = Piece::default();
+        let at = head.clocks(&mut service.clocks, ClocksWritten::default())?.boottime();
+        head.append(side);
+        let mut numbers = Numbers::default();
+        numbers.refresh(&service.side.process_tree);
+        let (totals, spare) = (service.totals(), spare.clone());
         let (forks, files, summary) = (fork::forks(), service.files.clone(), summary_of(service, None));
-        Ok(Self { buffers, totals, summary, clocks, side, stall, spare, forks, from: None, files })
+        Ok(Self { buffers, totals, summary, at, head, numbers, stall, spare, forks, from: None, files })
     }
 
     /// Returns how long the drain thread took for the copy. Recording threads go on meanwhile.
@@ -130,7 +140,8 @@ impl Snapshot {
     pub(crate) fn write_out(&mut self, output: &mut impl Write) -> io::Result<Written> {
         // An event that a thread is within must not keep back what the thread recorded before.
         self.buffers.iter_mut().for_each(ReadOnlyTraceBuffer::stop_waiting);
-        write_trace(&mut self.buffers, self.totals, &self.clocks, &self.side, self.from, output)
+        let mut renumber = |piece: &mut Piece, from| self.numbers.apply(piece, from);
+        write_trace(&mut self.buffers, self.totals, self.at, &self.head, self.from, &mut renumber, output)
     }
 
     /// What is missing in the trace, once that is written, except what the rings have overwritten: that is only older.

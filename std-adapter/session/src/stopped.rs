@@ -3,9 +3,10 @@
 use std::io;
 use std::path::Path;
 
-use crate::clock::ClockReading;
+use crate::clock_pairs::ClocksWritten;
 use crate::export::{Piece, write_trace};
 use crate::long_trace::LongTraceStatus;
+use crate::process_tree::Numbers;
 use crate::service::Service;
 use crate::side_packets::SideRevision;
 use crate::summary::{Summary, summary_of};
@@ -17,6 +18,8 @@ pub struct Stopped {
     service: Service,
     /// What is beside the buffers. By now: in a child after a fork a thread of the parent's may have it locked.
     side: Piece,
+    /// The same for numbers.
+    numbers: Numbers,
     /// Some of it was read for a file that could not be completed, or all of it for one that has not its name.
     is_cut: bool,
     /// Packets and bytes of the long trace, if there was one.
@@ -31,7 +34,9 @@ impl Stopped {
     pub(crate) fn new(service: Service, file: Option<Written>, long_trace: Option<LongTraceStatus>) -> Self {
         let mut side = Piece::default();
         let _ = side.side_data(&service.side, SideRevision::default());
-        Self { service, side, is_cut: false, file, long_trace }
+        let mut numbers = Numbers::default();
+        numbers.refresh(&service.side.process_tree);
+        Self { service, side, numbers, is_cut: false, file, long_trace }
     }
 
     /// Writes what was not read yet as a whole trace, like [`Snapshot::write_to`](crate::Snapshot::write_to) without a
@@ -49,10 +54,22 @@ impl Stopped {
             ));
         }
         self.service.files.check_is_none(path)?;
-        let (totals, Self { service, side, is_cut, .. }) = (self.service.totals(), &mut *self);
+        let mut head = Piece::default();
+        let at = head.clocks(&mut self.service.clocks, ClocksWritten::default())?.boottime();
+        head.append(self.side.clone());
+        let (totals, mut numbers) = (self.service.totals(), self.numbers.clone());
+        let Self { service, is_cut, .. } = &mut *self;
         let written = write_atomically(path, |file| {
             *is_cut = true;
-            let written = write_trace(&mut service.buffers, totals, &ClockReading::now(), side, None, file)?;
+            let written = write_trace(
+                &mut service.buffers,
+                totals,
+                at,
+                &head,
+                None,
+                |piece, from| numbers.apply(piece, from),
+                file,
+            )?;
             service.invalid_packets += written.invalid_packets;
             Ok(written)
         })?;

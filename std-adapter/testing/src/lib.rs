@@ -3,6 +3,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`trace`] | a reader of traces |
+//! | [`clocks`] | the times of events, by the clocks that the service tells |
 //! | [`transport`] | a producer without shared memory |
 //! | [`fork`] | children after a fork |
 //! | [`load`] | a service under load |
@@ -13,6 +14,7 @@
 #![allow(missing_docs, missing_debug_implementations)]
 
 pub mod budget;
+pub mod clocks;
 #[cfg_attr(not(unix), path = "no_forks.rs")]
 pub mod fork;
 pub mod load;

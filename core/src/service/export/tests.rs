@@ -211,3 +211,46 @@ fn a_limit_is_of_each_call_and_of_what_goes_into_the_file() {
     }
     assert_eq!(exporter.file().bytes(), 7 * 13);
 }
+
+/// The packets that an exporter writes of ones with these clocks, which `told` tells first: those of the service as
+/// their bytes, those of writers as their times.
+fn with_clocks(clocks: &[u8], told: &[(u64, u64)]) -> Vec<Vec<u8>> {
+    let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer)).unwrap();
+    for (chunk_id, clock) in (0..).zip(clocks) {
+        commit(&mut buffer, chunk_id, &[5, 0x40, 50 + chunk_id as u8, 0xD0, 0x03, *clock]);
+    }
+    let mut file = vec![0u8; 4096];
+    let mut exporter = TraceExporter::new(&mut file[..]);
+    if !told.is_empty() {
+        exporter.clocks(told).unwrap();
+    }
+    exporter.drain(&mut buffer.read(), sequence_id).unwrap();
+    let size = exporter.file().bytes() as usize;
+    let packet = |packet: &[u8]| match crate::proto::PacketView::of(packet) {
+        view if view.sequence_id == 1 => packet[..packet.len() - 4].to_vec(),
+        view => vec![view.time.unwrap() as u8],
+    };
+    TracePackets::new(&file[..size]).map(|bytes| packet(bytes.unwrap())).collect()
+}
+
+#[test]
+fn a_clock_of_which_the_trace_does_not_tell_is_related_to_boot_time_once_before_its_first_packet() {
+    let relation = |clock, time| {
+        let pair = [0x0A, 4, 0x08, 6, 0x10, time, 0x0A, 4, 0x08, clock, 0x10, time, 0x10, 6];
+        [&[0x40, time, 0xD0, 0x03, 6, 0x32, 14][..], &pair].concat()
+    };
+    let packets = with_clocks(&[6, 3, 3, 1], &[]);
+    assert_eq!(packets, [vec![50], relation(3, 51), vec![51], vec![52], relation(1, 53), vec![53]]);
+    let packets = with_clocks(&[3, 1], &[(6, 7), (3, 8)]);
+    assert_eq!(packets[1..], [vec![50], relation(1, 51), vec![51]]);
+    assert_eq!(with_clocks(&[6, 6], &[]), [[50], [51]]);
+}
+
+#[test]
+fn a_part_of_a_trace_that_tells_of_its_clocks_itself_has_none_of_the_exporter_s() {
+    let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer)).unwrap();
+    commit(&mut buffer, 0, &[5, 0x40, 50, 0xD0, 0x03, 3]);
+    let mut file = vec![0u8; 4096];
+    assert_eq!(TraceExporter::part(&mut file[..]).drain(&mut buffer.read(), sequence_id), Ok(1));
+    assert!(file.starts_with(&[0x0A, 14, 0x40, 50]), "{:x?}", &file[..20]);
+}

@@ -9,6 +9,8 @@ use tracebuf_std::free_file::check_is_free;
 use tracebuf_std::system::{open_at_once, standard_output};
 use tracebuf_std::whole_file::check_writable;
 
+use super::clocks::RelatedClocks;
+
 /// The trace's file. Nothing is done with it before there is something to write: naming the wrong input does not cost
 /// the previous trace.
 struct LazyFile {
@@ -78,6 +80,7 @@ impl Write for LazyFile {
 /// Packets gathered on their way into the file.
 pub(super) struct TraceOutput {
     file: BufWriter<LazyFile>,
+    clocks: RelatedClocks,
     taken: u64,
     /// Packets that could not be taken because others had to be written first, or because they were too large to
     /// gather.
@@ -98,7 +101,8 @@ impl TraceOutput {
     }
 
     fn at(file: LazyFile) -> Self {
-        Self { file: BufWriter::new(file), taken: 0, refused: 0, written: 0 }
+        let (file, clocks) = (BufWriter::new(file), RelatedClocks::new());
+        Self { file, clocks, taken: 0, refused: 0, written: 0 }
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -110,10 +114,12 @@ impl TraceOutput {
     }
 
     fn take(&mut self, packet: &[u8]) -> io::Result<()> {
-        if self.file.buffer().len() + packet.len() > self.file.capacity() {
+        let before = self.clocks.before(packet).unwrap_or_default();
+        if self.file.buffer().len() + before.len() + packet.len() > self.file.capacity() {
             // It would happen anyway, but without reporting an error.
             self.flush()?;
         }
+        self.file.write_all(&before)?;
         self.file.write_all(packet)?;
         self.taken += 1;
         Ok(())

@@ -1,9 +1,10 @@
 //! Remains of a session, appended to the trace that it wrote.
 
 use std::fs::{self, File};
-use std::io::{self, Read, Seek};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
+use tracebuf::proto::PacketView;
 use tracebuf_session::Written;
 use tracebuf_session::parts::whole_within;
 use tracebuf_std::display::Count;
@@ -11,6 +12,7 @@ use tracebuf_std::system::{FileId, id_at, id_of};
 use tracebuf_std::whole_file::write_atomically;
 
 use super::repeated::{Repeated, walk};
+use super::survivor::clocks_of;
 use super::{Gap, Survivor};
 
 /// Remains of a session, and the trace to which they are to be appended, made by [`Survivor::append_to`].
@@ -20,7 +22,7 @@ pub struct Appended {
     trace: File,
     /// The file's identity, whatever its name.
     id: FileId,
-    whole: Written,
+    whole: Whole,
 }
 
 impl Survivor {
@@ -44,7 +46,7 @@ impl Survivor {
     pub fn append_to(mut self, trace: impl AsRef<Path>) -> io::Result<Appended> {
         let (mut trace, len) = self.open_ours(trace.as_ref())?;
         let whole = whole_packets(&mut trace)?;
-        self.leave_out(whole.bytes, len, &mut trace)?;
+        self.leave_out(whole.packets.bytes, len, &mut trace)?;
         trace.rewind()?;
         let id = id_of(&trace)?;
         Ok(Appended { survivor: self, trace, id, whole })
@@ -90,6 +92,18 @@ impl Survivor {
     /// Leaves out what a trace of `len` bytes has, whose first `whole` bytes were read.
     fn leave_out(&mut self, whole: u64, len: u64, trace: &mut File) -> io::Result<()> {
         // Behind what the session itself has written there may be what this or a part of it became before.
+        // In a trace that this became before, slots may lie elsewhere.
+        for slot in &self.slots {
+            let Some(at) = slot.at.filter(|at| *at < whole) else { continue };
+            let most = SAMPLE.min(whole - at).min(slot.bytes.len() as u64);
+            let mut there = Vec::new();
+            trace.seek(SeekFrom::Start(at))?;
+            trace.take(most).read_to_end(&mut there)?;
+            if !slot.bytes.starts_with(&there) {
+                self.slots.iter_mut().for_each(|slot| slot.at = None);
+                break;
+            }
+        }
         let ends = self.slots.iter().filter_map(|slot| Some(slot.at? + slot.len));
         let written = ends.fold(self.clocks.len() as u64, u64::max);
         self.repeated = Repeated::of(trace, written, whole, self.longest())?;
@@ -139,8 +153,8 @@ impl Appended {
         }
         write_atomically(out, |file| {
             // Closed afterwards: on Windows an open file cannot be replaced.
-            io::copy(&mut trace.take(whole.bytes), file)?;
-            survivor.write(file, whole)
+            io::copy(&mut trace.take(whole.packets.bytes), file)?;
+            survivor.write(file, whole.packets, whole.clocks)
         })
     }
 }
@@ -149,11 +163,29 @@ fn refused<T>(why: &str) -> io::Result<T> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, why))
 }
 
+/// The whole packets that a trace begins with.
+#[derive(Debug, Default)]
+struct Whole {
+    packets: Written,
+    /// The boot time of the newest clocks that they tell.
+    clocks: u64,
+}
+
+/// Bytes by which a slot is known in a trace: with a time, and more.
+const SAMPLE: u64 = 64;
+
+/// More bytes than a packet with clocks has.
+const CLOCKS_MAX: u64 = 256;
+
 /// Measures the whole packets that a trace begins with, then returns to its start. It may be larger than memory, so
-/// only tags and lengths are read.
-fn whole_packets(trace: &mut File) -> io::Result<Written> {
-    let (mut whole, end) = (Written::default(), trace.metadata()?.len());
-    whole.bytes = walk(trace, 0, end, 0, |_| whole.packets += 1)?;
+/// only the heads of long packets are read.
+fn whole_packets(trace: &mut File) -> io::Result<Whole> {
+    let (mut whole, end) = (Whole::default(), trace.metadata()?.len());
+    let bytes = walk(trace, 0, end, CLOCKS_MAX, |packet| {
+        whole.packets.packets += 1;
+        whole.clocks = whole.clocks.max(clocks_of(&PacketView::of(packet)).unwrap_or_default());
+    })?;
+    whole.packets.bytes = bytes;
     trace.rewind()?;
     Ok(whole)
 }
@@ -180,7 +212,7 @@ mod tests {
                 std::fs::write(&path, &trace).expect("a file");
                 let mut packets = TracePackets::new(&trace);
                 let count = packets.by_ref().filter(|packet| packet.is_ok()).count();
-                let whole = whole_packets(&mut File::open(&path).expect("a file")).expect("a trace");
+                let whole = whole_packets(&mut File::open(&path).expect("a file")).expect("a trace").packets;
                 assert_eq!((whole.packets, whole.bytes), (count as u64, packets.offset() as u64), "{cut}");
             }
         }

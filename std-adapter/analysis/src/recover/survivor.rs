@@ -7,9 +7,11 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 
 use tracebuf::buffer::Salvage;
-use tracebuf::proto::{MAX_LENGTH, PacketView, TracePackets};
+use tracebuf::proto::fields::{builtin_clock, clock};
+use tracebuf::proto::reader::number;
+use tracebuf::proto::{MAX_LENGTH, PacketView, SequenceId, TracePackets};
 use tracebuf_session::Written;
-use tracebuf_session::parts::{BufferReport, PIECE, Piece, Totals, whole_within};
+use tracebuf_session::parts::{BufferReport, ClockReading, PIECE, Piece, Totals, whole_within};
 use tracebuf_session::region_file::{self, Contents, PendingWrite, moved_by_a_start};
 use tracebuf_std::display::Count;
 use tracebuf_std::whole_file::write_atomically;
@@ -43,6 +45,7 @@ use super::{Found, SharedMemoryImage};
 pub struct Survivor {
     found: Found,
     pub(super) clocks: Vec<u8>,
+    clock_pairs: Vec<ClockReading>,
     pub(super) slots: Vec<Slot>,
     /// Whether something before the ring's content is lost.
     pub(super) ring_follows_loss: bool,
@@ -99,12 +102,12 @@ impl Survivor {
     }
 
     fn of(mut contents: Contents) -> io::Result<Self> {
-        let mut found =
-            attach_owned(contents.start, contents.region).map_err(|error| invalid(error.to_string()))?;
+        let mut found = attach_owned(contents.start, std::mem::take(&mut contents.region))
+            .map_err(|error| invalid(error.to_string()))?;
         // If they were written unchanged, damaged clocks would hide all that follows from readers.
         let mut unreadable = keep_whole_packets(&mut contents.clocks);
         let (mut slots, mut follows_loss) = (Vec::new(), false);
-        for PendingWrite { at, mut bytes, .. } in contents.slots {
+        for PendingWrite { at, mut bytes, .. } in std::mem::take(&mut contents.slots) {
             let len = bytes.len() as u64;
             let damaged = keep_whole_packets(&mut bytes);
             slots.push(Slot { at, bytes, len, follows_loss });
@@ -116,9 +119,20 @@ impl Survivor {
         let shared = found.shared.as_ref().map(SharedMemoryImage::emptied);
         let buffer_size = found.buffer.stats().buffer_size;
         let (found, brought_in) = found.bring_in();
-        let (clocks, gap, ring_follows_loss) = (contents.clocks, Gap::default(), follows_loss);
-        let repeated = Repeated::default();
-        Ok(Self { found, clocks, slots, ring_follows_loss, gap, repeated, shared, brought_in, buffer_size })
+        let (gap, repeated, ring_follows_loss) = (Gap::default(), Repeated::default(), follows_loss);
+        let Contents { clocks, clock_pairs, .. } = contents;
+        Ok(Self {
+            found,
+            clocks,
+            clock_pairs,
+            slots,
+            ring_follows_loss,
+            gap,
+            repeated,
+            shared,
+            brought_in,
+            buffer_size,
+        })
     }
 
     /// Chunks that the session's threads had finished in [shared memory](super::SharedMemoryImage), if that [lies in
@@ -153,7 +167,7 @@ impl Survivor {
     /// Writes what there is as a trace that ends with statistics, into a file that appears when it is complete. To append
     /// to a trace of that session, use [`append_to`](Self::append_to), which leaves out the clocks at its start.
     pub fn write_to(self, out: impl AsRef<Path>) -> io::Result<Written> {
-        write_atomically(out.as_ref(), |file| self.write(file, Written::default()))
+        write_atomically(out.as_ref(), |file| self.write(file, Written::default(), 0))
     }
 
     /// A packet cannot be longer: all of it lies in the buffer or a slot, without what the service knows of it.
@@ -163,18 +177,29 @@ impl Survivor {
             + OF_SERVICE
     }
 
-    /// Appends to what is `written` already.
-    pub(super) fn write(mut self, output: &mut impl Write, written: Written) -> io::Result<Written> {
+    /// Appends to what is `written` already, of which the newest clocks are from this boot time.
+    pub(super) fn write(
+        mut self,
+        output: &mut impl Write,
+        written: Written,
+        clocks: u64,
+    ) -> io::Result<Written> {
         let before = written.packets;
-        let mut output = Continuation { output, written, told: None, repeated: self.repeated };
+        let repeated = std::mem::take(&mut self.repeated);
+        let mut output = Continuation { output, written, told: None, repeated };
+        let mut newest = clocks;
         if before == 0 {
-            // A session's trace begins with them. Later in it, after newer ones, boot time would go back, which readers
-            // refuse.
+            // A session's trace begins with them.
             output.put(&self.clocks)?;
+            newest = newest_clocks(&self.clocks).unwrap_or(newest);
+        }
+        if self.slots.is_empty() {
+            newest = self.put_clocks(&mut output, newest)?;
         }
         for slot in &self.slots {
             output.tell_of_loss(slot.follows_loss);
             output.put(&slot.bytes)?;
+            newest = newest_clocks(&slot.bytes).map_or(newest, |clocks| clocks.max(newest));
         }
         output.tell_of_loss(self.ring_follows_loss);
         let mut reader = self.found.buffer.read();
@@ -191,6 +216,9 @@ impl Survivor {
             // The trace is complete already.
             return Ok(output.written);
         }
+        // Slots are where they would be in the session's trace, and have pairs of clocks themselves. Only newer ones are
+        // missing: where boot time went back from one pair to the next, readers would refuse it.
+        self.put_clocks(&mut output, newest)?;
         let buffer = &self.found.buffer;
         let mut stats = buffer.stats();
         stats.buffer_size = self.buffer_size;
@@ -202,6 +230,17 @@ impl Survivor {
         piece.stats(&Totals { invalid_packets, ..Totals::default() }, &[report], None)?;
         output.put_unchanged(&piece.bytes)?;
         Ok(output.written)
+    }
+}
+
+impl Survivor {
+    /// Writes the pairs of clocks from after this boot time, and returns which is the newest then.
+    fn put_clocks<W: Write>(&self, output: &mut Continuation<'_, W>, since: u64) -> io::Result<u64> {
+        let mut piece = Piece::default();
+        let mut newer = self.clock_pairs.iter().filter(|pair| pair.boottime > since);
+        newer.clone().try_for_each(|pair| piece.clock_reading(pair))?;
+        output.put_unchanged(&piece.bytes)?;
+        Ok(newer.next_back().map_or(since, |pair| pair.boottime))
     }
 }
 
@@ -261,6 +300,23 @@ pub(super) struct Slot {
 }
 
 const NO_FILE: &str = "it is no file of a buffer";
+
+/// The boot time of the clocks that a packet of the service tells.
+pub(super) fn clocks_of(packet: &PacketView<'_>) -> Option<u64> {
+    let is_service = packet.sequence_id == SequenceId::SERVICE.get().into();
+    let mut clocks = packet.clocks().filter(|_| is_service);
+    let boottime =
+        clocks.find(|reading| number(reading, clock::CLOCK_ID) == Some(builtin_clock::BOOTTIME))?;
+    number(boottime, clock::TIMESTAMP)
+}
+
+fn clocks_in(packets: &[u8]) -> impl Iterator<Item = u64> {
+    TracePackets::new(packets).map_while(Result::ok).filter_map(|packet| clocks_of(&PacketView::of(packet)))
+}
+
+fn newest_clocks(packets: &[u8]) -> Option<u64> {
+    clocks_in(packets).max()
+}
 
 fn invalid(why: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)

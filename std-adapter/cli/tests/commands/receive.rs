@@ -9,6 +9,7 @@ mod pipe;
 #[cfg(unix)]
 mod port;
 mod reset;
+mod span;
 mod starts;
 
 use crc::{CRC_32_ISO_HDLC, Crc};

@@ -22,6 +22,7 @@ mod lost;
 mod packed;
 mod several;
 mod shared;
+mod span;
 mod symbols;
 
 /// A packet with a timestamp of 5.

@@ -45,7 +45,7 @@ fn what_was_appended_once_is_not_appended_again() {
     assert_eq!(code, Some(0), "{said}");
     let there = values(&Trace::read(&alone)).len();
     let (code, said) = recover(&left.region, "--with", &alone, &out);
-    assert!(code == Some(0) && values(&Trace::read(&out)).len() == there, "{said}");
+    assert_eq!((code, values(&Trace::read(&out)).len()), (Some(0), there), "{said}");
 }
 
 #[test]

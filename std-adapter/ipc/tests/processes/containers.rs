@@ -35,21 +35,13 @@ fn each(bytes: &[u8], wanted: u32) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// All numbers with a field number.
-fn numbers(bytes: &[u8], wanted: u32) -> Vec<u64> {
-    let is = |field| match field {
-        Field::Number(number, value) if number == wanted => Some(value),
-        _ => None,
-    };
-    fields(bytes).into_iter().filter_map(is).collect()
-}
-
 /// A process that a trace tells of.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Process {
     pid: u64,
-    nspid: Vec<u64>,
     command_line: String,
+    /// The name that it gives itself.
+    name: Option<String>,
     uid: u64,
     time: u64,
 }
@@ -59,7 +51,6 @@ struct Process {
 struct Thread {
     tgid: u64,
     tid: u64,
-    nstid: Vec<u64>,
     name: String,
 }
 
@@ -67,7 +58,8 @@ fn text(bytes: Option<&[u8]>) -> String {
     String::from_utf8(bytes.expect("a text").to_vec()).expect("text")
 }
 
-/// What a trace tells of processes and threads: each of them once, and before all that its process records.
+/// What a trace tells of processes and threads: each of them once, and before all that its process records; its name
+/// besides.
 fn told(trace: &Trace) -> (Vec<Process>, BTreeSet<Thread>) {
     let (mut processes, mut threads, mut recorded) =
         (Vec::<Process>::new(), BTreeSet::new(), BTreeSet::new());
@@ -84,24 +76,29 @@ fn told(trace: &Trace) -> (Vec<Process>, BTreeSet<Thread>) {
         for process in each(tree, 1) {
             let words = each(process, 3).map(|word| text(Some(word)));
             let process = Process {
+                name: None,
                 pid: number(process, 1).expect("a pid"),
-                nspid: numbers(process, 6),
                 command_line: words.collect::<Vec<_>>().join(" "),
                 uid: number(process, 5).expect("a user"),
                 time: number(packet, 8).expect("a time"),
             };
-            assert!(!recorded.contains(&process.pid) && processes.iter().all(|one| one.pid != process.pid));
-            processes.push(process);
+            match processes.iter_mut().find(|one| one.pid == process.pid) {
+                None => {
+                    assert!(!recorded.contains(&process.pid));
+                    processes.push(process);
+                }
+                // Once more, with its name before the command line.
+                Some(known) => {
+                    let name = process.command_line.strip_suffix(&known.command_line).expect("the same");
+                    assert_eq!(known.name.replace(name.trim_end().to_owned()), None);
+                }
+            }
         }
         for thread in each(tree, 2) {
             let tgid = number(thread, 3).expect("a process");
             assert!(processes.iter().any(|process| process.pid == tgid));
-            let thread = Thread {
-                tgid,
-                tid: number(thread, 1).expect("a tid"),
-                nstid: numbers(thread, 4),
-                name: text(message(thread, 2)),
-            };
+            let thread =
+                Thread { tgid, tid: number(thread, 1).expect("a tid"), name: text(message(thread, 2)) };
             assert!(threads.insert(thread.clone()), "{thread:?} is told twice");
         }
     }
@@ -115,18 +112,32 @@ fn described(trace: &Trace, pid: u64) -> BTreeSet<(u64, u64)> {
     threads.map(|thread| (number(thread, 1).expect("a pid"), number(thread, 2).expect("a tid"))).collect()
 }
 
+/// The number of each process that a process's packets describe.
+fn described_processes(trace: &Trace, pid: u64) -> BTreeSet<u64> {
+    let of_process = trace.packets().filter(|packet| number(packet, 79) == Some(pid));
+    let processes = of_process.filter_map(|packet| message(message(packet, 60)?, 3));
+    processes.map(|process| number(process, 1).expect("a pid")).collect()
+}
+
 /// Checks that such a program records only as a process and threads that the trace tells of. Returns how many threads
 /// record.
 fn assert_known(trace: &Trace, process: &Process, threads: &BTreeSet<Thread>) -> usize {
-    assert_eq!(process.nspid, [1]);
+    let program = this_program();
+    let program = program.file_name().and_then(|name| name.to_str()).expect("a name");
+    // Otherwise the name that it was given.
+    assert!(process.name.as_deref().is_none_or(|name| [program, "follows"].contains(&name)), "{process:?}");
     assert_eq!(process.uid, rustix::process::geteuid().as_raw().into());
     assert!(process.command_line.contains("--exact --ignored"), "{process:?}");
     let own: Vec<_> = threads.iter().filter(|thread| thread.tgid == process.pid).collect();
-    assert!(own.iter().any(|thread| thread.tid == process.pid && thread.nstid == [1]), "{own:?}");
+    assert!(own.iter().any(|thread| thread.tid == process.pid), "{own:?}");
     let recorded = described(trace, process.pid);
     for (pid, tid) in &recorded {
-        assert_eq!(*pid, 1);
-        assert_eq!(own.iter().filter(|thread| thread.nstid == [*tid]).count(), 1, "{tid} of {own:?}");
+        assert_eq!(*pid, process.pid, "as the service knows it");
+        assert_eq!(own.iter().filter(|thread| thread.tid == *tid).count(), 1, "{tid} of {own:?}");
+    }
+    if !recorded.is_empty() {
+        assert!(process.name.is_some(), "{process:?}");
+        assert_eq!(described_processes(trace, process.pid), BTreeSet::from([process.pid]));
     }
     let state = trace.packets().find(|packet| {
         number(packet, 79) == Some(process.pid)

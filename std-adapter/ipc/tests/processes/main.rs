@@ -13,3 +13,4 @@ mod perfetto;
 mod recording;
 mod silent;
 mod sockets;
+mod time_namespaces;

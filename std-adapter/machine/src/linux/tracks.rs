@@ -8,7 +8,7 @@ use tracebuf::proto::fields::{
     track_event_type,
 };
 use tracebuf::proto::{Message, Sink};
-use tracebuf_session::parts::process_track;
+use tracebuf_session::parts::ProcessNumber;
 use tracebuf_session::{PacketWriter, Recorder, SidePackets};
 
 /// The unit of a counter's values.
@@ -65,9 +65,9 @@ pub(super) struct Tracks {
     /// could not be read, so that readers have less to sort.
     processes: PacketWriter,
     descriptions: SidePackets,
-    /// By pid, the start time of the process whose track is made from the pid alone. There are no more of these than
-    /// pids.
-    plain: HashMap<u32, u64>,
+    /// By pid, the start time of the process whose track is made from its number alone, and that number. There are no
+    /// more of these than pids.
+    plain: HashMap<u32, (u64, ProcessNumber)>,
     /// The program that records, and the name that its session has.
     own: Option<(u32, &'static str)>,
     /// Programs that also record into the session.
@@ -118,7 +118,8 @@ impl Tracks {
     }
 
     fn set_names_itself(&mut self, pid: u32, names_itself: bool) {
-        let track = TrackId(process_track(pid, "").uuid());
+        let Some((_, number)) = self.plain.get(&pid) else { return };
+        let track = TrackId(number.track("").uuid());
         let Some(entry) = self.entries.get_mut(&track) else { return };
         entry.what = What::Process { pid, names_itself };
         if let Some(number) = entry.description {
@@ -148,11 +149,11 @@ impl Tracks {
     /// The first process of a pid, and a program that records into the session, have the track that all sessions know.
     pub(super) fn process(&mut self, pid: u32, started: u64, name: &str) -> TrackId {
         let is_program = self.programs.contains(&pid);
-        let plain = self.plain.entry(pid).or_insert(started);
-        if is_program {
-            *plain = started;
+        let (plain, number) = self.plain.entry(pid).or_insert_with(|| (started, ProcessNumber::of(pid)));
+        if is_program && *plain != started {
+            (*plain, *number) = (started, ProcessNumber::of(pid));
         }
-        let mut track = process_track(pid, name);
+        let mut track = number.track(name);
         if *plain != started {
             track = track.numbered(started);
         }

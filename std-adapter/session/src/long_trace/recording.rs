@@ -14,8 +14,10 @@ use super::output::{Message, Output, empty};
 use super::turns::Turns;
 use super::{LongTrace, Progress, SyncPolicy};
 use crate::clock::ClockReading;
+use crate::clock_pairs::ClocksWritten;
 use crate::export::{BufferReport, PIECE, Piece, Readable, whole_within};
 use crate::files::Opened;
+use crate::process_tree::Numbers;
 use crate::recording_gate::RecordingGate;
 use crate::region_file::Outbox;
 use crate::service::Service;
@@ -40,6 +42,9 @@ pub(crate) struct Recording {
     piece: Piece,
     /// The newest item beside the buffers that the file tells of.
     side: SideRevision,
+    numbers: Numbers,
+    /// The newest clocks that the file has.
+    clocks_written: ClocksWritten,
     handed_over: u64,
     /// Bytes of the clocks with which the file begins.
     clocks: u64,
@@ -82,7 +87,8 @@ impl Recording {
             drop((output, lock));
         })?;
         let mut piece = Piece::default();
-        piece.service(clocks)?;
+        piece.clock_reading(clocks)?;
+        let clocks_written = ClocksWritten::of(clocks);
         let clocks = piece.bytes.len() as u64;
         empty(&file)?;
         Ok(Self {
@@ -98,6 +104,8 @@ impl Recording {
             turns: None,
             piece,
             side: SideRevision::default(),
+            numbers: Numbers::default(),
+            clocks_written,
             handed_over: 0,
             clocks,
             invalid_packets: 0,
@@ -150,7 +158,7 @@ impl Recording {
         }
         self.flushing = None;
         service.end_flush(flush);
-        let _ = self.piece.service(&ClockReading::now());
+        self.add_clocks(service);
         self.turns = Some(Turns::new(service.buffers.len(), self.trace.period));
         None
     }
@@ -177,10 +185,18 @@ impl Recording {
                 return self.read_into_slot(service, at, wait);
             }
             let Some(buffer) = service.buffers.get_mut(at) else { break };
+            let from = self.piece.bytes.len();
             let read = self.piece.read(&mut buffer.read(), PIECE - refused);
+            self.renumber(service, from);
             refused += self.count(service, read);
         }
         Step::Done
+    }
+
+    /// Puts the service's numbers of processes in containers into the piece from this byte on.
+    fn renumber(&mut self, service: &Service, from: usize) {
+        self.numbers.refresh(&service.side.process_tree);
+        self.numbers.apply(&mut self.piece, from);
     }
 
     fn count(&mut self, service: &mut Service, read: io::Result<Drained>) -> usize {
@@ -211,7 +227,9 @@ impl Recording {
             return Step::Busy;
         };
         outbox.begin(buffer.memory());
+        let from = self.piece.bytes.len();
         let read = self.piece.read(&mut buffer.read(), outbox.limit);
+        self.renumber(service, from);
         self.count(service, read);
         let (len, room) = (self.piece.bytes.len() as u64, self.room(service));
         let is_full = len > room;
@@ -295,11 +313,11 @@ impl Recording {
             // The format has no other word for what is missing at the end, whatever became of the flushes.
             totals.flushes.last = Some(false);
         }
-        if !self.stats(&totals, &reports) {
+        if !self.stats(service, &totals, &reports) {
             // More writers came than there was room left for. Losses are reported without them.
             self.progress.full.store(true, Ordering::Relaxed);
             reports.iter_mut().for_each(|report| report.sequences.clear());
-            self.stats(&totals, &reports);
+            self.stats(service, &totals, &reports);
         }
         if !self.piece.bytes.is_empty() {
             let piece = std::mem::take(&mut self.piece);
@@ -307,14 +325,23 @@ impl Recording {
         }
     }
 
-    /// Adds the statistics, if the file still has room for them.
-    fn stats(&mut self, totals: &Totals, reports: &[BufferReport]) -> bool {
+    /// Adds the pairs of clocks that the file does not have yet.
+    fn add_clocks(&mut self, service: &mut Service) {
+        let written = self.piece.clocks(&mut service.clocks, self.clocks_written);
+        self.clocks_written = written.unwrap_or(self.clocks_written);
+    }
+
+    /// Adds the last clocks and the statistics, if the file still has room for them.
+    fn stats(&mut self, service: &mut Service, totals: &Totals, reports: &[BufferReport]) -> bool {
         let (len, packets) = (self.piece.bytes.len(), self.piece.packets);
-        let _ = self.piece.stats(totals, reports, Some(ClockReading::now().boottime));
+        let written = self.clocks_written;
+        self.add_clocks(service);
+        let _ = self.piece.stats(totals, reports, Some(self.clocks_written.boottime()));
         let fits = self.piece.bytes.len() as u64 <= self.trace.max_file_size.saturating_sub(self.handed_over);
         if !fits {
             self.piece.bytes.truncate(len);
             self.piece.packets = packets;
+            self.clocks_written = written;
         }
         fits
     }

@@ -143,8 +143,8 @@ fn a_process_is_encoded_with_its_words_or_else_its_name() {
         process.encode(&mut out).expect("room");
         out.finish().expect("room").to_vec()
     };
-    assert_eq!(bytes(&process(10)), b"\x08\x0A\x10\x07\x1A\x05sleep\x1A\x019\x28\xE8\x07\x30\x01");
+    assert_eq!(bytes(&process(10)), b"\x08\x0A\x10\x07\x1A\x05sleep\x1A\x019\x28\xE8\x07");
     let nobody = TreeProcess { command_line: "\0".to_owned(), uid: u32::MAX, ..process(10) };
     let uid = b"\x28\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x01";
-    assert_eq!(bytes(&nobody), [&b"\x08\x0A\x10\x07\x1A\x05sleep\x48\x01"[..], uid, b"\x30\x01"].concat());
+    assert_eq!(bytes(&nobody), [&b"\x08\x0A\x10\x07\x1A\x05sleep\x48\x01"[..], uid].concat());
 }

@@ -19,10 +19,11 @@ use crate::interrupts;
 use crate::producer_cell::{ProducerCell, RecorderContext};
 use crate::recording_gate::{BufferId, RecordingGate, is_one_session};
 use crate::this_process::thread_track;
-use tracebuf_std::system::thread_id;
+use crate::thread_identity::ThreadIdentity;
 
 struct Thread {
     producer: Arc<ProducerCell>,
+    identity: ThreadIdentity,
     name: String,
 }
 
@@ -143,14 +144,12 @@ impl Recorder {
             return Some(recording);
         }
         let RecorderContext { gate, producer, exhaustion, clock, state_every, .. } = &*context;
-        let thread = std::thread::current();
-        let tid = thread_id();
-        let name = thread.name().map_or_else(|| format!("thread {tid}"), str::to_owned);
-        let owner = Thread { producer: producer.clone(), name };
+        let identity = ThreadIdentity::current();
+        let owner = Thread { producer: producer.clone(), identity, name: identity.name() };
         let state_every = state_every.get(usize::from(target)).copied().unwrap_or(u32::MAX);
         let owner = TrackCell::new(owner, |thread| {
             let process = thread.producer.process();
-            thread_track(std::process::id(), tid, &thread.name).within(process)
+            thread_track(thread.identity, &thread.name).within(process)
         });
         let tracer = TracerCell::try_new(owner, |track| {
             let producer = track.borrow_owner().producer.producer();

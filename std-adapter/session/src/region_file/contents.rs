@@ -6,11 +6,13 @@ use std::io::{self, Read, Seek, SeekFrom};
 
 use tracebuf::service::ProducerIdentity;
 
+use super::clock_table;
 use super::writers::{ENTRIES, Entry, target_of};
 use super::{
     ABOUT, BUFFER, CLOCKS, CLOCKS_MAX, COUNT, HALF, HALVES, LARGEST, MAGIC, NO_OFFSET, OWN, OWN_PAGE, PAGE,
     PROCESS, PRODUCER, Places, SLOT, SLOTS, USER, VERSION, WORD, WRITERS_AT, number, table,
 };
+use crate::clock::ClockReading;
 use crate::limits::{self, SHARED_MEMORY};
 
 /// The content of a region file, as it was found.
@@ -24,6 +26,8 @@ pub struct Contents {
     pub slots: Vec<PendingWrite>,
     /// A packet with the clocks at the session's start.
     pub clocks: Vec<u8>,
+    /// What the clocks showed then and while the session ran, the oldest first.
+    pub clock_pairs: Vec<ClockReading>,
     /// Shared memory of the session's own threads, if it lies in the file and the session was killed.
     pub own: Option<RecoveredSmb>,
 }
@@ -86,6 +90,7 @@ struct ValidParts {
     region: (u64, u64),
     slots: Vec<(PendingWrite, (u64, u64))>,
     clocks: Vec<u8>,
+    clock_pairs: Vec<ClockReading>,
     own: Option<RecoveredSmb>,
 }
 
@@ -135,7 +140,8 @@ fn sound(page: &[u8]) -> Option<ValidParts> {
     let len = number(page, CLOCKS)?.min(CLOCKS_MAX as u64);
     let clocks = part(page, CLOCKS as u64 + 8, len)?.to_vec();
     let own = if places.own == 0 { None } else { Some(RecoveredSmb::told(page, places)?) };
-    Some(ValidParts { region: (places.half_at(word & 1), places.half), slots, clocks, own })
+    let (region, clock_pairs) = ((places.half_at(word & 1), places.half), clock_table::read(page));
+    Some(ValidParts { region, slots, clocks, clock_pairs, own })
 }
 
 impl ValidParts {
@@ -155,7 +161,8 @@ impl ValidParts {
         let slots = self.slots.into_iter().map(fill).collect::<Result<_, E>>()?;
         let fill = |own: RecoveredSmb| Ok(RecoveredSmb { bytes: bytes(own.place)?, ..own });
         let own = self.own.map(fill).transpose()?;
-        Ok(Contents { start: self.region.0, region, slots, clocks: self.clocks, own })
+        let Self { region: (start, _), clocks, clock_pairs, .. } = self;
+        Ok(Contents { start, region, slots, clocks, clock_pairs, own })
     }
 }
 

@@ -16,6 +16,7 @@ use tracebuf_std::free_file::in_use;
 use tracebuf_std::system::{FileExt as _, allocate};
 use tracebuf_std::whole_file::about;
 
+use super::clock_table::ClockTable;
 use super::memory::{BufferMemory, Control, OwnMark};
 use super::outbox::Outbox;
 use super::own_memory::{OwnMemory, SharedMemorySpec};
@@ -39,6 +40,7 @@ pub(crate) struct Parts {
     /// For a buffer beside a long trace.
     pub(crate) outbox: Option<Outbox>,
     pub(crate) own: Option<(OwnMemory, OwnMark)>,
+    pub(crate) clocks: ClockTable,
 }
 
 /// Makes the file, with room on the disk for all of it, and memory for a buffer in it. What an earlier process left
@@ -107,8 +109,9 @@ pub(crate) fn create(path: &Path, spec: &RegionSpec<'_>) -> io::Result<(Parts, U
         let _ = remove_unused(&kept_for_it);
     });
     let outbox = copy.map(|copy| Outbox::new(control.clone(), copy, slots_of_file, limit as usize));
-    // The lock is released by the last owner of the page: the memory, the outbox, or a slot.
-    Ok((Parts { memory: BufferMemory::in_file(half, control), outbox, own }, undo))
+    let clocks = ClockTable(control.clone());
+    // The lock is released by the last owner of the page: the memory, the outbox, a slot, or the table of clocks.
+    Ok((Parts { memory: BufferMemory::in_file(half, control), outbox, own, clocks }, undo))
 }
 
 /// Makes the file where there is none; by now another start may have made it.

@@ -78,6 +78,7 @@
 //! | 136 | 8 | the buffer's number in its session |
 //! | 144 | 24 | of its writers: the producer's number, the process's, the user's |
 //! | 256 | 8 + 512 | length and bytes of a packet with the clocks at the start, with which the long trace begins too |
+//! | 1,024 + 32 n | 32 | pair of clocks n, of 96: boot time, steady clock, time of day, and a check of these three |
 //!
 //! In the table each writer, from 1 on, has four words of eight bytes. Bits 0–15: the number of the buffer that its
 //! chunks are for; bit 16: 1 if the word is valid; bit 17: 1 if that holds for all of its chunks, otherwise it holds
@@ -85,6 +86,7 @@
 //!
 //! Either half may be the valid one.
 
+mod clock_table;
 mod contents;
 mod create;
 mod memory;
@@ -100,6 +102,7 @@ pub use contents::{Contents, Damage, PendingWrite, RecoveredSmb, cut_region, par
 pub use previous_file::moved_by_a_start;
 pub use tracebuf_std::free_file::{check_is_free, create_if_free};
 
+pub(crate) use clock_table::{ClockTable, PAIRS_MAX};
 pub(crate) use create::{RegionSpec, create};
 pub(crate) use memory::{BufferMemory, OwnMark};
 pub(crate) use outbox::{Outbox, Slot};

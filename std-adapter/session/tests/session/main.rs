@@ -1,6 +1,7 @@
 //! Sessions as a program uses them: threads, flushes, snapshots, stops.
 
 mod attached;
+mod clocks;
 mod cut_short;
 mod doors;
 mod failed_start;
@@ -12,6 +13,7 @@ mod own_times;
 mod relay;
 mod since;
 mod stall;
+mod threads;
 mod tracks;
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};

@@ -152,7 +152,8 @@ static STATE: &[(u8, u8)] = &[
     number(clock::IS_INCREMENTAL, 1),
     value(clock::UNIT_MULTIPLIER_NS, 3),
     END,
-    value(clock_snapshot::PRIMARY_TRACE_CLOCK, 1),
+    // Whatever the sequence's clock is: the trace is shown in the one to which the service relates all others.
+    number(clock_snapshot::PRIMARY_TRACE_CLOCK, builtin_clock::BOOTTIME),
     END,
     message(trace_packet::TRACE_PACKET_DEFAULTS),
     number(trace_packet_defaults::TIMESTAMP_CLOCK_ID, INCREMENTAL),

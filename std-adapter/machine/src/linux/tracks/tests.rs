@@ -69,7 +69,7 @@ fn described(session: &Session) -> String {
 fn a_pid_used_again_is_another_track_and_a_process_that_runs_another_program_is_not() {
     let (session, mut tracks) = start();
     let first = tracks.process(7, 100, "cargo");
-    assert_eq!(first.0, process_track(7, "").uuid());
+    assert_eq!(first.0, tracebuf_session::parts::process_track(7, "").uuid());
     assert_eq!(tracks.process(7, 100, "clippy"), first);
     let second = tracks.process(7, 200, "rustc");
     assert!(second != first && second != tracks.process(7, 300, "rustc"));

@@ -68,6 +68,12 @@ impl<'p> FragIterator<'p> {
         self.rest.is_empty()
     }
 
+    /// All that the fragments lie in.
+    #[inline]
+    pub(super) fn payload(&self) -> &'p [u8] {
+        self.payload
+    }
+
     /// The bytes of the fragment just taken.
     #[inline(always)]
     pub(super) fn bytes_of(&self, frag: Frag) -> Option<&'p [u8]> {

@@ -109,6 +109,11 @@ impl<'b> PacketRun<'b> {
         self.sequence.pid.get() as i32
     }
 
+    /// All bytes of the chunk, in which those of the packets lie.
+    pub fn chunk(&self) -> &'b [u8] {
+        self.frags.payload()
+    }
+
     /// What was lost before the first of those that are left. Between others of a run nothing is lost.
     pub fn loss(&self) -> DataLoss {
         self.loss

@@ -71,8 +71,8 @@
 //! | 5 | `drain` (the drain thread), `long_trace`, `snapshot` |
 //! | 4 | `service` (the buffers, and the producers that fill them) |
 //! | 3 | `recorder`, `packet_writer`, `in_process` (the transport of this process's threads), `side_packets`, `process_tree` |
-//! | 2 | `producer_cell` (a producer and its memory), `queue` (what it asks for), `export` (the bytes of a trace), `transport`, `trim` |
-//! | 1 | [`region_file`] (buffers in files), `recording_gate`, `waits`, `totals` |
+//! | 2 | `producer_cell` (a producer and its memory), `queue` (what it asks for), `export` (the bytes of a trace), `transport` |
+//! | 1 | `carry_over` (what packets that have left mean for others), [`region_file`] (buffers in files), `recording_gate`, `waits`, `totals` |
 //! | 0 | [`limits`], `error`, `clock`, `files`, `this_process` |
 
 #![deny(unsafe_code)]
@@ -92,6 +92,7 @@ macro_rules! debug_fields {
 
 mod buffer_config;
 mod builder;
+mod carry_over;
 mod clock;
 mod drain;
 mod error;
@@ -119,7 +120,6 @@ mod summary;
 mod this_process;
 mod totals;
 mod transport;
-mod trim;
 mod waits;
 
 // What recorders take and give, so that most programs need no more of the core.

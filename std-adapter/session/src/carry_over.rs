@@ -37,6 +37,18 @@ type Id = u32;
 ///
 /// Memory is bounded, for each sequence and in all, whatever producers write. Of slices within each other the outermost
 /// are kept; [`left_out`](Self::left_out) tells how many are not.
+///
+/// ```
+/// use tracebuf_session::CarryOver;
+///
+/// # let (first_file, second_file) = (&[][..], &[][..]);
+/// let mut carried = CarryOver::default();
+/// carried.fold(first_file); // whole packets, as they lie in a trace
+/// let mut file = Vec::new();
+/// let mut packets = carried.begin_file(&mut file);
+/// packets += carried.pass(second_file, None, &mut file); // can be read without the first
+/// # assert_eq!((packets, file), (0, vec![]));
+/// ```
 #[derive(Clone, Default)]
 pub struct CarryOver {
     is_on: bool,
@@ -44,6 +56,8 @@ pub struct CarryOver {
     tracks: Tracks,
     /// Some sequence has counters whose values count from one to the next.
     has_counters: bool,
+    /// Packets added to traces.
+    added: u64,
     whole: Vec<u8>,
 }
 
@@ -75,6 +89,11 @@ impl CarryOver {
     /// How many slices are open of which no begin is kept.
     pub fn left_out(&self) -> u64 {
         self.tracks.left_out()
+    }
+
+    /// How many packets it has added to traces.
+    pub(crate) fn added(&self) -> u64 {
+        self.added
     }
 
     /// Takes in whole packets of a trace that leave: they are in another file, or in none.
@@ -123,7 +142,7 @@ impl CarryOver {
     /// Appends whole packets of a trace that stay to `out`, with what they need before them. Of events from before the
     /// boot time `from`, in nanoseconds, only what they mean for others stays. Returns how many packets that is.
     pub fn pass(&mut self, packets: &[u8], from: Option<u64>, out: &mut Vec<u8>) -> u64 {
-        let mut count = 0;
+        let (mut count, mut has_begins) = (0, false);
         for bytes in TracePackets::new(packets).map_while(Result::ok) {
             let packet = PacketView::of(bytes);
             let id = self.writer_of(&packet);
@@ -135,14 +154,21 @@ impl CarryOver {
             if from.is_some_and(|from| self.goes(id, &packet, from)) {
                 self.due(id, packet.loss);
                 self.see(id, &packet, packets, Way::Leaves);
+                has_begins = true;
                 continue;
             }
+            if std::mem::take(&mut has_begins) {
+                // Before one of them ends.
+                self.settle(packets);
+            }
             let (written, untold) = self.write_due(id, &packet, out);
-            count += written;
+            let mut added = written;
             let seen = self.see(id, &packet, packets, Way::Stays);
-            count += self.write_begin_of(&seen, out);
+            added += self.write_begin_of(&seen, out);
             count += packets_out::copy(bytes, packet.loss, told | untold, out);
-            count += self.write_end_of(&seen, out);
+            added += self.write_end_of(&seen, out);
+            self.added += added;
+            count += added;
         }
         self.settle(packets);
         count
@@ -152,7 +178,9 @@ impl CarryOver {
     /// with that of the tracks' descriptions.
     pub fn write_open(&mut self, out: &mut Vec<u8>) -> u64 {
         let Self { tracks, sequences, .. } = self;
-        tracks.all_mut().map(|track| packets_out::begins(track, sequences, out)).sum()
+        let written = tracks.all_mut().map(|track| packets_out::begins(track, sequences, out)).sum();
+        self.added += written;
+        written
     }
 
     /// The sequence that a packet of a trace is of, which is known from then on.
@@ -217,12 +245,14 @@ impl CarryOver {
     fn goes(&self, id: Id, packet: &PacketView<'_>, from: u64) -> bool {
         let Some(sequence) = self.sequences.get(&id) else { return false };
         let clock = if packet.begins_state() { &clock::SequenceClock::of(packet) } else { &sequence.clock };
+        // If its state is gone, and with it what its time counts from, it is older than the next.
+        let is_unreadable = packet.needs_state() && !packet.begins_state() && !sequence.is_readable;
         let is_old = match (packet.time, clock.moment(packet)) {
+            _ if is_unreadable => true,
             (_, Some((moment, _))) => moment.is_before(clock::Moment::of_boot_time(from)),
             // In nobody's time, as long as all of its sequence is.
             (None, None) => sequence.is_due || !sequence.has_stayed,
-            // Its state is gone, and with it what its time counts from: it is older than the next.
-            (Some(_), None) => packet.needs_state() && !sequence.is_readable,
+            (Some(_), None) => false,
         };
         match packet.event {
             Some(event) => is_old && !self.ends_one_that_is_written(sequence, event),

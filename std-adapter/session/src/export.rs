@@ -175,6 +175,7 @@ pub(crate) fn write_trace<'b, B: Readable + 'b>(
                 break;
             }
         }
+        written.carried += carried.added();
         reports.push(buffer.report());
     }
     totals.invalid_packets += written.invalid_packets;

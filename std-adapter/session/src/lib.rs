@@ -130,6 +130,7 @@ pub use tracebuf::producer::track_event::{
 
 pub use buffer_config::BufferConfig;
 pub use builder::SessionBuilder;
+pub use carry_over::CarryOver;
 pub use clock::{BootClock, SessionClock};
 pub use error::SessionError;
 pub use flight_recorder::{FlightRecorder, FlightStatus};

@@ -90,7 +90,7 @@ impl SequenceClock {
         Moment { time: self.now, clock: self.reference }
     }
 
-    /// The moment of a packet, if it has one that can be told without a state, and how far it moves this clock.
+    /// The moment of a packet whose state is known, if it can be told without that, and how far it moves this clock.
     pub(super) fn moment(&self, packet: &PacketView<'_>) -> Option<(Moment, u64)> {
         let time = packet.time?;
         let clock = packet.clock.or(self.id);
@@ -101,7 +101,6 @@ impl SequenceClock {
                 return Some((Moment { time, clock: self.reference }, distance));
             }
             Some(clock) => clock,
-            None if packet.needs_state() && !packet.begins_state() => return None,
             None => builtin_clock::BOOTTIME,
         };
         (clock <= builtin_clock::MAX_ID).then_some((Moment { time, clock }, 0))

@@ -226,10 +226,6 @@ impl Tracks {
         }
     }
 
-    pub(super) fn waits_for_begins(&self) -> bool {
-        !self.ends.is_empty()
-    }
-
     /// The first end after a begin.
     fn take_end(&mut self, place: u32, begin: Moment) -> Option<End> {
         let uuid = self.get(place)?.uuid;
@@ -319,7 +315,7 @@ impl Hasher for Mixed {
 
     #[inline]
     fn write_u64(&mut self, value: u64) {
-        let product = u128::from(self.0 ^ value) * 0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835;
+        let product = u128::from(self.0 ^ value) * 0x9E37_79B9_7F4A_7C15;
         self.0 = (product >> 64) as u64 ^ product as u64;
     }
 

@@ -16,7 +16,7 @@ pub use salvage::Salvage;
 
 use super::config::Config;
 use super::error::{AttachError, RegionError};
-use super::overwrite::Unobserved;
+use super::observer::Unobserved;
 use super::read_only::ReadOnlyTraceBuffer;
 use super::region::{RegionLayout, RingEnd, State};
 use super::ring::fence;

@@ -1,7 +1,7 @@
 //! Chunks that will get nothing more, because their program or their producer has ended.
 
 use super::change::ChangeKind;
-use super::overwrite::Unobserved;
+use super::observer::Unobserved;
 use super::packet::Located;
 use super::reassembly::ChainEnd;
 use super::region::{Mode, State};

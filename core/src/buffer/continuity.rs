@@ -3,7 +3,7 @@
 //! The only part of the buffer that depends on there being producers in the program.
 
 use super::chunk::ChunkHeader;
-use super::overwrite::OverwriteObserver;
+use super::observer::OverwriteObserver;
 use super::sequence_state::{SequenceState, Status};
 use super::sequence_table::lookup;
 use super::trace_buffer::TraceBuffer;

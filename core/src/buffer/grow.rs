@@ -2,7 +2,7 @@
 
 use super::config::{Config, FillPolicy};
 use super::error::RegionError;
-use super::overwrite::Unobserved;
+use super::observer::Unobserved;
 use super::read_only::ReadOnlyTraceBuffer;
 use super::region::{RegionLayout, State};
 use super::ring::Items;

@@ -2,7 +2,7 @@
 
 use super::chunk::ChunkFlags;
 use super::error::AttachError;
-use super::overwrite::OverwriteObserver;
+use super::observer::OverwriteObserver;
 use super::region::{MAGIC_BYTES, Mode, RegionLayout, RingEnd};
 use super::sequence_state::SequenceState;
 use super::tb_chunk::{Flags, Item, PAYLOAD, TBChunk};

@@ -5,7 +5,7 @@
 //! until the write cursor comes round to them, which is one comparison.
 
 use super::data_loss::DataLoss;
-use super::overwrite::OverwriteObserver;
+use super::observer::OverwriteObserver;
 use super::packet::{Located, Packet};
 use super::reader::Reader;
 use super::region::{RegionLayout, State};

@@ -5,7 +5,7 @@
 //! chunks, a newcomer can be given the place of the one that was silent longest.
 
 use super::chunk::ChunkHeader;
-use super::overwrite::OverwriteObserver;
+use super::observer::OverwriteObserver;
 use super::region::{Mode, RegionLayout, State};
 use super::sequence_state::{NO_SLOT, SequenceState, Status, link_to_slot, slot_of_link};
 use super::stats::SequenceInfo;

@@ -3,7 +3,7 @@
 use super::chunk::{Chunk, ChunkHeader, Commit, Refusal};
 use super::config::{Config, FillPolicy};
 use super::error::RegionError;
-use super::overwrite::{OverwriteObserver, Unobserved};
+use super::observer::{OverwriteObserver, Unobserved};
 use super::patch::Patch;
 use super::read_only::ReadOnlyTraceBuffer;
 use super::reader::Reader;

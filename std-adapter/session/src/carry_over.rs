@@ -10,23 +10,27 @@ mod event;
 mod limits;
 mod names;
 mod packets_out;
+mod ring;
+mod seen;
 mod sequence;
 mod slices;
 
 use std::collections::HashMap;
 
-use tracebuf::buffer::{DataLoss, OverwriteObserver, Packet, PacketRun, SequenceInfo};
+use tracebuf::buffer::SequenceInfo;
 use tracebuf::proto::fields::{data_loss_reason, trace_packet};
 use tracebuf::proto::reader::{Fields, number};
-use tracebuf::proto::{PacketValidator, PacketView, TracePackets};
+use tracebuf::proto::{PacketView, TracePackets};
 use tracebuf::service::sequence_id;
 
-use event::{Event, Kind, quick};
+use event::{Event, Kind};
+use seen::{Begun, Seen, slice_event};
 use sequence::Sequence;
-use slices::{Begin, End, Ended, Slice, Tracks};
+use slices::Tracks;
 
 /// A sequence as a trace numbers it.
 type Id = u32;
+type Sequences = HashMap<Id, Box<Sequence>>;
 
 /// What packets that have left still mean: for each sequence its clock, names, defaults and descriptions of tracks, and
 /// for each track the slices that are open.
@@ -52,12 +56,14 @@ type Id = u32;
 #[derive(Clone, Default)]
 pub struct CarryOver {
     is_on: bool,
-    sequences: HashMap<Id, Box<Sequence>>,
+    sequences: Sequences,
     tracks: Tracks,
     /// Some sequence has counters whose values count from one to the next.
     has_counters: bool,
     /// Packets added to traces.
     added: u64,
+    /// Memory to be used again.
+    begun: Vec<Begun>,
     whole: Vec<u8>,
 }
 
@@ -81,8 +87,8 @@ struct Writer {
 }
 
 impl CarryOver {
-    /// One that looks at what a ring overwrites.
-    pub(crate) fn of_ring() -> Self {
+    /// One that looks at what a ring overwrites: [`TraceBuffer::observed_by`](tracebuf::buffer::TraceBuffer::observed_by).
+    pub fn of_ring() -> Self {
         Self { is_on: true, ..Self::default() }
     }
 
@@ -234,7 +240,9 @@ impl CarryOver {
             return 0;
         }
         if is_overwritten && sequence.is_readable && packet.loss & !SEEN == 0 {
-            sequence.loss |= packet.loss;
+            if !std::mem::take(&mut sequence.has_told) {
+                sequence.loss |= packet.loss;
+            }
             return 0;
         }
         self.lose(id, base);
@@ -308,7 +316,7 @@ impl CarryOver {
                 Seen::Nothing
             }
             Kind::Begin | Kind::End => {
-                let place = sequence.place_of(event.track, tracks);
+                let place = sequence.place_of(&event, tracks);
                 slice_event(tracks, &event, place, id, moment, base, way)
             }
         }
@@ -321,49 +329,13 @@ impl CarryOver {
             let sequence = sequences.get(&id)?;
             let event = base.get(at as usize..)?.get(..len as usize)?;
             if track.description.is_none() {
-                track.description = packets_out::description(track.uuid, id, sequence);
+                let all = sequence.descriptions.up_from(track.uuid);
+                let all: Vec<_> = all.map(|described| described.content.clone()).collect();
+                track.description = Some(all).filter(|all| !all.is_empty());
             }
             Some(sequence.names.spell_out(event).into())
         });
     }
-}
-
-/// What a begin or an end of a slice leads to.
-enum Seen {
-    Nothing,
-    /// An end whose slice the trace does not have.
-    EndOf(u32, Slice),
-    /// A begin whose end has left.
-    BeginOf(End),
-}
-
-#[inline]
-fn slice_event(
-    tracks: &mut Tracks,
-    event: &Event<'_>,
-    place: u32,
-    id: Id,
-    moment: clock::Moment,
-    base: &[u8],
-    way: Way,
-) -> Seen {
-    if event.kind == Kind::Begin {
-        let at = (event.bytes.as_ptr() as usize).wrapping_sub(base.as_ptr() as usize) as u32;
-        let begin = Begin::Fresh { at, len: event.bytes.len() as u32 };
-        let slice = Slice { moment, sequence: id, is_written: way == Way::Stays, begin };
-        return tracks.begin(place, slice).map_or(Seen::Nothing, Seen::BeginOf);
-    }
-    match (tracks.end(place, moment), event.track) {
-        (Ended::Slice(slice), _) if way == Way::Stays && !slice.is_written => {
-            return Seen::EndOf(place, slice);
-        }
-        (Ended::Early, Some(uuid)) if way == Way::Leaves => {
-            tracks.wait_for_begin(End { uuid, moment, sequence: id });
-        }
-        (Ended::Slice(_) | Ended::Early | Ended::Nothing, _) => {}
-    }
-    tracks.release(place);
-    Seen::Nothing
 }
 
 /// Whether a packet without an event tells of nothing but its sequence's state and tracks.
@@ -387,91 +359,6 @@ fn is_of_state(packet: &PacketView<'_>) -> bool {
                 | field::TRUSTED_PID
         )
     })
-}
-
-impl OverwriteObserver for CarryOver {
-    const FOLDS: bool = true;
-
-    fn looks(&self) -> bool {
-        self.is_on
-    }
-
-    fn packet(&mut self, packet: &Packet<'_>) -> bool {
-        let mut whole = std::mem::take(&mut self.whole);
-        whole.clear();
-        packet.slices().for_each(|slice| whole.extend_from_slice(slice));
-        let id = sequence_id(packet.producer_id(), packet.writer_id()).get();
-        let pid = (packet.pid() != -1).then_some(packet.pid());
-        self.overwritten(Writer { id, uid: packet.uid(), pid }, packet.loss());
-        self.overwritten_packet(id, &whole, &whole);
-        self.settle(&whole);
-        // One long packet's memory is not kept for all to come.
-        whole.shrink_to(limits::STATE);
-        self.whole = whole;
-        true
-    }
-
-    fn packets(&mut self, run: &mut PacketRun<'_>) {
-        let id = sequence_id(run.producer_id(), run.writer_id()).get();
-        let pid = (run.pid() != -1).then_some(run.pid());
-        self.overwritten(Writer { id, uid: run.uid(), pid }, run.loss());
-        let base = run.chunk();
-        while let Some(content) = self.overwritten_events(id, run, base) {
-            self.overwritten_packet(id, content, base);
-        }
-        self.settle(base);
-    }
-}
-
-impl CarryOver {
-    fn overwritten(&mut self, writer: Writer, loss: DataLoss) {
-        let sequence = self.sequence(writer);
-        sequence.is_due = true;
-        sequence.is_overwritten = true;
-        if !loss.is_empty() {
-            sequence.loss |= u64::from(loss.bits());
-            sequence.is_readable = false;
-        }
-    }
-
-    /// Takes in events of a run as long as they are of the usual form; returns the first that is not.
-    fn overwritten_events<'b>(&mut self, id: Id, run: &mut PacketRun<'b>, base: &[u8]) -> Option<&'b [u8]> {
-        let Self { sequences, tracks, has_counters, .. } = self;
-        let sequence = sequences.get_mut(&id)?;
-        let is_usual = sequence.is_readable && sequence.clock.counts();
-        for content in run {
-            let Some((units, event)) = quick(content).filter(|_| is_usual) else { return Some(content) };
-            let Some(event) = Event::of(event) else { return Some(content) };
-            if event.kind == Kind::Counter && *has_counters {
-                return Some(content);
-            }
-            let moment = sequence.clock.advance(units);
-            if matches!(event.kind, Kind::Begin | Kind::End) {
-                let place = sequence.place_of(event.track, tracks);
-                slice_event(tracks, &event, place, id, moment, base, Way::Leaves);
-            }
-        }
-        None
-    }
-
-    /// Takes in any other packet, in which nothing is trusted.
-    fn overwritten_packet(&mut self, id: Id, content: &[u8], base: &[u8]) {
-        match PacketValidator::check([content]) {
-            Ok(valid) => {
-                let loss = u64::from(valid.previous_packet_dropped);
-                if loss != 0 {
-                    self.lose(id, base);
-                    self.due(id, loss);
-                }
-                self.see(id, &PacketView::of(content), base, Way::Leaves);
-            }
-            Err(_) => {
-                // No trace accepts it.
-                self.lose(id, base);
-                self.due(id, (data_loss_reason::PRESENT | data_loss_reason::CHUNK_CORRUPTED).into());
-            }
-        }
-    }
 }
 
 #[cfg(test)]

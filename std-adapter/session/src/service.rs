@@ -5,6 +5,7 @@ mod producer_ids;
 
 use std::collections::{BTreeSet, HashSet};
 
+use tracebuf::buffer::OverwriteObserver;
 use tracebuf::service::EndpointStats;
 
 use asked::AskedProducer;
@@ -26,6 +27,8 @@ pub(crate) struct Service {
     producers: Vec<AskedProducer>,
     /// For each buffer: after how many bytes writers are to repeat their state, and how many it had the last time.
     states: Vec<(u32, u64)>,
+    /// For each buffer: how many bytes it had been given when shared memory was scraped for its sake.
+    scraped_at: Vec<u64>,
     producer_ids: ProducerIds,
     /// Counts of producers that are gone.
     past: EndpointStats,
@@ -77,6 +80,26 @@ impl Service {
         });
         if self.producers.len() > 1 {
             self.clear_states();
+        }
+        self.scrape_in_time();
+    }
+
+    /// Gets the rest of packets whose beginnings a ring would soon overwrite: a thread may rest within a chunk for long,
+    /// and what such a packet means for others could not be carried over.
+    fn scrape_in_time(&mut self) {
+        self.scraped_at.resize(self.buffers.len(), 0);
+        let mut is_due = false;
+        for (buffer, scraped_at) in self.buffers.iter().zip(&mut self.scraped_at) {
+            let stats = buffer.stats();
+            if buffer.observer().looks()
+                && stats.bytes_written.saturating_sub(*scraped_at) >= stats.buffer_size / 4
+            {
+                *scraped_at = stats.bytes_written;
+                is_due = true;
+            }
+        }
+        if is_due {
+            self.scrape();
         }
     }
 

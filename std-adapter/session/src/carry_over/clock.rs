@@ -24,6 +24,30 @@ impl Moment {
     }
 }
 
+/// The time of a sequence whose times are distances.
+pub(super) struct Time {
+    unit: u64,
+    reference: u64,
+    now: u64,
+}
+
+impl Time {
+    /// The time of a packet so many units after the last one.
+    #[inline(always)]
+    pub(super) fn advance(&mut self, units: u64) -> u64 {
+        self.now = self.now.wrapping_add(units.wrapping_mul(self.unit));
+        self.now
+    }
+
+    pub(super) fn moment(&self) -> Moment {
+        self.at(self.now)
+    }
+
+    pub(super) fn at(&self, time: u64) -> Moment {
+        Moment { time, clock: self.reference }
+    }
+}
+
 #[derive(Clone, Default)]
 pub(super) struct SequenceClock {
     /// The default clock.
@@ -83,11 +107,15 @@ impl SequenceClock {
         self.unit > 0
     }
 
-    /// The moment of a packet so many units after the last one.
+    /// The time alone, for many packets in a row.
     #[inline(always)]
-    pub(super) fn advance(&mut self, units: u64) -> Moment {
-        self.now = self.now.wrapping_add(units.wrapping_mul(self.unit));
-        Moment { time: self.now, clock: self.reference }
+    pub(super) fn clone_of_time(&self) -> Time {
+        Time { unit: self.unit, reference: self.reference, now: self.now }
+    }
+
+    #[inline(always)]
+    pub(super) fn set_time(&mut self, time: &Time) {
+        self.now = time.now;
     }
 
     /// The moment of a packet whose state is known, if it can be told without that, and how far it moves this clock.

@@ -23,6 +23,8 @@ pub(super) struct Event<'p> {
 
 const TYPE: u8 = tag(track_event::TYPE, WireType::Varint) as u8;
 const NAME: u8 = tag(track_event::NAME_IID, WireType::Varint) as u8;
+const CATEGORY: u8 = tag(track_event::CATEGORY_IIDS, WireType::Varint) as u8;
+const ANNOTATION: u8 = tag(track_event::DEBUG_ANNOTATIONS, WireType::Length) as u8;
 const TRACK: u8 = tag(track_event::TRACK_UUID, WireType::Varint) as u8;
 const TIME: u8 = tag(trace_packet::TIMESTAMP, WireType::Varint) as u8;
 const FLAGS: u8 = tag(trace_packet::SEQUENCE_FLAGS, WireType::Varint) as u8;
@@ -45,25 +47,29 @@ impl<'p> Event<'p> {
     /// `None` if the event is malformed.
     #[inline]
     pub(super) fn of(bytes: &'p [u8]) -> Option<Self> {
-        match *bytes {
-            // As tracers of this project write most of them.
-            [TYPE, kind] | [TYPE, kind, NAME, 0..=0x7F] if kind < 0x80 => {
-                Some(Self { kind: Kind::of(kind.into()), track: None, bytes })
-            }
-            [TYPE, kind @ 3, ..] => Some(Self { kind: Kind::of(kind.into()), track: None, bytes }),
-            [TYPE, kind, TRACK, ..] if kind < 0x80 => {
-                let (track, rest) = varint::split(bytes.get(3..)?)?;
-                match rest {
-                    [] | [NAME, 0..=0x7F] => {
-                        Some(Self { kind: Kind::of(kind.into()), track: Some(track), bytes })
-                    }
-                    _ => Self::of_any(bytes),
+        // As tracers of this project write most of them: the type first, and short fields.
+        let [TYPE, kind @ 0..=0x7F, rest @ ..] = bytes else { return Self::of_any(bytes) };
+        let kind = Kind::of((*kind).into());
+        let (mut rest, mut track) = (rest, None);
+        if kind == Kind::Other {
+            rest = &[];
+        }
+        loop {
+            rest = match rest {
+                [] => return Some(Self { kind, track, bytes }),
+                [NAME | CATEGORY, 0..=0x7F, rest @ ..] => rest,
+                [ANNOTATION, len @ 0..=0x7F, rest @ ..] => rest.get(usize::from(*len)..)?,
+                [TRACK, rest @ ..] => {
+                    let (uuid, rest) = varint::split(rest)?;
+                    track = Some(uuid);
+                    rest
                 }
-            }
-            _ => Self::of_any(bytes),
+                _ => return Self::of_any(bytes),
+            };
         }
     }
 
+    #[inline(never)]
     fn of_any(bytes: &'p [u8]) -> Option<Self> {
         let mut event = Self { kind: Kind::Other, track: None, bytes };
         let mut fields = Fields::of(bytes);
@@ -91,6 +97,38 @@ impl<'p> Event<'p> {
         }
         value
     }
+}
+
+/// The kind, the time and the bytes of a begin, an end or an instant on the sequence's own track that has nothing else
+/// but perhaps a name:
+///
+/// ```text
+/// 68 02  5A size { 48 kind  50 name }  40 time
+/// ```
+#[inline(always)]
+pub(super) fn plain(packet: &[u8]) -> Option<(u8, u64, &[u8])> {
+    const HEAD: u64 = u64::from_le_bytes([FLAGS, NEEDS, EVENT, 0, TYPE, 0, 0, 0]);
+    const MASK: u64 = u64::from_le_bytes([0xFF, 0xFF, 0xFF, 0, 0xFF, 0, 0, 0]);
+    let head = u64::from_le_bytes(*packet.first_chunk()?);
+    if head & MASK != HEAD {
+        return None;
+    }
+    let [.., len, _, kind, next, name] = head.to_le_bytes();
+    let is_plain = len == 2 || len == 4 && next == NAME && name < 0x80;
+    if !is_plain || kind > track_event_type::INSTANT as u8 {
+        return None;
+    }
+    let (event, time) = packet.get(4..)?.split_at_checked(len.into())?;
+    let [low, high] = [0x7F, 0x80];
+    let units = match *time {
+        [TIME, a] if a < high => u64::from(a),
+        [TIME, a, b] if a >= high && b < high => u64::from(a & low) | u64::from(b) << 7,
+        [TIME, a, b, c] if a & b >= high && c < high => {
+            u64::from(a & low) | u64::from(b & low) << 7 | u64::from(c) << 14
+        }
+        _ => return None,
+    };
+    Some((kind, units, event))
 }
 
 /// The time and the event of a packet that has both, needs the state, and holds nothing else:

@@ -1,15 +1,14 @@
 //! The packets that a carry-over adds to a trace.
 
-use std::collections::HashMap;
-
 use tracebuf::proto::fields::{sequence_flags, trace, trace_packet, track_event, track_event_type};
 use tracebuf::proto::reader::Fields;
 use tracebuf::proto::{PacketView, SequenceId, Sink, TrustedFields};
 
 use super::clock::Moment;
+use super::seen::Seen;
 use super::sequence::Sequence;
 use super::slices::{Begin, End, Slice, Track};
-use super::{CarryOver, Id, Seen};
+use super::{CarryOver, Id, Sequences};
 
 /// Appends a packet of a sequence.
 fn put(content: &[u8], id: Id, sequence: Option<&Sequence>, loss: u64, out: &mut Vec<u8>) {
@@ -46,19 +45,20 @@ fn moment(moment: Moment, content: &mut Vec<u8>) {
     let Ok(()) = content.varint(trace_packet::TIMESTAMP_CLOCK_ID, moment.clock);
 }
 
-/// The packets that describe a track and those above it, as far as the sequence has described them.
-pub(super) fn description(uuid: u64, id: Id, sequence: &Sequence) -> Option<Box<[u8]>> {
-    let mut out = Vec::new();
-    for described in sequence.descriptions.up_from(uuid) {
-        let mut content = Vec::with_capacity(described.content.len() + 4);
-        let Ok(()) = content.bytes(trace_packet::TRACK_DESCRIPTOR, &described.content);
-        put(&content, id, Some(sequence), 0, &mut out);
+/// Appends a packet that needs no state. If it is the first of its sequence, it tells what was lost before: readers
+/// expect that of the first packet of a ring, and count it as a loss in any other.
+fn put_first(content: &[u8], id: Id, sequences: &mut Sequences, out: &mut Vec<u8>) {
+    match sequences.get_mut(&id) {
+        Some(sequence) => {
+            let loss = sequence.untold();
+            put(content, id, Some(sequence), loss, out);
+        }
+        None => put(content, id, None, 0, out),
     }
-    (!out.is_empty()).then(|| out.into())
 }
 
 /// Appends the begins of a track's slices that are not in the trace.
-pub(super) fn begins(track: &mut Track, sequences: &HashMap<Id, Box<Sequence>>, out: &mut Vec<u8>) -> u64 {
+pub(super) fn begins(track: &mut Track, sequences: &mut Sequences, out: &mut Vec<u8>) -> u64 {
     let mut slices = std::mem::take(&mut track.slices);
     let unwritten = slices.iter_mut().filter(|slice| !slice.is_written);
     let written = unwritten.map(|slice| begin(track, slice, sequences, out)).sum();
@@ -66,28 +66,26 @@ pub(super) fn begins(track: &mut Track, sequences: &HashMap<Id, Box<Sequence>>, 
     written
 }
 
-fn begin(
-    track: &mut Track,
-    slice: &mut Slice,
-    sequences: &HashMap<Id, Box<Sequence>>,
-    out: &mut Vec<u8>,
-) -> u64 {
+fn begin(track: &mut Track, slice: &mut Slice, sequences: &mut Sequences, out: &mut Vec<u8>) -> u64 {
     let Begin::Kept(event) = &slice.begin else { return 0 };
     slice.is_written = true;
     let mut written = 1;
-    if !std::mem::replace(&mut track.is_described, true)
-        && let Some(description) = &track.description
-    {
-        out.extend_from_slice(description);
-        written += tracebuf::proto::TracePackets::new(description).count() as u64;
-    }
     let mut content = Vec::with_capacity(event.len() + 32);
+    if !std::mem::replace(&mut track.is_described, true) {
+        for description in track.description.iter().flatten() {
+            content.clear();
+            let Ok(()) = content.bytes(trace_packet::TRACK_DESCRIPTOR, description);
+            put_first(&content, slice.sequence, sequences, out);
+            written += 1;
+        }
+    }
+    content.clear();
     moment(slice.moment, &mut content);
     let mut whole = Vec::with_capacity(event.len() + 12);
     whole.extend_from_slice(event);
     let Ok(()) = whole.varint(track_event::TRACK_UUID, track.uuid);
     let Ok(()) = content.bytes(trace_packet::TRACK_EVENT, &whole);
-    put(&content, slice.sequence, sequences.get(&slice.sequence).map(|s| &**s), 0, out);
+    put_first(&content, slice.sequence, sequences, out);
     written
 }
 
@@ -96,7 +94,7 @@ impl CarryOver {
     /// and the losses that this packet has to tell.
     pub(super) fn write_due(&mut self, id: Id, next: &PacketView<'_>, out: &mut Vec<u8>) -> (u64, u64) {
         let Some(sequence) = self.sequences.get_mut(&id) else { return (0, 0) };
-        let loss = std::mem::take(&mut sequence.loss);
+        let loss = sequence.untold();
         if !std::mem::take(&mut sequence.is_due) || !sequence.is_readable || next.begins_state() {
             return (0, loss);
         }
@@ -166,14 +164,14 @@ impl CarryOver {
     }
 
     /// Appends the end of a slice whose begin stays.
-    pub(super) fn write_end_of(&self, seen: &Seen, out: &mut Vec<u8>) -> u64 {
+    pub(super) fn write_end_of(&mut self, seen: &Seen, out: &mut Vec<u8>) -> u64 {
         let Seen::BeginOf(End { uuid, moment: at, sequence }) = seen else { return 0 };
         let (mut content, mut event) = (Vec::new(), Vec::new());
         moment(*at, &mut content);
         let Ok(()) = event.varint(track_event::TYPE, track_event_type::SLICE_END);
         let Ok(()) = event.varint(track_event::TRACK_UUID, *uuid);
         let Ok(()) = content.bytes(trace_packet::TRACK_EVENT, &event);
-        put(&content, *sequence, self.sequences.get(sequence).map(|s| &**s), 0, out);
+        put_first(&content, *sequence, &mut self.sequences, out);
         1
     }
 }

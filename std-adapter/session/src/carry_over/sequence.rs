@@ -1,11 +1,12 @@
 //! What a sequence's packets refer to.
 
 use tracebuf::proto::PacketView;
-use tracebuf::proto::fields::{trace_packet, trace_packet_defaults, track_event_defaults};
+use tracebuf::proto::fields::{data_loss_reason, trace_packet, trace_packet_defaults, track_event_defaults};
 use tracebuf::proto::reader::{message, messages, number};
 
 use super::clock::SequenceClock;
 use super::descriptions::Descriptions;
+use super::event::{Event, Kind};
 use super::limits;
 use super::names::Names;
 use super::slices::{NOWHERE, Tracks};
@@ -40,6 +41,8 @@ pub(super) struct Sequence {
     pub(super) is_overwritten: bool,
     /// Whether a packet of it is in the trace that is being written.
     pub(super) has_stayed: bool,
+    /// Whether a packet has told that they were.
+    pub(super) has_told: bool,
     /// What was lost before the packets that left, and is to be told.
     pub(super) loss: u64,
     /// Whether its open slices were dropped, because their ends may have been among what could not be read.
@@ -63,9 +66,17 @@ impl Sequence {
             is_due: false,
             is_overwritten: false,
             has_stayed: false,
+            has_told: false,
             loss: 0,
             is_forgotten: false,
         }
+    }
+
+    /// What its next packet in the trace has to tell that was lost before.
+    pub(super) fn untold(&mut self) -> u64 {
+        const OVERWRITTEN: u64 = (data_loss_reason::PRESENT | data_loss_reason::OVERWRITE) as u64;
+        let is_new = self.is_overwritten && !std::mem::replace(&mut self.has_told, true);
+        std::mem::take(&mut self.loss) | if is_new { OVERWRITTEN } else { 0 }
     }
 
     /// Starts over with the packet that begins a state.
@@ -124,10 +135,10 @@ impl Sequence {
         self.names.bytes().len() + self.defaults.len() + self.clock.size() <= limits::STATE
     }
 
-    /// The place of an event's track.
+    /// The place of the track of an event, which for a begin is made.
     #[inline]
-    pub(super) fn place_of(&mut self, track: Option<u64>, tracks: &mut Tracks) -> u32 {
-        match track {
+    pub(super) fn place_of(&mut self, event: &Event<'_>, tracks: &mut Tracks) -> u32 {
+        match event.track {
             None => self.place,
             Some(uuid)
                 if self.other.0 == uuid && tracks.get(self.other.1).is_some_and(|t| t.uuid == uuid) =>
@@ -135,7 +146,9 @@ impl Sequence {
                 self.other.1
             }
             Some(uuid) => {
-                self.other = (uuid, tracks.place(uuid));
+                let is_begin = event.kind == Kind::Begin;
+                let place = if is_begin { Some(tracks.place(uuid)) } else { tracks.find(uuid) };
+                self.other = (uuid, place.unwrap_or(NOWHERE));
                 self.other.1
             }
         }

@@ -45,8 +45,8 @@ pub(super) struct Track {
     ends: u32,
     /// How many sequences have it as their default.
     users: u32,
-    /// Packets that describe it and those above it.
-    pub(super) description: Option<Box<[u8]>>,
+    /// What describes it and those above it, once a slice is kept.
+    pub(super) description: Option<Vec<Box<[u8]>>>,
     pub(super) is_described: bool,
 }
 
@@ -76,6 +76,8 @@ pub(super) struct Tracks {
     /// Bytes of all that is kept.
     bytes: usize,
     left_out: u64,
+    /// How many are open on tracks for which there was no place.
+    refused: u64,
 }
 
 /// No track has this place.
@@ -145,7 +147,7 @@ impl Tracks {
     #[inline]
     pub(super) fn begin(&mut self, place: u32, slice: Slice) -> Option<End> {
         let Some(track) = self.list.get_mut(place as usize) else {
-            self.left_out += 1;
+            self.refused += 1;
             return None;
         };
         if track.ends > 0
@@ -179,8 +181,10 @@ impl Tracks {
     #[inline]
     pub(super) fn end(&mut self, place: u32, moment: Moment) -> Ended {
         let Some(track) = self.list.get_mut(place as usize) else {
-            self.left_out = self.left_out.saturating_sub(1);
-            return Ended::Nothing;
+            // One that was refused, or one that is still to come.
+            let was_refused = self.refused > 0;
+            self.refused = self.refused.saturating_sub(1);
+            return if was_refused { Ended::Nothing } else { Ended::Early };
         };
         if track.beyond > 0 {
             track.beyond -= 1;
@@ -284,7 +288,7 @@ impl Tracks {
 
     /// How many open slices have no begin here.
     pub(super) fn left_out(&self) -> u64 {
-        self.left_out
+        self.left_out + self.refused
     }
 }
 

@@ -1,5 +1,6 @@
 //! Tests of what is carried over: what is left out, what stays, and what must not be believed.
 
+use tracebuf::buffer::DataLoss;
 use tracebuf::proto::fields::data_loss_reason;
 use tracebuf::proto::{Sink, TracePackets};
 use tracebuf_analysis::Trace;

@@ -101,6 +101,7 @@
 //! | `frontend` | what layer and subscriber have in common | `layers`, `lifetime`, `slow`, `counters`, `origin` |
 //! | `lifetime` | the life of a span, on a track of its own | – |
 //! | `slow` | spans that take too long | – |
+//! | `late` | spans that began while a relay led nowhere | `frontend` |
 //! | `layers` | the layers that exist | – |
 //! | `counters` | fields of events as counters | – |
 //! | `fields` | fields of spans and events | – |
@@ -116,6 +117,7 @@ mod events;
 mod fields;
 mod frontend;
 mod ids;
+mod late;
 mod layer;
 mod layers;
 mod lifetime;

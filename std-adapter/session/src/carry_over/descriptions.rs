@@ -37,11 +37,12 @@ impl Descriptions {
         if content.len() <= limits::DESCRIPTION {
             let parent = number(content, track_descriptor::PARENT_UUID);
             let described = Description { uuid, parent, content: content.into() };
-            match self.0.iter_mut().find(|known| known.uuid == uuid) {
-                Some(known) => *known = described,
-                None => {
-                    if self.0.len() >= limits::DESCRIPTIONS {
-                        self.0.remove(FIRST);
+            match self.0.iter().position(|known| known.uuid == uuid) {
+                Some(at) if at < FIRST => self.0[at] = described,
+                known => {
+                    let oldest = (self.0.len() >= limits::DESCRIPTIONS).then_some(FIRST);
+                    if let Some(gone) = known.or(oldest) {
+                        self.0.remove(gone);
                     }
                     self.0.push(described);
                 }

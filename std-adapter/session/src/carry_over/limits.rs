@@ -18,8 +18,8 @@ pub(super) const IN_ALL: usize = 16 << 20;
 pub(super) const OVERHEAD: usize = 96;
 /// Bytes of a track's description.
 pub(super) const DESCRIPTION: usize = 4 << 10;
-/// Descriptions that a sequence has written last.
-pub(super) const DESCRIPTIONS: usize = 64;
+/// Descriptions that a sequence has written last. A thread's tracer knows 64 tracks at a time.
+pub(super) const DESCRIPTIONS: usize = 96;
 /// Tracks above each other.
 pub(super) const PARENTS: usize = 32;
 /// Incremental counters of a sequence.

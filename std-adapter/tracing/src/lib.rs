@@ -56,8 +56,9 @@
 //!   allocator enters one while the registry allocates. What comes from within the writing of a slice or an instant is
 //!   lost, as is a field recorded while another one of the same span is being recorded.
 //! - **After a session's end**, and in a child after a fork, nothing is recorded, at the cost of a few loads. With the
-//!   recorder of a [`Relay`](tracebuf_session::Relay) the next session takes what comes then: spans made while there
-//!   was none are slices without fields and flows; others have all fields recorded since.
+//!   recorder of a [`Relay`](tracebuf_session::Relay) the next session takes what comes then. Spans made or entered
+//!   while there was none begin in it at their real times, with their fields and lives, as soon as their thread comes to
+//!   another span or event; until then such a span costs as much as with a session, except for the writing.
 //!
 //! # Choosing what is recorded
 //! Perfetto's service can be told which categories to record. A program that follows it, by `follow_perfetto` of the

@@ -6,6 +6,7 @@ use super::chunk::ChunkHeader;
 use super::observer::OverwriteObserver;
 use super::sequence_state::{SequenceState, Status};
 use super::sequence_table::lookup;
+use super::tb_chunk::Flags;
 use super::trace_buffer::TraceBuffer;
 
 impl<M: AsRef<[u8]> + AsMut<[u8]>, O: OverwriteObserver> TraceBuffer<M, O> {
@@ -29,6 +30,18 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>, O: OverwriteObserver> TraceBuffer<M, O> {
         {
             entry.insert(Status::FORGOTTEN);
         }
+    }
+
+    /// Returns true if a chunk is the one in which the packet at the end of its sequence's newest chunk goes on.
+    pub(crate) fn goes_on_in(&mut self, header: &ChunkHeader) -> bool {
+        let mut goes_on = || {
+            let state = self.layout.state(self.memory.as_mut())?;
+            let slot = lookup(state.table, header.producer_id, header.writer_id)?;
+            let last = state.sequence(slot).filter(|entry| !entry.is_empty())?.last();
+            let is_next = state.ring.chunk_id(last)?.wrapping_add(1) == header.chunk_id;
+            Some(is_next && state.ring.chunk(last)?.has(Flags::CONTINUES_ON_NEXT))
+        };
+        goes_on().unwrap_or(false)
     }
 
     /// Returns true if a chunk was evicted unread and would be accepted again. A commit that is as unfinished as before

@@ -198,9 +198,22 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
         &mut self,
         buffers: &mut [TraceBuffer<M, O>],
     ) -> u64 {
-        self.scrape_those(buffers, |writer, header| {
-            !writer.is_too_far(header) && !writer.is_behind_unfinished(header)
-        })
+        self.scrape_those(
+            buffers,
+            |writer, header| !writer.is_too_far(header) && !writer.is_behind_unfinished(header),
+            |_, _| true,
+        )
+    }
+
+    /// The same for those chunks alone in which packets go on that begin in chunks which the buffers have. A ring may
+    /// otherwise overwrite such a beginning while its writer rests.
+    pub fn scrape_rests<M: AsRef<[u8]> + AsMut<[u8]>, O: OverwriteObserver>(
+        &mut self,
+        buffers: &mut [TraceBuffer<M, O>],
+    ) -> u64 {
+        let is_wanted =
+            |writer: &Writer, header: &_| !writer.is_too_far(header) && !writer.is_behind_unfinished(header);
+        self.scrape_those(buffers, is_wanted, TraceBuffer::goes_on_in)
     }
 
     /// Offers each chunk that is wanted to its writer's buffer, unless that has it.
@@ -209,6 +222,7 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
         &mut self,
         buffers: &mut [TraceBuffer<M, O>],
         is_wanted: fn(&Writer, &buffer::ChunkHeader) -> bool,
+        has_part: fn(&mut TraceBuffer<M, O>, &buffer::ChunkHeader) -> bool,
     ) -> u64 {
         if !self.writers.has_registered() {
             // Not even headers are looked at: in memory that nobody has touched, each is a page fault.
@@ -224,7 +238,10 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
                 let Some(writer) = writers.get_mut(header.writer_id) else { return };
                 let Some(buffer) = buffers.get_mut(usize::from(writer.target)) else { return };
                 header.chunk_id = writer.id_of(header.chunk_id, || buffer.go_on_from(&header));
-                if is_there(writer, &header, buffer) || !is_wanted(writer, &header) {
+                if is_there(writer, &header, buffer)
+                    || !is_wanted(writer, &header)
+                    || !has_part(buffer, &header)
+                {
                     return;
                 }
                 let commit = discarded.commit(buffer, &header, chunk.payload());
@@ -254,7 +271,7 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
         buffers: &mut [TraceBuffer<M, O>],
     ) -> u64 {
         // No more patches will come, for which a chunk could be too far.
-        let scraped = self.scrape_those(buffers, |_, _| true);
+        let scraped = self.scrape_those(buffers, |_, _| true, |_, _| true);
         self.writers.end_all();
         for (buffer, target) in buffers.iter_mut().zip(0..u32::BITS as u16) {
             if may_write_to(self.allowed, target) {

@@ -20,7 +20,7 @@ use std::collections::HashMap;
 use tracebuf::buffer::SequenceInfo;
 use tracebuf::proto::fields::{data_loss_reason, trace_packet};
 use tracebuf::proto::reader::{Fields, number};
-use tracebuf::proto::{PacketView, TracePackets};
+use tracebuf::proto::{PacketView, SequenceId, TracePackets};
 use tracebuf::service::sequence_id;
 
 use event::{Event, Kind};
@@ -60,6 +60,8 @@ pub struct CarryOver {
     tracks: Tracks,
     /// Some sequence has counters whose values count from one to the next.
     has_counters: bool,
+    /// Whether nothing comes after the trace that is being written, so that its packets need not be taken in.
+    pub(crate) is_lean: bool,
     /// Packets added to traces.
     added: u64,
     /// Memory to be used again.
@@ -140,9 +142,14 @@ impl CarryOver {
         }
     }
 
-    /// Whether a trace that is read to its end has nothing to gain from it.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.sequences.is_empty()
+    /// Whether a sequence's next packet needs something before it.
+    pub(crate) fn is_due(&self, id: SequenceId) -> bool {
+        self.sequences.get(&id.get()).is_some_and(|sequence| sequence.is_due || sequence.is_overwritten)
+    }
+
+    /// Whether ends have left whose begins may still come: then no packet can be passed over.
+    pub(crate) fn waits_for_begins(&self) -> bool {
+        self.tracks.waits_for_begins()
     }
 
     /// Appends whole packets of a trace that stay to `out`, with what they need before them. Of events from before the
@@ -155,6 +162,9 @@ impl CarryOver {
             if id <= 1 {
                 count += packets_out::copy(bytes, packet.loss, 0, out);
                 continue;
+            }
+            if let Some(sequence) = self.sequences.get_mut(&id) {
+                sequence.is_of_trace = true;
             }
             let told = self.told_loss(id, &packet, packets);
             if from.is_some_and(|from| self.goes(id, &packet, from)) {
@@ -169,7 +179,7 @@ impl CarryOver {
             }
             let (written, untold) = self.write_due(id, &packet, out);
             let mut added = written;
-            let seen = self.see(id, &packet, packets, Way::Stays);
+            let seen = if self.is_lean { Seen::Nothing } else { self.see(id, &packet, packets, Way::Stays) };
             added += self.write_begin_of(&seen, out);
             count += packets_out::copy(bytes, packet.loss, told | untold, out);
             added += self.write_end_of(&seen, out);
@@ -178,6 +188,22 @@ impl CarryOver {
         }
         self.settle(packets);
         count
+    }
+
+    /// Appends the descriptions of tracks and the counters' sums of sequences of which a window has left out all.
+    /// Returns their number.
+    pub(crate) fn write_descriptions(&mut self, out: &mut Vec<u8>) -> u64 {
+        let is_left_out = |sequence: &&mut Box<Sequence>| sequence.is_of_trace && !sequence.has_stayed;
+        let written = self
+            .sequences
+            .iter_mut()
+            .filter(|(_, sequence)| is_left_out(sequence))
+            .map(|(id, sequence)| {
+                packets_out::descriptions(*id, sequence, out) + packets_out::counters(*id, sequence, out)
+            })
+            .sum();
+        self.added += written;
+        written
     }
 
     /// Appends the begins of all slices that are still open and that the trace does not have. Returns their number,
@@ -305,6 +331,7 @@ impl CarryOver {
         if !packet.begins_state() {
             sequence.clock.pass(distance);
         }
+        sequence.last = Some(moment);
         let Some(event) = packet.event.and_then(Event::of) else { return Seen::Nothing };
         match event.kind {
             Kind::Other => Seen::Nothing,

@@ -57,9 +57,24 @@ pub struct Piece {
 impl Piece {
     /// Adds packets of `reader` until there are none, or until the piece and what was left out exceed `limit` bytes.
     pub fn read(&mut self, reader: &mut Reader<'_>, limit: usize) -> io::Result<Drained> {
+        self.read_of(reader, limit, |_| {})
+    }
+
+    /// The same, and tells of which sequence each is.
+    fn read_of(
+        &mut self,
+        reader: &mut Reader<'_>,
+        limit: usize,
+        mut tell: impl FnMut(SequenceId),
+    ) -> io::Result<Drained> {
+        let ids = |producer_id, writer_id| {
+            let id = sequence_id(producer_id, writer_id);
+            tell(id);
+            id
+        };
         let Some(room) = limit.checked_sub(self.bytes.len()) else { return Ok(Drained::default()) };
         let drained = TraceExporter::new(&mut self.bytes)
-            .drain_up_to(reader, sequence_id, room as u64)
+            .drain_up_to(reader, ids, room as u64)
             .map_err(|error| io::Error::other(error.to_string()))?;
         self.packets += drained.packets;
         Ok(drained)
@@ -154,19 +169,38 @@ pub(crate) fn write_trace<'b, B: Readable + 'b>(
     for (buffer, mut carried) in buffers {
         let reports_of = buffer.report();
         carried.begin_read(reports_of.sequences.into_iter());
+        let looks_at_all = from.is_some() || carried.waits_for_begins();
         if from.is_none() {
+            carried.is_lean = !looks_at_all;
             piece.packets += carried.write_open(&mut piece.bytes);
         }
-        let is_plain = from.is_none() && carried.is_empty();
+        written.bytes += piece.bytes.len() as u64;
+        output.write_all(&piece.bytes)?;
+        piece.bytes.clear();
         let mut reader = buffer.read();
         let mut raw = Piece::default();
         loop {
-            let read = if is_plain { &mut piece } else { &mut raw }.read(&mut reader, PIECE)?;
+            let (mut is_due, mut last) = (looks_at_all, None);
+            let read = raw.read_of(&mut reader, PIECE, |id| {
+                // Mostly it is the same as before.
+                if last.replace(id) != Some(id) {
+                    is_due |= carried.is_due(id);
+                }
+            })?;
             written.invalid_packets += read.left_out;
-            piece.packets += carried.pass(&raw.bytes, from, &mut piece.bytes);
-            raw.bytes.clear();
+            if is_due {
+                piece.packets += carried.pass(&raw.bytes, from, &mut piece.bytes);
+                raw.bytes.clear();
+            } else {
+                piece.packets += raw.packets;
+                std::mem::swap(&mut piece.bytes, &mut raw.bytes);
+            }
+            raw.packets = 0;
             if read.is_exhausted {
                 piece.packets += carried.write_open(&mut piece.bytes);
+                if from.is_some() {
+                    piece.packets += carried.write_descriptions(&mut piece.bytes);
+                }
             }
             written.bytes += piece.bytes.len() as u64;
             output.write_all(&piece.bytes)?;

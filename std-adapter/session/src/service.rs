@@ -27,7 +27,7 @@ pub(crate) struct Service {
     producers: Vec<AskedProducer>,
     /// For each buffer: after how many bytes writers are to repeat their state, and how many it had the last time.
     states: Vec<(u32, u64)>,
-    /// For each buffer: how many bytes it had been given when shared memory was scraped for its sake.
+    /// For each buffer: how many bytes it had been given when rests of packets were last looked for.
     scraped_at: Vec<u64>,
     producer_ids: ProducerIds,
     /// Counts of producers that are gone.
@@ -102,7 +102,9 @@ impl Service {
             }
         }
         if is_due {
-            self.scrape();
+            for AskedProducer { transport, .. } in &mut self.producers {
+                transport.scrape_rests(&mut self.buffers);
+            }
         }
     }
 

@@ -56,6 +56,10 @@ pub trait Transport: Send {
     /// Copies what lies in shared memory and was not sent.
     fn scrape(&mut self, buffers: &mut [CentralBuffer]);
 
+    /// Copies of that only what [goes on](tracebuf::service::ProducerEndpoint::scrape_rests) from chunks which the buffers
+    /// have, so that no ring overwrites a packet's beginning while its rest is not there. By default nothing.
+    fn scrape_rests(&mut self, _buffers: &mut [CentralBuffer]) {}
+
     /// What happened before the buffers.
     fn stats(&self) -> EndpointStats;
 

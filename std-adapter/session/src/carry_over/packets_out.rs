@@ -21,6 +21,42 @@ fn put(content: &[u8], id: Id, sequence: Option<&Sequence>, loss: u64, out: &mut
     out.extend_from_slice(suffix.as_bytes());
 }
 
+/// Appends a sequence's descriptions of tracks, the first of which tells what was lost before. Returns their number.
+pub(super) fn descriptions(id: Id, sequence: &mut Sequence, out: &mut Vec<u8>) -> u64 {
+    let mut loss = sequence.untold();
+    let mut content = Vec::new();
+    let mut written = 0;
+    for described in sequence.descriptions.all() {
+        content.clear();
+        let Ok(()) = content.bytes(trace_packet::TRACK_DESCRIPTOR, &described.content);
+        put(&content, id, Some(sequence), std::mem::take(&mut loss), out);
+        written += 1;
+    }
+    written
+}
+
+/// Appends the sums of counters whose values count from one to the next: a new state starts them at 0.
+pub(super) fn counters(id: Id, sequence: &Sequence, out: &mut Vec<u8>) -> u64 {
+    let mut written = 0;
+    for counter in sequence.counters.iter().filter(|counter| counter.sum != 0 || counter.fraction != 0.0) {
+        let (mut content, mut event) = (Vec::new(), Vec::new());
+        if let Some(now) = sequence.clock.now().or(sequence.last) {
+            moment(now, &mut content);
+        }
+        let Ok(()) = event.varint(track_event::TYPE, track_event_type::COUNTER);
+        let Ok(()) = event.varint(track_event::TRACK_UUID, counter.uuid);
+        if counter.fraction == 0.0 {
+            let Ok(()) = event.varint(track_event::COUNTER_VALUE, counter.sum as u64);
+        } else {
+            let Ok(()) = event.double(track_event::DOUBLE_COUNTER_VALUE, counter.fraction);
+        }
+        let Ok(()) = content.bytes(trace_packet::TRACK_EVENT, &event);
+        put(&content, id, Some(sequence), 0, out);
+        written += 1;
+    }
+    written
+}
+
 /// Appends a packet as it was, except that it tells of other losses. Returns 1.
 pub(super) fn copy(bytes: &[u8], said: u64, loss: u64, out: &mut Vec<u8>) -> u64 {
     if said == loss {
@@ -116,41 +152,8 @@ impl CarryOver {
             }
         }
         put(&content, id, Some(sequence), loss, out);
-        let mut written = 1;
-        for described in sequence.descriptions.all() {
-            content.clear();
-            let Ok(()) = content.bytes(trace_packet::TRACK_DESCRIPTOR, &described.content);
-            put(&content, id, Some(sequence), 0, out);
-            written += 1;
-        }
-        written += self.write_counters(id, out);
+        let written = 1 + descriptions(id, sequence, out) + counters(id, sequence, out);
         (written, 0)
-    }
-
-    /// Appends the sums of counters whose values count from one to the next: a new state starts them at 0.
-    fn write_counters(&self, id: Id, out: &mut Vec<u8>) -> u64 {
-        let Some(sequence) = self.sequences.get(&id) else { return 0 };
-        let mut written = 0;
-        for counter in &sequence.counters {
-            if counter.sum == 0 && counter.fraction == 0.0 {
-                continue;
-            }
-            let (mut content, mut event) = (Vec::new(), Vec::new());
-            if let Some(now) = sequence.clock.now() {
-                moment(now, &mut content);
-            }
-            let Ok(()) = event.varint(track_event::TYPE, track_event_type::COUNTER);
-            let Ok(()) = event.varint(track_event::TRACK_UUID, counter.uuid);
-            if counter.fraction == 0.0 {
-                let Ok(()) = event.varint(track_event::COUNTER_VALUE, counter.sum as u64);
-            } else {
-                let Ok(()) = event.double(track_event::DOUBLE_COUNTER_VALUE, counter.fraction);
-            }
-            let Ok(()) = content.bytes(trace_packet::TRACK_EVENT, &event);
-            put(&content, id, Some(sequence), 0, out);
-            written += 1;
-        }
-        written
     }
 
     /// Appends the begin of a slice whose end stays.

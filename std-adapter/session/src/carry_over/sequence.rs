@@ -4,7 +4,7 @@ use tracebuf::proto::PacketView;
 use tracebuf::proto::fields::{data_loss_reason, trace_packet, trace_packet_defaults, track_event_defaults};
 use tracebuf::proto::reader::{message, messages, number};
 
-use super::clock::SequenceClock;
+use super::clock::{Moment, SequenceClock};
 use super::descriptions::Descriptions;
 use super::event::{Event, Kind};
 use super::limits;
@@ -39,10 +39,13 @@ pub(super) struct Sequence {
     pub(super) is_due: bool,
     /// Whether the ring has overwritten some of these: then the next packet says so.
     pub(super) is_overwritten: bool,
-    /// Whether a packet of it is in the trace that is being written.
+    /// Whether the trace that is being written was to have a packet of it, and whether it has one.
+    pub(super) is_of_trace: bool,
     pub(super) has_stayed: bool,
     /// Whether a packet has told that they were.
     pub(super) has_told: bool,
+    /// When its last packet was, if that can be told.
+    pub(super) last: Option<Moment>,
     /// What was lost before the packets that left, and is to be told.
     pub(super) loss: u64,
     /// Whether its open slices were dropped, because their ends may have been among what could not be read.
@@ -65,8 +68,10 @@ impl Sequence {
             other: (0, NOWHERE),
             is_due: false,
             is_overwritten: false,
+            is_of_trace: false,
             has_stayed: false,
             has_told: false,
+            last: None,
             loss: 0,
             is_forgotten: false,
         }
@@ -87,7 +92,8 @@ impl Sequence {
         self.defaults.clear();
         self.names.clear();
         self.descriptions.clear();
-        self.counters.clear();
+        // They start at 0, and are still what they were described as.
+        self.counters.iter_mut().for_each(|counter| (counter.sum, counter.fraction) = (0, 0.0));
         let before = (self.track.take(), std::mem::replace(&mut self.place, NOWHERE));
         self.learn(packet, tracks);
         if let (Some(uuid), place) = before {

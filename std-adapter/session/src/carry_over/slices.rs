@@ -230,6 +230,10 @@ impl Tracks {
         }
     }
 
+    pub(super) fn waits_for_begins(&self) -> bool {
+        !self.ends.is_empty()
+    }
+
     /// The first end after a begin.
     fn take_end(&mut self, place: u32, begin: Moment) -> Option<End> {
         let uuid = self.get(place)?.uuid;

@@ -116,7 +116,12 @@ impl Thread {
 
 /// Has threads go on from round to round, while some rest, and compares a snapshot after each, or a window of it.
 fn compare(name: &str, ring: u64, count: u64, rounds: u64, most: u64) {
-    let session = Session::builder().ring(ring).exhaustion(Exhaustion::Stall).start().expect("a session");
+    let session = Session::builder()
+        .ring(ring)
+        .shared_memory(128 << 10)
+        .exhaustion(Exhaustion::Stall)
+        .start()
+        .expect("a session");
     let recorder = session.recorder();
     let threads: Vec<_> = (1..=count).map(|number| Mutex::new(Thread::new(number))).collect();
     let (session, recorder) = (&session, &recorder);

@@ -126,8 +126,7 @@ impl<'b> PacketRun<'b> {
     pub fn while_taken(&mut self, mut f: impl FnMut(&'b [u8]) -> bool) {
         // In registers: the run itself is written to at the end only.
         let (mut frags, mut taken, mut end) = (self.frags.clone(), self.taken, self.end);
-        loop {
-            let Some(frag) = frags.next_frag() else { break };
+        while let Some(frag) = frags.next_frag() {
             if self.goes_on && frags.is_at_end() {
                 self.begin = Some(frag.start);
                 break;

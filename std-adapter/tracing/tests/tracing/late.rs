@@ -11,8 +11,10 @@ use tracing_subscriber::prelude::*;
 
 use crate::trace::scratch;
 
+type FrontEnd = (&'static str, fn(Recorder) -> Dispatch);
+
 /// The subscriber and the layer, with lives.
-const KINDS: [(&str, fn(Recorder) -> Dispatch); 2] = [
+const KINDS: [FrontEnd; 2] = [
     ("subscriber", |recorder| Dispatch::new(TraceSubscriber::new(recorder).lifetimes(true))),
     ("layer", |recorder| {
         Dispatch::new(tracing_subscriber::registry().with(TraceLayer::new(recorder).lifetimes(true)))

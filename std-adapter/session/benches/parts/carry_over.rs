@@ -75,7 +75,6 @@ fn chunks(count: u32, work: impl Fn(OnTrack<'_, '_, Ticks>, u32)) -> Chunks {
     tracer.flush();
     assert_eq!(tracer.stats().writer.dropped, 0);
     drop(tracer);
-    drop(producer);
     sink.0.into_inner().expect("nobody panics").1
 }
 

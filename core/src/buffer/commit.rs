@@ -3,7 +3,8 @@
 use super::chunk::{ChunkHeader, Commit, Refusal};
 use super::chunk_list::Place;
 use super::frag_iterator::{Tokens, starts_fragment, tokenise, tokenise_inline};
-use super::overwrite::{Cleared, OverwriteObserver};
+use super::observer::OverwriteObserver;
+use super::overwrite::Cleared;
 use super::region::{Intact, Mode, State};
 use super::sequence_state::Status;
 use super::sequence_table::lookup;

@@ -3,11 +3,13 @@
 //! The only part of the buffer that depends on there being producers in the program.
 
 use super::chunk::ChunkHeader;
+use super::observer::OverwriteObserver;
 use super::sequence_state::{SequenceState, Status};
 use super::sequence_table::lookup;
+use super::tb_chunk::Flags;
 use super::trace_buffer::TraceBuffer;
 
-impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
+impl<M: AsRef<[u8]> + AsMut<[u8]>, O: OverwriteObserver> TraceBuffer<M, O> {
     fn sequence_of(&self, header: &ChunkHeader) -> Option<&SequenceState> {
         let (table, _) = self.layout.table(self.memory())?;
         table.get(usize::from(lookup(table, header.producer_id, header.writer_id)?))
@@ -28,6 +30,18 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
         {
             entry.insert(Status::FORGOTTEN);
         }
+    }
+
+    /// Returns true if a chunk is the one in which the packet at the end of its sequence's newest chunk goes on.
+    pub(crate) fn goes_on_in(&mut self, header: &ChunkHeader) -> bool {
+        let mut goes_on = || {
+            let state = self.layout.state(self.memory.as_mut())?;
+            let slot = lookup(state.table, header.producer_id, header.writer_id)?;
+            let last = state.sequence(slot).filter(|entry| !entry.is_empty())?.last();
+            let is_next = state.ring.chunk_id(last)?.wrapping_add(1) == header.chunk_id;
+            Some(is_next && state.ring.chunk(last)?.has(Flags::CONTINUES_ON_NEXT))
+        };
+        goes_on().unwrap_or(false)
     }
 
     /// Returns true if a chunk was evicted unread and would be accepted again. A commit that is as unfinished as before

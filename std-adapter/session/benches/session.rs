@@ -1,7 +1,7 @@
 //! `cargo bench -p tracebuf-session --bench session`: what sessions cost, with their limits.
 //!
 //! After `--`: `--slack F` multiplies the limits of what is timed by F, for machines that others are using; `recorder`,
-//! `snapshot`, `long-trace` or `load` runs that part alone. The load runs for 6 s, or `TRACEBUF_LOAD_SECONDS`.
+//! `snapshot`, `carry-over`, `long-trace` or `load` runs that part alone. The load runs for 6 s, or `TRACEBUF_LOAD_SECONDS`.
 //!
 //! One line each, `budget NAME MEASURED LIMIT UNIT ok|over`, and lines of figures without a limit; exit status 1
 //! if a budget is over.
@@ -14,10 +14,19 @@ use tracebuf_session::{LongTrace, Session};
 use tracebuf_testing::budget::{Sheet, median, nanoseconds};
 use tracebuf_testing::load;
 
+#[path = "parts/carry_over.rs"]
+mod carry_over;
+
 const MIB: u64 = 1 << 20;
 
 fn main() -> ExitCode {
-    Sheet::run(&[("recorder", recorder), ("snapshot", snapshot), ("long-trace", long_trace), ("load", load)])
+    Sheet::run(&[
+        ("recorder", recorder),
+        ("snapshot", snapshot),
+        ("carry-over", carry_over::carry_over),
+        ("long-trace", long_trace),
+        ("load", load),
+    ])
 }
 
 /// A slice, begin and end, by the session's own API.

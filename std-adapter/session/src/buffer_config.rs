@@ -19,8 +19,10 @@ pub struct BufferConfig {
 impl BufferConfig {
     /// Keeps the newest `bytes` bytes: from 2,060, which one chunk of a thread takes, to less than 4 GiB.
     ///
-    /// Once it has overwritten something, readers skip its oldest part, up to about a quarter, because names are
-    /// repeated with every quarter, unless it has [`self_contained_chunks`](Self::self_contained_chunks).
+    /// What overwritten packets mean for those that are left is kept beside it, so that a snapshot can be read from its
+    /// oldest event on, and has the slices that are open from their begins. If only the ring is left, as after a kill,
+    /// readers skip its oldest part, up to about a quarter, because names are repeated with every quarter, unless it has
+    /// [`self_contained_chunks`](Self::self_contained_chunks).
     pub const fn ring(bytes: u64) -> Self {
         Self::of(bytes, FillPolicy::RingBuffer)
     }

@@ -2,13 +2,15 @@
 
 use std::io::{self, Write};
 
-use tracebuf::buffer::{BufferStats, FillPolicy, ReadOnlyTraceBuffer, Reader, SequenceInfo, TraceBuffer};
+use tracebuf::buffer::{
+    BufferStats, FillPolicy, OverwriteObserver, ReadOnlyTraceBuffer, Reader, SequenceInfo, TraceBuffer,
+};
 use tracebuf::proto::trace_stats::{FinalFlush, TraceStats, TraceStatsPacket, WriterStats};
 use tracebuf::proto::{Message, SequenceId, TracePackets, TrustedFields};
 use tracebuf::service::{Drained, TraceExporter, sequence_id, writer_stats};
 
+use crate::carry_over::CarryOver;
 use crate::totals::{Totals, Written};
-use crate::trim::Trim;
 use tracebuf_std::system::user_id;
 
 /// Bytes that go to a file at once.
@@ -54,9 +56,24 @@ pub struct Piece {
 impl Piece {
     /// Adds packets of `reader` until there are none, or until the piece and what was left out exceed `limit` bytes.
     pub fn read(&mut self, reader: &mut Reader<'_>, limit: usize) -> io::Result<Drained> {
+        self.read_of(reader, limit, |_| {})
+    }
+
+    /// The same, and tells of which sequence each is.
+    fn read_of(
+        &mut self,
+        reader: &mut Reader<'_>,
+        limit: usize,
+        mut tell: impl FnMut(SequenceId),
+    ) -> io::Result<Drained> {
+        let ids = |producer_id, writer_id| {
+            let id = sequence_id(producer_id, writer_id);
+            tell(id);
+            id
+        };
         let Some(room) = limit.checked_sub(self.bytes.len()) else { return Ok(Drained::default()) };
         let drained = TraceExporter::part(&mut self.bytes)
-            .drain_up_to(reader, sequence_id, room as u64)
+            .drain_up_to(reader, ids, room as u64)
             .map_err(|error| io::Error::other(error.to_string()))?;
         self.packets += drained.packets;
         Ok(drained)
@@ -118,7 +135,7 @@ pub(crate) trait Readable {
     fn report(&self) -> BufferReport;
 }
 
-impl<M: AsRef<[u8]> + AsMut<[u8]>> Readable for TraceBuffer<M> {
+impl<M: AsRef<[u8]> + AsMut<[u8]>, O: OverwriteObserver> Readable for TraceBuffer<M, O> {
     fn read(&mut self) -> Reader<'_> {
         TraceBuffer::read(self)
     }
@@ -138,10 +155,10 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> Readable for ReadOnlyTraceBuffer<M> {
     }
 }
 
-/// Clocks and what is beside the buffers, the packets of all of these, statistics as of this boot time. `each` is done to
-/// what is read of the buffers, which a piece has from a byte on.
-pub(crate) fn write_trace<B: Readable>(
-    buffers: &mut [B],
+/// Clocks and what is beside the buffers, the packets of all of these with what they need of those that have left,
+/// statistics as of this boot time. `each` is done to all of the buffers' packets, which a piece has from a byte on.
+pub(crate) fn write_trace<'b, B: Readable + 'b>(
+    buffers: impl Iterator<Item = (&'b mut B, CarryOver)>,
     mut totals: Totals,
     at: u64,
     head: &Piece,
@@ -151,26 +168,47 @@ pub(crate) fn write_trace<B: Readable>(
 ) -> io::Result<Written> {
     let mut written = Written::default();
     let mut piece = Piece::default();
-    let mut trim = from.map(Trim::new);
     piece.append(head.clone());
-    if trim.is_some() {
-        // The service's own packets are not trimmed.
+    let mut reports = Vec::new();
+    for (buffer, mut carried) in buffers {
+        let at = piece.bytes.len();
+        let reports_of = buffer.report();
+        carried.begin_read(reports_of.sequences.into_iter());
+        let looks_at_all = from.is_some() || carried.waits_for_begins();
+        if from.is_none() {
+            carried.is_lean = !looks_at_all;
+            piece.packets += carried.write_open(&mut piece.bytes);
+        }
+        each(&mut piece, at);
         written.bytes += piece.bytes.len() as u64;
         output.write_all(&piece.bytes)?;
         piece.bytes.clear();
-    }
-    for buffer in &mut *buffers {
         let mut reader = buffer.read();
+        let mut raw = Piece::default();
         loop {
-            let (before, at) = (piece.packets, piece.bytes.len());
-            let read = piece.read(&mut reader, PIECE)?;
-            each(&mut piece, at);
+            let (mut is_due, mut last) = (looks_at_all, None);
+            let read = raw.read_of(&mut reader, PIECE, |id| {
+                // Mostly it is the same as before.
+                if last.replace(id) != Some(id) {
+                    is_due |= carried.is_due(id);
+                }
+            })?;
             written.invalid_packets += read.left_out;
-            if let Some(trim) = &mut trim {
-                let mut kept = Vec::with_capacity(piece.bytes.len());
-                piece.packets = before + trim.apply(&piece.bytes, &mut kept);
-                piece.bytes = kept;
+            if is_due {
+                piece.packets += carried.pass(&raw.bytes, from, &mut piece.bytes);
+                raw.bytes.clear();
+            } else {
+                piece.packets += raw.packets;
+                std::mem::swap(&mut piece.bytes, &mut raw.bytes);
             }
+            raw.packets = 0;
+            if read.is_exhausted {
+                piece.packets += carried.write_open(&mut piece.bytes);
+                if from.is_some() {
+                    piece.packets += carried.write_descriptions(&mut piece.bytes);
+                }
+            }
+            each(&mut piece, 0);
             written.bytes += piece.bytes.len() as u64;
             output.write_all(&piece.bytes)?;
             piece.bytes.clear();
@@ -178,8 +216,9 @@ pub(crate) fn write_trace<B: Readable>(
                 break;
             }
         }
+        written.carried += carried.added();
+        reports.push(buffer.report());
     }
-    let reports: Vec<_> = buffers.iter().map(Readable::report).collect();
     totals.invalid_packets += written.invalid_packets;
     piece.stats(&totals, &reports, Some(at))?;
     output.write_all(&piece.bytes)?;

@@ -69,6 +69,10 @@ impl Transport for InProcess {
         self.endpoint.with_dependent_mut(|_, endpoint| endpoint.scrape(buffers));
     }
 
+    fn scrape_rests(&mut self, buffers: &mut [CentralBuffer]) {
+        self.endpoint.with_dependent_mut(|_, endpoint| endpoint.scrape_rests(buffers));
+    }
+
     fn identity(&self) -> Option<ProducerIdentity> {
         Some(self.endpoint.borrow_dependent().identity())
     }

@@ -73,8 +73,8 @@
 //! | 4 | `service` (the buffers, and the producers that fill them) |
 //! | 4 | `shared_counter`; `logger` and `metrics`, with the features of these names |
 //! | 3 | `recorder`, `packet_writer`, `in_process` (the transport of this process's threads), `side_packets`, `process_tree`, `clock_pairs` |
-//! | 2 | `producer_cell` (a producer and its memory), `queue` (what it asks for), `export` (the bytes of a trace), `transport`, `trim` |
-//! | 1 | [`region_file`] (buffers in files), `recording_gate`, `waits`, `totals`, `refusals` |
+//! | 2 | `producer_cell` (a producer and its memory), `queue` (what it asks for), `export` (the bytes of a trace), `transport` |
+//! | 1 | `carry_over` (what packets that have left mean for others), [`region_file`] (buffers in files), `recording_gate`, `waits`, `totals`, `refusals` |
 //! | 0 | `at_exit` and `at_signal` (what an end waits for), [`limits`], `error`, `clock`, `files`, `this_process`, `thread_identity`, `interned` |
 
 #![deny(unsafe_code)]
@@ -96,6 +96,7 @@ mod at_exit;
 mod at_signal;
 mod buffer_config;
 mod builder;
+mod carry_over;
 mod clock;
 mod clock_pairs;
 mod drain;
@@ -134,7 +135,6 @@ mod thread_fence;
 mod thread_identity;
 mod totals;
 mod transport;
-mod trim;
 mod waits;
 
 // What recorders take and give, so that most programs need no more of the core.
@@ -145,6 +145,7 @@ pub use tracebuf::producer::track_event::{
 
 pub use buffer_config::BufferConfig;
 pub use builder::SessionBuilder;
+pub use carry_over::CarryOver;
 pub use clock::{BootClock, SessionClock};
 pub use error::SessionError;
 pub use flight_recorder::{FlightHandle, FlightRecorder, FlightStatus};

@@ -5,6 +5,7 @@ mod producer_ids;
 
 use std::collections::{BTreeSet, HashSet};
 
+use tracebuf::buffer::OverwriteObserver;
 use tracebuf::service::EndpointStats;
 
 use asked::AskedProducer;
@@ -28,6 +29,8 @@ pub(crate) struct Service {
     producers: Vec<AskedProducer>,
     /// For each buffer: after how many bytes writers are to repeat their state, and how many it had the last time.
     states: Vec<(u32, u64)>,
+    /// For each buffer: how many bytes it had been given when rests of packets were last looked for.
+    scraped_at: Vec<u64>,
     producer_ids: ProducerIds,
     /// Counts of producers that are gone.
     past: EndpointStats,
@@ -82,6 +85,28 @@ impl Service {
         });
         if self.producers.len() > 1 {
             self.clear_states();
+        }
+        self.scrape_in_time();
+    }
+
+    /// Gets the rest of packets whose beginnings a ring would soon overwrite: a thread may rest within a chunk for long,
+    /// and what such a packet means for others could not be carried over.
+    fn scrape_in_time(&mut self) {
+        self.scraped_at.resize(self.buffers.len(), 0);
+        let mut is_due = false;
+        for (buffer, scraped_at) in self.buffers.iter().zip(&mut self.scraped_at) {
+            let stats = buffer.stats();
+            if buffer.observer().looks()
+                && stats.bytes_written.saturating_sub(*scraped_at) >= stats.buffer_size / 4
+            {
+                *scraped_at = stats.bytes_written;
+                is_due = true;
+            }
+        }
+        if is_due {
+            for AskedProducer { transport, .. } in &mut self.producers {
+                transport.scrape_rests(&mut self.buffers);
+            }
         }
     }
 
@@ -214,6 +239,7 @@ mod tests {
     use tracebuf::service::FlushTracker;
 
     use super::*;
+    use crate::carry_over::CarryOver;
     use tracebuf_std::memory::PagedMemory;
 
     /// A producer that counts how often it was asked to repeat its state.
@@ -241,8 +267,10 @@ mod tests {
     fn several_producers_are_asked_for_their_states_once_for_so_many_bytes_in_a_buffer() {
         let config = Config::new(FillPolicy::RingBuffer).sequences(4);
         let size = config.region_size(1 << 16) as usize;
-        let buffer =
-            || TraceBuffer::new(PagedMemory::new(size).expect("memory").into(), config).expect("room");
+        let buffer = || {
+            let memory = PagedMemory::new(size).expect("memory");
+            TraceBuffer::new(memory.into(), config).expect("room").observed_by(CarryOver::of_ring())
+        };
         let every = 4096;
         // In the first one, each chunk begins with a state.
         let mut service =

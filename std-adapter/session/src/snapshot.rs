@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use tracebuf::buffer::{BufferStats, ReadOnlyTraceBuffer};
 
+use crate::carry_over::CarryOver;
 use crate::clock_pairs::ClocksWritten;
 use crate::export::{Piece, write_trace};
 use crate::files::OwnFiles;
@@ -60,6 +61,8 @@ pub(crate) fn prepare(sizes: impl Iterator<Item = usize>) -> io::Result<Spare> {
 /// What was in a session's buffers at one moment.
 pub struct Snapshot {
     buffers: Vec<ReadOnlyTraceBuffer<PagedMemory>>,
+    /// What each ring's overwritten packets mean for those in the copy.
+    carried: Vec<CarryOver>,
     totals: Totals,
     summary: Summary,
     /// The boot time of the copy.
@@ -87,6 +90,7 @@ impl Snapshot {
         let buffers = service.buffers.iter().zip(memory);
         let copies = buffers.map(|(buffer, memory)| buffer.clone_read_only(memory));
         let buffers = copies.collect::<Result<Vec<_>, _>>().map_err(io::Error::other)?;
+        let carried = service.buffers.iter().map(|buffer| buffer.observer().clone()).collect();
         let stall = start.elapsed();
         // After the copies: newer than all that is in them.
         let mut head = Piece::default();
@@ -96,7 +100,20 @@ impl Snapshot {
         numbers.refresh(&service.side.process_tree);
         let (totals, spare) = (service.totals(), spare.clone());
         let (forks, files, summary) = (fork::forks(), service.files.clone(), summary_of(service, None));
-        Ok(Self { buffers, totals, summary, at, head, numbers, stall, spare, forks, from: None, files })
+        Ok(Self {
+            buffers,
+            carried,
+            totals,
+            summary,
+            at,
+            head,
+            numbers,
+            stall,
+            spare,
+            forks,
+            from: None,
+            files,
+        })
     }
 
     /// Returns how long the drain thread took for the copy. Recording threads go on meanwhile.
@@ -110,7 +127,7 @@ impl Snapshot {
     }
 
     /// Leaves out events from before this boot time, in nanoseconds, as from [`Session::now`](crate::Session::now).
-    /// Names, tracks, losses, increments of counters and other packets stay. An older slice has only its end.
+    /// Slices that end later or are open stay whole, with their arguments, and so do counts, losses and other packets.
     #[must_use]
     pub fn since(mut self, time: u64) -> Self {
         self.from = Some(time);
@@ -140,8 +157,10 @@ impl Snapshot {
     pub(crate) fn write_out(&mut self, output: &mut impl Write) -> io::Result<Written> {
         // An event that a thread is within must not keep back what the thread recorded before.
         self.buffers.iter_mut().for_each(ReadOnlyTraceBuffer::stop_waiting);
-        let mut renumber = |piece: &mut Piece, from| self.numbers.apply(piece, from);
-        write_trace(&mut self.buffers, self.totals, self.at, &self.head, self.from, &mut renumber, output)
+        let carried = std::mem::take(&mut self.carried);
+        let buffers = self.buffers.iter_mut().zip(carried);
+        let renumber = |piece: &mut Piece, from| self.numbers.apply(piece, from);
+        write_trace(buffers, self.totals, self.at, &self.head, self.from, renumber, output)
     }
 
     /// What is missing in the trace, once that is written, except what the rings have overwritten: that is only older.

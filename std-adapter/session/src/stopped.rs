@@ -61,15 +61,12 @@ impl Stopped {
         let Self { service, is_cut, .. } = &mut *self;
         let written = write_atomically(path, |file| {
             *is_cut = true;
-            let written = write_trace(
-                &mut service.buffers,
-                totals,
-                at,
-                &head,
-                None,
-                |piece, from| numbers.apply(piece, from),
-                file,
-            )?;
+            let buffers = service.buffers.iter_mut().map(|buffer| {
+                let carried = std::mem::take(buffer.observer_mut());
+                (buffer, carried)
+            });
+            let renumber = |piece: &mut Piece, from| numbers.apply(piece, from);
+            let written = write_trace(buffers, totals, at, &head, None, renumber, file)?;
             service.invalid_packets += written.invalid_packets;
             Ok(written)
         })?;

@@ -41,6 +41,9 @@ pub struct Summary {
     pub file: Option<Written>,
     /// How the long trace is doing, or how it ended.
     pub long_trace: Option<LongTraceStatus>,
+    /// Open slices whose begins rings have overwritten and that are not kept for snapshots: more than 256 on a track, on
+    /// more than 16,384 tracks, or of more than 16 MiB in all. Of those within each other the outermost are kept.
+    pub slices_left_out: u64,
     /// Chunks that came to a full buffer that keeps its oldest; one that is still being written comes with each flush.
     pub chunks_too_late: u64,
 }
@@ -69,6 +72,7 @@ impl Summary {
             bytes_not_written: long_trace.map_or(0, |trace| trace.bytes_given_up),
             file_is_full: long_trace.is_some_and(|trace| trace.full),
             file_error: long_trace.and_then(|trace| trace.error.clone()),
+            slices_left_out: self.slices_left_out,
             programs_silent: self.silent().count() as u64,
         }
     }
@@ -98,6 +102,7 @@ pub(crate) fn summary_of(service: &Service, file: Option<Written>) -> Summary {
         invalid_packets: totals.invalid_packets,
         file,
         long_trace: None,
+        slices_left_out: service.buffers.iter().map(|buffer| buffer.observer().left_out()).sum(),
         chunks_too_late: full.map(|buffer| buffer.stats().chunks_discarded).sum(),
     }
 }
@@ -128,6 +133,8 @@ pub struct Losses {
     pub file_is_full: bool,
     /// What went wrong with the long trace's file: some of it may not be on the disk.
     pub file_error: Option<String>,
+    /// Open slices that snapshots have no begin of: [`Summary::slices_left_out`].
+    pub slices_left_out: u64,
     /// Other producers that have not answered the last flush, and may have more than could be scraped.
     pub programs_silent: u64,
     /// How often programs came and were sent away: [`Summary::refused`] says which, and why.
@@ -176,6 +183,8 @@ impl fmt::Display for Losses {
         if let Some(error) = &self.file_error {
             say(true, format_args!("perhaps some of the file: {error}"))?;
         }
+        let left_out = Count(self.slices_left_out, "open slice");
+        say(left_out.0 > 0, format_args!("{left_out} overwritten"))?;
         let silent = Count(self.programs_silent, "program");
         say(silent.0 > 0, format_args!("perhaps the last packets of {silent} without an answer"))?;
         let refused = Count(self.programs_refused, "program");
@@ -244,6 +253,7 @@ mod tests {
             ),
             (summary(|summary| summary.chunks_discarded = 1), "1 chunk not taken"),
             (summary(|summary| summary.chunks_too_late = 1), "1 chunk not taken"),
+            (summary(|summary| summary.slices_left_out = 1), "1 open slice overwritten"),
             (of_file(|file| file.bytes_given_up = 1), "1 byte that could not be written"),
             (of_file(|file| file.full = true), "what came when the file was full"),
             (

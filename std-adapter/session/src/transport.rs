@@ -3,10 +3,11 @@
 use tracebuf::buffer::TraceBuffer;
 use tracebuf::service::{EndpointStats, FlushTracker, ProducerIdentity};
 
+use crate::carry_over::CarryOver;
 use crate::region_file::BufferMemory;
 
-/// A central buffer of a session.
-pub type CentralBuffer = TraceBuffer<BufferMemory>;
+/// A central buffer of a session, which keeps what its overwritten packets mean for the others.
+pub type CentralBuffer = TraceBuffer<BufferMemory, CarryOver>;
 
 /// The session's end of one producer, wherever the producer runs. A
 /// [`ProducerEndpoint`](tracebuf::service::ProducerEndpoint) does most of the work; `examples/transport.rs` is a whole
@@ -54,6 +55,10 @@ pub trait Transport: Send {
 
     /// Copies what lies in shared memory and was not sent.
     fn scrape(&mut self, buffers: &mut [CentralBuffer]);
+
+    /// Copies of that only what [goes on](tracebuf::service::ProducerEndpoint::scrape_rests) from chunks which the buffers
+    /// have, so that no ring overwrites a packet's beginning while its rest is not there. By default nothing.
+    fn scrape_rests(&mut self, _buffers: &mut [CentralBuffer]) {}
 
     /// What happened before the buffers.
     fn stats(&self) -> EndpointStats;

@@ -10,12 +10,14 @@ use super::event_name::EventName;
 use super::fields::KeptFields;
 use super::frontend::Frontend;
 use super::origin::{LogOrigin, Origin};
+use super::stack;
 
 /// Records an instant, named by its message if it has one, and a log line if those are wanted; and the values of counters.
 pub(super) fn instant(frontend: &Frontend, event: &tracing_core::Event<'_>) {
     if !frontend.recorder.is_on() {
         return;
     }
+    stack::begin_those_that_wait(frontend);
     let metadata = event.metadata();
     with_fields(event, |message, fields, record| {
         let mut is_only_counters = message.is_empty();

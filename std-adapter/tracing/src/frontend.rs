@@ -137,7 +137,7 @@ macro_rules! options {
         /// The track lies within that of the span's parent, if the parent's life is recorded in the same session, even
         /// when it has ended; otherwise within the process, beside its threads. ui.perfetto.dev groups tracks with the
         /// same name. Tracks are nested eight deep at most; deeper ones lie beside their parent. A span made while
-        /// nothing is recorded has no life, and one whose end is lost stays open. If events go to another session when
+        /// a relay led nowhere has its life once it is entered in a session, and one whose end is lost stays open. If events go to another session when
         /// the span ends, only a thread that has recorded in the span's own session ends it.
         ///
         /// With [flows](Self::flows), arrows lead from it to the span's slices, each 10 bytes longer.

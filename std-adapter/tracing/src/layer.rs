@@ -74,10 +74,10 @@ impl TraceLayer {
         // them that traces as it is formatted. They are looked at only where there are other layers of this recorder.
         let of_others = || {
             let extensions = span.extensions();
-            extensions.get::<SpanExtension>()?.of(&self.frontend).find_map(|data| data.life.clone())
+            extensions.get::<SpanExtension>()?.of(&self.frontend).find_map(|data| data.life())
         };
         match stack::data_of_current(&self.frontend, span.id().into_u64()) {
-            Some(data) => data.life.clone().or_else(of_others),
+            Some(data) => data.life().or_else(of_others),
             None if current == Some(&span.id()) => None,
             None => of_others(),
         }
@@ -103,9 +103,10 @@ impl SpanExtension {
 impl<S: Subscriber + for<'l> LookupSpan<'l>> Layer<S> for TraceLayer {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         let metadata = attributes.metadata();
-        if !self.frontend.recorder.is_on() || !self.frontend.keeps(metadata) {
+        if !self.frontend.recorder.goes_on() || !self.frontend.keeps(metadata) {
             return;
         }
+        stack::begin_those_that_wait(&self.frontend);
         let mut fields = KeptFields::with_room(metadata.fields().len());
         attributes.record(&mut fields);
         if let Some(span) = context.span(id) {
@@ -142,7 +143,7 @@ impl<S: Subscriber + for<'l> LookupSpan<'l>> Layer<S> for TraceLayer {
 
     fn on_enter(&self, id: &Id, context: Context<'_, S>) {
         stack::leave_those_of_gone_layers(&self.frontend);
-        if !self.frontend.recorder.is_on() {
+        if !self.frontend.recorder.goes_on() {
             return stack::enter_while_off(&self.frontend, id.into_u64());
         }
         let Some(span) = context.span(id) else { return };

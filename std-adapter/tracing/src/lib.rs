@@ -56,8 +56,9 @@
 //!   allocator enters one while the registry allocates. What comes from within the writing of a slice or an instant is
 //!   lost, as is a field recorded while another one of the same span is being recorded.
 //! - **After a session's end**, and in a child after a fork, nothing is recorded, at the cost of a few loads. With the
-//!   recorder of a [`Relay`](tracebuf_session::Relay) the next session takes what comes then: spans made while there
-//!   was none are slices without fields and flows; others have all fields recorded since.
+//!   recorder of a [`Relay`](tracebuf_session::Relay) the next session takes what comes then. Spans made or entered
+//!   while there was none begin in it at their real times, with their fields and lives, as soon as their thread comes to
+//!   another span or event; until then such a span costs as much as with a session, except for the writing.
 //!
 //! # Choosing what is recorded
 //! Perfetto's service can be told which categories to record. A program that follows it, by `follow_perfetto` of the
@@ -101,6 +102,7 @@
 //! | `frontend` | what layer and subscriber have in common | `layers`, `lifetime`, `slow`, `counters`, `origin` |
 //! | `lifetime` | the life of a span, on a track of its own | – |
 //! | `slow` | spans that take too long | – |
+//! | `late` | spans that began while a relay led nowhere | `frontend` |
 //! | `layers` | the layers that exist | – |
 //! | `counters` | fields of events as counters | – |
 //! | `fields` | fields of spans and events | – |
@@ -116,6 +118,7 @@ mod events;
 mod fields;
 mod frontend;
 mod ids;
+mod late;
 mod layer;
 mod layers;
 mod lifetime;

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 use rustc_hash::FxHashMap;
 use tracebuf::producer::track_event::Event;
@@ -13,10 +13,11 @@ use tracing_core::Metadata;
 use super::fields::KeptFields;
 use super::frontend::Frontend;
 use super::ids;
+use super::late::{self, Since};
 use super::lifetime::Life;
 use super::slow::Watched;
 use tracebuf_session::Recorder;
-use tracebuf_session::parts::NO_BUFFER;
+use tracebuf_session::parts::{BufferId, NO_BUFFER};
 
 const MAX_FOLLOWED: usize = 64;
 
@@ -58,7 +59,9 @@ pub(super) struct SpanData {
     /// A number that no other span has, which is also the flow of its slices.
     pub(super) number: u64,
     has_flow: bool,
-    pub(super) life: Option<Arc<Life>>,
+    life: OnceLock<Arc<Life>>,
+    /// When its life began, if that is still to be recorded.
+    unborn: AtomicU64,
     /// Apart, as few spans have it.
     watched: Option<Box<Watched>>,
     /// Flows of other spans that go to its next slice.
@@ -81,28 +84,71 @@ impl SpanData {
             changed: Mutex::default(),
             number,
             has_flow: frontend.flows,
-            life: None,
+            life: OnceLock::new(),
+            unborn: AtomicU64::new(0),
             watched: frontend.slow.begin(metadata).map(Box::new),
             followed: Mutex::default(),
         };
         if frontend.lifetimes {
-            let parent = parent().filter(|parent| parent.is_in(frontend.recorder.buffer_id()));
-            let life =
-                Life::within(parent.unwrap_or_else(|| frontend.process()), metadata.name(), span.number);
-            let buffer = frontend.recorder.begun(|tracer| {
-                let track = tracer.on(life.track());
-                track
-                    .enter_with(metadata.name(), |event| span.annotate(frontend.describe(metadata, event)))
-                    .detach()
-            });
-            span.life = life.begun(buffer);
+            span.unborn = AtomicU64::new(Since::now(frontend).number());
+            if *span.unborn.get_mut() == 0 {
+                span.begin_life(frontend, parent(), |life, span| {
+                    frontend.recorder.begun(|tracer| {
+                        let track = tracer.on(life.track());
+                        let described = track.enter_with(metadata.name(), |event| {
+                            span.annotate(frontend.describe(metadata, event))
+                        });
+                        described.detach()
+                    })
+                });
+            }
         }
         span
     }
 
+    /// Begins its life within its parent's, if that is in the same session.
+    fn begin_life(
+        &self,
+        frontend: &Frontend,
+        parent: Option<Arc<Life>>,
+        begin: impl FnOnce(&Life, &Self) -> BufferId,
+    ) {
+        let parent = parent.filter(|parent| parent.is_in(frontend.recorder.buffer_id()));
+        let parent = parent.unwrap_or_else(|| frontend.process());
+        let life = Life::within(parent, self.metadata.name(), self.number);
+        let buffer = begin(&life, self);
+        if let Some(life) = life.begun(buffer) {
+            let _ = self.life.set(life);
+        }
+    }
+
+    /// Begins its life at the time of its making, if that was not recorded then and is now.
+    pub(super) fn begin_life_late(&self, frontend: &Frontend, parent: Option<Arc<Life>>) {
+        if self.unborn.load(Ordering::Relaxed) == 0 || !frontend.recorder.is_on() {
+            return;
+        }
+        let since = self.unborn.swap(0, Ordering::Relaxed);
+        if since == 0 {
+            return;
+        }
+        self.begin_life(frontend, parent, |life, span| {
+            late::begun(&frontend.recorder, |tracer| {
+                let begin = tracer.on(life.track()).at(since);
+                begin.begin_with(span.metadata.name(), |event| {
+                    span.annotate(frontend.describe(span.metadata, event))
+                });
+            })
+        });
+    }
+
+    /// Its life, if that is recorded.
+    pub(super) fn life(&self) -> Option<Arc<Life>> {
+        self.life.get().cloned()
+    }
+
     /// Ends a span whose last handle is gone. Several layers may hear of the same end.
     pub(super) fn end(&self, recorder: &Recorder) {
-        if let Some(life) = &self.life {
+        if let Some(life) = self.life.get() {
             self.end_life(life, recorder);
         }
         // After that: the snapshot has the end, too.

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use tracing_core::Metadata;
 
 use super::frontend::Frontend;
+use super::late::{self, Waiting};
 use super::layers::{self, have_gone, is_layer};
+use super::lifetime::Life;
 use super::spans::SpanData;
 use tracebuf_session::parts::{BufferId, NO_BUFFER, is_one_session, without_waiting};
 use tracebuf_session::{Recorder, ThreadTracer};
@@ -20,6 +22,7 @@ struct Entered {
     data: Option<Arc<SpanData>>,
     /// The changes of its fields that the slice's begin includes.
     seen: u64,
+    waiting: Waiting,
 }
 
 impl Drop for Frontend {
@@ -67,6 +70,25 @@ impl Entered {
         }
     }
 
+    /// The same for one that was entered while nothing was recorded.
+    fn begin_late(&mut self, frontend: &Frontend, parent: Option<Arc<Life>>) {
+        if let Some(data) = &self.data {
+            data.begin_life_late(frontend, parent);
+            self.seen = data.changes();
+        }
+        let since = self.waiting.take();
+        let (data, metadata) = (&self.data, self.metadata);
+        self.buffer = late::begun(&frontend.recorder, |tracer| {
+            tracer.track().at(since).begin_with(metadata.name(), |event| {
+                let event = frontend.describe(metadata, event);
+                match data {
+                    Some(data) => data.annotate(event),
+                    None => event,
+                }
+            });
+        });
+    }
+
     fn end(&self, recorder: &Recorder) {
         end(recorder, self.buffer, self.data.as_deref(), self.seen);
     }
@@ -86,23 +108,37 @@ pub(super) fn enter(
     metadata: &'static Metadata<'static>,
     data: Option<Arc<SpanData>>,
 ) {
+    begin_those_that_wait(frontend);
+    if let Some(data) = &data {
+        data.begin_life_late(frontend, life_of_current(frontend));
+    }
+    let waits = !frontend.recorder.is_on() && frontend.recorder.goes_on();
     enter_by(frontend, id, || {
         let buffer = frontend.recorder.buffer_id();
-        let mut entered = Entered { id, frontend: frontend.number, buffer, metadata, data, seen: 0 };
-        entered.begin(frontend).then_some(entered)
+        let waiting = if waits { Waiting::now(frontend) } else { Waiting::RECORDED };
+        let mut entered = Entered { id, frontend: frontend.number, buffer, metadata, data, seen: 0, waiting };
+        (entered.waiting.waits() || entered.begin(frontend)).then_some(entered)
     });
 }
 
 /// The same for a span that has nothing but its metadata.
 #[inline(always)]
 pub(super) fn enter_plain(frontend: &Frontend, id: u64, metadata: &'static Metadata<'static>) {
-    if frontend.origins {
+    if frontend.origins || !frontend.recorder.is_on() || late::is_waited_for() {
         return enter(frontend, id, metadata, None);
     }
     enter_by(frontend, id, || {
         let mut buffer = frontend.recorder.buffer_id();
         let begun = is_recorded(frontend.recorder.with_in(&mut buffer, begin_of(metadata)), &mut buffer);
-        begun.then_some(Entered { id, frontend: frontend.number, buffer, metadata, data: None, seen: 0 })
+        begun.then_some(Entered {
+            id,
+            frontend: frontend.number,
+            buffer,
+            metadata,
+            data: None,
+            seen: 0,
+            waiting: Waiting::RECORDED,
+        })
     });
 }
 
@@ -155,15 +191,56 @@ pub(super) fn enter_while_off(frontend: &Frontend, id: u64) {
 #[cold]
 #[inline(never)]
 fn enter_again(frontend: &Frontend, id: u64, stack: &Stack) {
-    let again = |known: &Entered| Entered { buffer: NO_BUFFER, data: None, seen: 0, ..*known };
+    let again = |known: &Entered| Entered {
+        id,
+        frontend: known.frontend,
+        buffer: NO_BUFFER,
+        metadata: known.metadata,
+        data: None,
+        seen: 0,
+        waiting: Waiting::RECORDED,
+    };
     let again = stack.borrow().iter().find(|entered| entered.is(id, frontend)).map(again);
     if let Some(again) = again {
         push(stack, again);
     }
 }
 
+/// Begins the slices of spans that the thread entered while nothing was recorded, each at its own time.
+#[inline(always)]
+pub(super) fn begin_those_that_wait(frontend: &Frontend) {
+    if late::is_waited_for() && frontend.recorder.is_on() {
+        begin_late(frontend);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn begin_late(frontend: &Frontend) {
+    let _ = STACK.try_with(|stack| {
+        // Spans that are entered meanwhile have a stack of their own.
+        let mut entries = stack.take();
+        let mut life = None;
+        for entered in entries.iter_mut().filter(|entered| entered.frontend == frontend.number) {
+            if entered.waiting.waits() {
+                entered.begin_late(frontend, life.take());
+            }
+            life = entered.data.as_ref().and_then(|data| data.life()).or(life);
+        }
+        for entered in stack.replace(entries) {
+            push(stack, entered);
+        }
+    });
+}
+
+/// The life of the innermost span of this frontend that the thread is in.
+fn life_of_current(frontend: &Frontend) -> Option<Arc<Life>> {
+    if frontend.lifetimes { of_innermost(frontend, |entered| entered.data.as_ref()?.life()) } else { None }
+}
+
 #[inline]
 pub(super) fn exit(frontend: &Frontend, id: u64) {
+    begin_those_that_wait(frontend);
     let exited = STACK.try_with(|stack| {
         let top = stack.borrow_mut().pop_if(|top| top.is(id, frontend));
         match top {
@@ -230,8 +307,10 @@ fn leave(frontend: &Frontend, stack: &Stack, is_left: impl Fn(&Entered) -> bool)
 /// Ends the slice of the first entry; those above are ended with it and begun again.
 fn end_below(frontend: &Frontend, entries: &mut [Entered]) {
     let Some((exited, above)) = entries.split_first_mut() else { return };
-    let is_above =
-        |entered: &Entered| is_one_session(entered.buffer, exited.buffer) && !entered.is_also(exited);
+    let is_above = |entered: &Entered| {
+        let is_there = exited.buffer != NO_BUFFER && is_one_session(entered.buffer, exited.buffer);
+        is_there && !entered.is_also(exited)
+    };
     let are_above = above.iter().rev().filter(|entered| is_above(entered));
     are_above.for_each(|entered| entered.end(&frontend.recorder));
     exited.end(&frontend.recorder);

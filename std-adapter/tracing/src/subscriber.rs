@@ -72,6 +72,7 @@ impl TraceSubscriber {
         {
             return Id::from_non_zero_u64(number);
         }
+        stack::begin_those_that_wait(&self.frontend);
         let mut fields = KeptFields::with_room(metadata.fields().len());
         span.record(&mut fields);
         let data = SpanData::begin(&self.frontend, metadata, fields, || self.life_of_parent(span));
@@ -86,19 +87,25 @@ impl TraceSubscriber {
             None => return None,
         };
         let data = stack::data_of_current(&self.frontend, parent).or_else(|| self.spans.get(parent))?;
-        data.life.clone()
+        data.life()
     }
 
-    /// Makes a span that may be entered once a relay is connected; its fields are not kept meanwhile.
+    /// Makes a span that may be recorded once a relay is connected.
     #[cold]
-    fn make_while_off(&self, metadata: &'static Metadata<'static>) -> Id {
-        let number = if self.frontend.recorder.goes_on() { ids::callsite(metadata) } else { None };
-        number.map_or(Id::from_u64(Spans::NONE), Id::from_non_zero_u64)
+    fn make_while_off(&self, span: &Attributes<'_>) -> Id {
+        let metadata = span.metadata();
+        if !self.frontend.recorder.goes_on() {
+            return Id::from_u64(Spans::NONE);
+        }
+        if self.frontend.keeps(metadata) {
+            return self.make(span);
+        }
+        ids::callsite(metadata).map_or(Id::from_u64(Spans::NONE), Id::from_non_zero_u64)
     }
 
     #[inline(never)]
     fn enter_kept(&self, id: &Id) {
-        if !self.frontend.recorder.is_on() {
+        if !self.frontend.recorder.goes_on() {
             stack::enter_while_off(&self.frontend, id.into_u64());
         } else if let Some(data) = self.kept(id) {
             stack::enter(&self.frontend, id.into_u64(), data.metadata, Some(data));
@@ -155,7 +162,7 @@ impl Subscriber for TraceSubscriber {
     fn new_span(&self, span: &Attributes<'_>) -> Id {
         let metadata = span.metadata();
         if !self.frontend.recorder.is_on() {
-            return self.make_while_off(metadata);
+            return self.make_while_off(span);
         }
         match ids::known_callsite(metadata) {
             Some(number) if !self.frontend.keeps(metadata) => Id::from_non_zero_u64(number),

@@ -159,6 +159,10 @@ impl Transport for NativeProducer {
         self.remote.endpoint.with(|endpoint| endpoint.scrape(buffers));
     }
 
+    fn scrape_rests(&mut self, buffers: &mut [CentralBuffer]) {
+        self.remote.endpoint.with(|endpoint| endpoint.scrape_rests(buffers));
+    }
+
     fn packets_dropped(&self, buffer: usize) -> u64 {
         self.dropped.get(buffer).copied().unwrap_or(0)
     }

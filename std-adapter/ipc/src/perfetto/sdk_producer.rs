@@ -193,5 +193,11 @@ impl Transport for SdkProducer {
         }
     }
 
+    fn scrape_rests(&mut self, buffers: &mut [CentralBuffer]) {
+        if self.hello.is_some_and(|hello| hello.may_scrape) {
+            self.remote.endpoint.with(|endpoint| endpoint.scrape_rests(buffers));
+        }
+    }
+
     remote_transport!();
 }

@@ -8,6 +8,8 @@ mod failed_start;
 mod hostile;
 mod idle_threads;
 mod limits;
+mod open_model;
+mod open_slices;
 mod own_files;
 mod own_times;
 mod relay;

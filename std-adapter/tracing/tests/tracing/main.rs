@@ -3,6 +3,7 @@
 mod doors;
 mod event_names;
 mod flows;
+mod late;
 mod lifetimes;
 mod logs;
 mod losses;

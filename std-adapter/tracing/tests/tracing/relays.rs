@@ -59,7 +59,7 @@ fn spans_that_are_older_than_the_session_are_slices_each_time_that_they_are_ente
         plain.in_scope(|| with_field.in_scope(|| tracing::info!("within")));
         drop(entered);
         let first = trace_of(&session, &format!("older-{kind}"));
-        assert_eq!(first.story(), "+plain +with !within - -", "{kind}");
+        assert_eq!(first.story(), "+entered +plain +with !within - - -", "{kind}");
         // What was made in a session that is over stays what it was.
         let made_in_first = {
             let session = connected(relay);

@@ -11,6 +11,7 @@
 
 mod counters;
 mod reading;
+#[cfg(test)]
 mod state;
 
 use std::collections::BTreeMap;
@@ -196,7 +197,7 @@ impl TraceReport {
         }
         let named = DataLoss::CAUSES.iter().any(|(cause, _)| loss & u64::from(cause.bits()) != 0);
         losses.unnamed += u64::from(loss != 0 && !named);
-        let is_unreadable = !state::can_be_read(&mut losses.has_state, &packet);
+        let is_unreadable = !packet.can_be_read(&mut losses.has_state);
         // With several sequences, it is unknown which has its state.
         losses.unreadable += u64::from(is_unreadable && whose != Whose::Others);
         whose

@@ -4,7 +4,6 @@
 //! work is done on another one. A child after a fork runs the handler too, and finds nothing of its own to do. On
 //! Windows, `std::process::exit` ends a process without such handlers.
 #![allow(unsafe_code)]
-#![cfg_attr(not(test), allow(dead_code))]
 
 use std::ffi::c_int;
 use std::io;

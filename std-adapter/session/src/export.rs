@@ -41,6 +41,10 @@ impl BufferReport {
     ) -> Self {
         Self { stats: stats.of_trace(policy), sequences: sequences.collect() }
     }
+
+    pub(crate) fn without_sequences(self) -> Self {
+        Self { sequences: Vec::new(), ..self }
+    }
 }
 
 /// Consecutive packets in memory: a piece of a trace that ends with a whole packet.

@@ -68,12 +68,12 @@
 //! | 8 | [`parts`] (the interface for other crates), `flight_recorder` |
 //! | 7 | `builder` (sets up a session), `open_files` (files of one that starts), `buffer_config` |
 //! | 6 | `session` (what is running), `stopped` (what has ended), `summary` (what it did, and lost) |
-//! | 5 | `drain` (the drain thread), `long_trace`, `snapshot` |
+//! | 5 | `drain` (the drain thread), `ending` (when nobody stops it), `long_trace`, `snapshot` |
 //! | 4 | `service` (the buffers, and the producers that fill them) |
 //! | 3 | `recorder`, `packet_writer`, `in_process` (the transport of this process's threads), `side_packets`, `process_tree` |
 //! | 2 | `producer_cell` (a producer and its memory), `queue` (what it asks for), `export` (the bytes of a trace), `transport`, `trim` |
 //! | 1 | [`region_file`] (buffers in files), `recording_gate`, `waits`, `totals` |
-//! | 0 | `at_exit` (what an exit waits for), [`limits`], `error`, `clock`, `files`, `this_process` |
+//! | 0 | `at_exit` (what an exit waits for), [`limits`], `error`, `clock`, `files`, `size_signal`, `this_process` |
 
 #![deny(unsafe_code)]
 
@@ -95,6 +95,7 @@ mod buffer_config;
 mod builder;
 mod clock;
 mod drain;
+mod ending;
 mod error;
 mod export;
 mod files;
@@ -114,6 +115,7 @@ pub mod region_file;
 mod service;
 mod session;
 mod side_packets;
+mod size_signal;
 mod snapshot;
 mod stopped;
 mod summary;
@@ -134,7 +136,7 @@ pub use builder::SessionBuilder;
 pub use clock::{BootClock, SessionClock};
 pub use error::SessionError;
 pub use flight_recorder::{FlightRecorder, FlightStatus};
-pub use long_trace::{LongTrace, LongTraceStatus, SyncPolicy};
+pub use long_trace::{Compression, LongTrace, LongTraceStatus, SyncPolicy};
 pub use packet_writer::PacketWriter;
 pub use recorder::{Recorder, Relay, SliceGuard, ThreadTracer, TrackRecorder, TrackSliceGuard};
 pub use session::Session;

@@ -11,10 +11,11 @@ use crate::clock::ClockReading;
 use crate::error::SessionError;
 use crate::export::Piece;
 use crate::files::{Opened, OwnFiles, Undo, open_long_trace};
-use crate::long_trace::{LongTrace, Recording};
+use crate::long_trace::{LongTrace, Names, Recording};
 use crate::recording_gate::RecordingGate;
 use crate::region_file::{BufferMemory, Outbox, OwnMark, OwnMemory, RegionSpec, SharedMemorySpec, create};
 use crate::service::Service;
+use crate::size_signal;
 use crate::transport::CentralBuffer;
 use tracebuf_std::memory::PagedMemory;
 use tracebuf_std::system::id_at;
@@ -28,7 +29,7 @@ pub(crate) struct OpenFiles<'s> {
     outboxes: Vec<Option<Outbox>>,
     own: Option<(OwnMemory, OwnMark)>,
     files: OwnFiles,
-    long_trace: Option<(&'s LongTrace, Opened)>,
+    long_trace: Option<(&'s LongTrace, Opened, Option<Names>)>,
     /// The same in all files: from it, recovery knows which trace belongs to which buffer.
     clocks: ClockReading,
 }
@@ -41,12 +42,12 @@ impl<'s> OpenFiles<'s> {
         mut own: Option<SharedMemorySpec>,
     ) -> Result<Self, SessionError> {
         let opened = long_trace.map(|trace| {
-            let opened = open_long_trace(&trace.path);
-            let (file, undo) = opened.map_err(|error| SessionError::writing(&trace.path, error))?;
-            Ok(((trace, file), undo))
+            let opened = open_first(trace);
+            let (file, undo, names) = opened.map_err(|error| SessionError::writing(&trace.path, error))?;
+            Ok(((trace, file, names), undo))
         });
         let (long_trace, undo) = opened.transpose()?.unzip();
-        let its_id = long_trace.as_ref().map(|(_, file)| file.id);
+        let its_id = long_trace.as_ref().map(|(_, file, _)| file.id);
         let mut files = Self {
             buffers: Vec::new(),
             outboxes: Vec::new(),
@@ -85,7 +86,7 @@ impl<'s> OpenFiles<'s> {
         clocks.service(&self.clocks)?;
         let beside_long_trace = self.long_trace.is_some();
         let wanted = RegionSpec { region: size as u64, beside_long_trace, clocks: &clocks.bytes, own };
-        let (parts, undo) = create(path, &wanted)?;
+        let (parts, undo) = size_signal::blocked(|| create(path, &wanted))?;
         self.made.push(undo);
         self.files.regions.extend(id_at(path));
         self.outboxes.push(parts.outbox);
@@ -99,14 +100,24 @@ impl<'s> OpenFiles<'s> {
         gate: &Arc<RecordingGate>,
     ) -> Result<(Service, Option<Recording>), SessionError> {
         let Self { buffers, outboxes, own, files, made, long_trace, clocks } = self;
-        let long_trace = long_trace.map(|(trace, file)| {
-            let recording = Recording::start(trace, file, gate.clone(), outboxes, &clocks);
+        let long_trace = long_trace.map(|(trace, file, names)| {
+            let recording = Recording::start(trace, file, names, gate.clone(), outboxes, &clocks);
             recording.map_err(|error| SessionError::writing(&trace.path, error))
         });
         let long_trace = long_trace.transpose()?;
         made.into_iter().for_each(Undo::forget);
-        Ok((Service::new(buffers, files, own.map(|(_, mark)| mark)), long_trace))
+        let service = Service::new(buffers, files, own.map(|(_, mark)| mark)).read_out(long_trace.is_some());
+        Ok((service, long_trace))
     }
+}
+
+/// Opens the file of a long trace, or the first of several.
+fn open_first(trace: &LongTrace) -> io::Result<(Opened, Option<Undo>, Option<Names>)> {
+    if !trace.rotation.is_on() {
+        return open_long_trace(&trace.path).map(|(file, undo)| (file, undo, None));
+    }
+    let mut names = Names::after_all(&trace.path)?;
+    names.open().map(|(file, undo)| (file, undo, Some(names)))
 }
 
 /// Buffers of at least this size are in large pages.

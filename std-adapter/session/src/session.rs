@@ -1,14 +1,14 @@
 //! A running session.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use tracebuf::producer::track_event::Clock;
 
 use crate::clock::BootClock;
 use crate::drain::{Drain, Task, Work};
+use crate::ending::{DrainThread, Ending};
 use crate::error::SessionError;
 use crate::limits;
 use crate::long_trace::{LongTraceStatus, Progress};
@@ -31,7 +31,8 @@ pub struct Session {
     pub(crate) sources: Vec<(String, u16)>,
     pub(crate) tasks: Sender<Task>,
     pub(crate) waker: Waker,
-    pub(crate) thread: Mutex<Option<JoinHandle<Option<Drain>>>>,
+    pub(crate) thread: DrainThread,
+    pub(crate) ending: Ending,
     pub(crate) progress: Option<Arc<Progress>>,
     pub(crate) spare: Spare,
     pub(crate) side: SideData,
@@ -174,8 +175,9 @@ impl Session {
     /// [`Stopped::long_trace`] says if the long trace could not be written whole.
     pub fn stop(&self) -> Result<Stopped, SessionError> {
         self.check_caller()?;
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let thread = thread.ok_or(SessionError::Stopped)?;
+        // An exit waits for a stop that has begun.
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        let thread = thread.take().ok_or(SessionError::Stopped)?;
         self.context.gate.stop();
         let stop: Work = Box::new(|drain| {
             drain.last_flush();
@@ -240,7 +242,8 @@ impl Drop for Session {
     fn drop(&mut self) {
         if !self.context.gate.is_here() {
             // The thread is not in this process, and its handle may be that of a thread of this process.
-            std::mem::forget(self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take());
+            std::mem::forget(self.thread.clone());
+            self.ending.forget();
             return;
         }
         if self.waker.is_current() {

@@ -12,6 +12,7 @@ use crate::export::{Piece, write_trace};
 use crate::files::OwnFiles;
 use crate::service::Service;
 use crate::side_packets::SideRevision;
+use crate::size_signal;
 use crate::totals::{Totals, Written};
 use crate::transport::CentralBuffer;
 use tracebuf_std::fork;
@@ -114,7 +115,7 @@ impl Snapshot {
     /// What the file system says; or `path` names no file, or one of this session's or another's own files.
     pub fn write_to(self, path: &Path) -> io::Result<Written> {
         self.files.check_is_none(path)?;
-        write_atomically(path, |file| self.write(file))
+        size_signal::blocked(|| write_atomically(path, |file| self.write(file)))
     }
 
     /// Writes a whole trace, with statistics at its end, in pieces of about a mebibyte. Errors are those of the output.

@@ -1,5 +1,6 @@
 //! A session that has ended, with what is in its buffers.
 
+use std::fs::File;
 use std::io;
 use std::path::Path;
 
@@ -8,6 +9,7 @@ use crate::export::{Piece, write_trace};
 use crate::long_trace::LongTraceStatus;
 use crate::service::Service;
 use crate::side_packets::SideRevision;
+use crate::size_signal;
 use crate::summary::{Summary, summary_of};
 use crate::totals::Written;
 use tracebuf_std::whole_file::write_atomically;
@@ -49,12 +51,13 @@ impl Stopped {
         }
         self.service.files.check_is_none(path)?;
         let (totals, Self { service, side, is_cut, .. }) = (self.service.totals(), &mut *self);
-        let written = write_atomically(path, |file| {
+        let write = |file: &mut File| {
             *is_cut = true;
             let written = write_trace(&mut service.buffers, totals, &ClockReading::now(), side, None, file)?;
             service.invalid_packets += written.invalid_packets;
             Ok(written)
-        })?;
+        };
+        let written = size_signal::blocked(|| write_atomically(path, write))?;
         self.is_cut = false;
         Ok(written)
     }

@@ -1,16 +1,19 @@
 //! A period's work: pieces that the drain thread reads, and hands over to the file's thread.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, PoisonError};
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use tracebuf::proto::TracePackets;
 use tracebuf::service::Drained;
 
-use super::output::{Message, Output, empty};
+use super::backlog::{Message, Sender, backlog};
+use super::compression::Packer;
+use super::output::{Output, Series, empty};
+use super::rotation::Names;
 use super::turns::Turns;
 use super::{LongTrace, Progress, SyncPolicy};
 use crate::clock::ClockReading;
@@ -21,12 +24,10 @@ use crate::region_file::Outbox;
 use crate::service::Service;
 use crate::side_packets::SideRevision;
 use crate::totals::{Totals, Written};
-use crate::waits::{FOR_EVER, PATIENCE, POLL_INTERVAL, Wait};
+use crate::waits::{FOR_EVER, GRACE, PATIENCE, POLL_INTERVAL, Wait};
 
 pub(crate) struct Recording {
-    sender: Option<Sender<Message>>,
-    /// Memory of pieces that were written, for those to come: if none is left, too many are on their way.
-    spare: Receiver<Vec<u8>>,
+    sender: Option<Sender>,
     /// For each buffer that lies in a file, the way from there to the trace's file.
     outboxes: Vec<Option<Outbox>>,
     thread: Option<JoinHandle<()>>,
@@ -41,8 +42,8 @@ pub(crate) struct Recording {
     /// The newest item beside the buffers that the file tells of.
     side: SideRevision,
     handed_over: u64,
-    /// Bytes of the clocks with which the file begins.
-    clocks: u64,
+    /// For each buffer, after how many bytes it is read before the period is over, and how many it had the last time.
+    halves: Vec<(u64, u64)>,
     invalid_packets: u64,
     ended: bool,
 }
@@ -57,51 +58,71 @@ enum Step {
     Busy,
 }
 
-/// Pieces on their way or being written. With the one being filled they are some 9 MiB.
-const PIECES: usize = 8;
-
 impl Recording {
     pub(crate) fn start(
         trace: &LongTrace,
         opened: Opened,
+        names: Option<Names>,
         gate: Arc<RecordingGate>,
         outboxes: Vec<Option<Outbox>>,
         clocks: &ClockReading,
     ) -> io::Result<Self> {
-        let (written, spare) = channel();
-        for _ in 0..PIECES {
-            let _ = written.send(Vec::new());
-        }
-        let Opened { file, lock, .. } = opened;
-        let mut output = Output::new(file.try_clone()?, written);
         let progress = Arc::new(Progress::default());
-        let (sender, receiver) = channel();
-        let shared = progress.clone();
-        let thread = thread::Builder::new().name("tracebuf-file".into()).spawn(move || {
-            output.run(&receiver, &shared);
-            drop((output, lock));
-        })?;
-        let mut piece = Piece::default();
-        piece.service(clocks)?;
-        let clocks = piece.bytes.len() as u64;
+        progress.files.store(1, Ordering::Relaxed);
+        let mut head = Piece::default();
+        head.service(clocks)?;
+        let max_file_size = if names.is_some() { u64::MAX } else { trace.max_file_size };
+        let has_room = head.bytes.len() as u64 <= max_file_size;
+        if !has_room {
+            // A file that has no room for the clocks stays empty.
+            progress.full.store(true, Ordering::Relaxed);
+            gate.off();
+            head = Piece::default();
+        }
+        let handed_over = head.bytes.len() as u64;
+        let series = names.map(|names| {
+            let (rotation, sync, head) = (trace.rotation.clone(), trace.sync, head.clone());
+            Series { rotation, names, head, sync, begun: Instant::now() }
+        });
+        let packer = Packer::new(trace.compression)?;
+        let file = opened.file.try_clone()?;
+        let mut output = Output::new(opened, packer, progress.clone()).in_series(series);
+        let ((is_emptied, emptied), (begun, is_begun)) = (channel::<()>(), channel());
+        let (sender, receiver) = backlog(trace.backlog, progress.clone());
+        let thread = thread::Builder::new()
+            .name("tracebuf-file".into())
+            .spawn(move || {
+                if emptied.recv().is_err() {
+                    return;
+                }
+                let is_begun = output.begin(&head);
+                let _ = begun.send(());
+                if !is_begun {
+                    output.write(&head.bytes, head.packets);
+                }
+                output.run(&receiver);
+            })?;
+        // Nothing that can fail comes after it.
         empty(&file)?;
+        let _ = is_emptied.send(());
+        // From the first moment it is a trace. A pipe may take nothing yet.
+        let _ = is_begun.recv_timeout(GRACE);
         Ok(Self {
             sender: Some(sender),
-            spare,
             outboxes,
             thread: Some(thread),
             progress,
             gate,
-            trace: trace.clone(),
+            trace: LongTrace { max_file_size, ..trace.clone() },
             next: Instant::now() + trace.period,
             flushing: None,
             turns: None,
-            piece,
+            piece: Piece::default(),
             side: SideRevision::default(),
-            handed_over: 0,
-            clocks,
+            handed_over,
+            halves: Vec::new(),
             invalid_packets: 0,
-            ended: false,
+            ended: !has_room,
         })
     }
 
@@ -118,13 +139,12 @@ impl Recording {
         match self.read_on(service, Wait::Now) {
             Step::Done => {}
             Step::Busy => return POLL_INTERVAL,
-            Step::Piece if !self.hand_over(service, Wait::Now) => return POLL_INTERVAL,
-            Step::Piece if self.ended => return self.trace.period,
-            Step::Piece => return Duration::ZERO,
+            Step::Piece => {
+                self.hand_over(service, Wait::Now);
+                return if self.ended { self.trace.period } else { Duration::ZERO };
+            }
         }
-        if !self.hand_over(service, Wait::Now) {
-            return POLL_INTERVAL;
-        }
+        self.hand_over(service, Wait::Now);
         self.turns = None;
         if self.trace.sync == SyncPolicy::EveryPeriod {
             self.send(Message::Sync);
@@ -135,6 +155,11 @@ impl Recording {
     /// Begins a period's work, with a flush; says how long to wait if it is not yet time, or not everything has come.
     fn begin(&mut self, service: &mut Service) -> Option<Duration> {
         let now = Instant::now();
+        if self.flushing.is_none() && now < self.next && self.is_half_full(service) {
+            // What is not complete comes with the period.
+            self.turns = Some(Turns::new(service.buffers.len(), self.trace.period));
+            return None;
+        }
         let (flush, deadline) = match self.flushing {
             Some(flushing) => flushing,
             None if now < self.next => return Some(self.next - now),
@@ -151,13 +176,52 @@ impl Recording {
         self.flushing = None;
         service.end_flush(flush);
         let _ = self.piece.service(&ClockReading::now());
+        self.is_half_full(service);
+        if self.trace.rotation.is_on() {
+            self.renew_end_of_file(service);
+        }
         self.turns = Some(Turns::new(service.buffers.len(), self.trace.period));
         None
     }
 
+    /// Whether a buffer has taken half of its size since it was read the last time, which begins anew if so.
+    fn is_half_full(&mut self, service: &Service) -> bool {
+        self.halves.resize(service.buffers.len(), (0, 0));
+        let mut is_due = false;
+        let taken = || service.buffers.iter().map(|buffer| buffer.stats());
+        for ((half, before), stats) in self.halves.iter_mut().zip(taken()) {
+            *half = stats.buffer_size / 2;
+            is_due |= stats.bytes_written.saturating_sub(*before) >= *half;
+        }
+        if is_due {
+            for ((_, before), stats) in self.halves.iter_mut().zip(taken()) {
+                *before = stats.bytes_written;
+            }
+        }
+        is_due
+    }
+
+    /// Has ready what a file ends with that is followed by another: the buffers' counters, without those of writers.
+    fn renew_end_of_file(&self, service: &Service) {
+        let (reports, totals) = self.reports(service);
+        let reports: Vec<_> = reports.into_iter().map(BufferReport::without_sequences).collect();
+        let mut end = Piece::default();
+        if end.stats(&totals, &reports, Some(ClockReading::now().boottime)).is_ok() {
+            *self.progress.end_of_file.lock().unwrap_or_else(PoisonError::into_inner) = end;
+        }
+    }
+
+    /// Counters for the statistics. What the file did not take in time is lost as if its writers had given it up.
+    fn reports(&self, service: &Service) -> (Vec<BufferReport>, Totals) {
+        let mut totals = service.totals();
+        let lost = self.progress.lost.load(Ordering::Relaxed);
+        totals.dropped.0[0] = totals.dropped.0[0].saturating_add(lost);
+        (service.buffers.iter().map(Readable::report).collect(), totals)
+    }
+
     /// Hands something to the file's thread; false if that is gone.
     fn send(&self, message: Message) -> bool {
-        self.sender.as_ref().is_some_and(|sender| sender.send(message).is_ok())
+        self.sender.as_ref().is_some_and(|sender| sender.send(message))
     }
 
     /// Fills the piece, or a slot, as far as there is room beside what is left out.
@@ -238,40 +302,35 @@ impl Recording {
         Step::Piece
     }
 
-    /// Bytes that the file may still take. The clocks come before the room for the statistics.
+    /// Bytes that the file may still take, beside the statistics.
     fn room(&self, service: &Service) -> u64 {
-        let all = self.trace.max_file_size.saturating_sub(self.handed_over);
-        let first = if self.handed_over == 0 { self.clocks.min(all) } else { 0 };
-        all.saturating_sub(reserve(service)).max(first)
+        self.left().saturating_sub(reserve(service))
     }
 
-    /// Gives the piece to the file's thread; false if that is busy.
-    fn hand_over(&mut self, service: &mut Service, wait: Wait) -> bool {
+    fn left(&self) -> u64 {
+        let growth = self.progress.growth.load(Ordering::Relaxed);
+        self.trace.max_file_size.saturating_sub(self.handed_over.saturating_add_signed(growth))
+    }
+
+    /// Gives the piece to the file's thread, and takes an empty one.
+    fn hand_over(&mut self, service: &mut Service, wait: Wait) {
         if self.piece.bytes.is_empty() {
-            return true;
+            return;
         }
         let room = self.room(service);
         let len = self.piece.bytes.len() as u64;
         if len > room {
             self.cut(room);
             self.end(service);
-            return true;
+            return;
         }
-        let spare = match wait {
-            Wait::UntilDone => self.spare.recv().map_err(|_| TryRecvError::Disconnected),
-            Wait::Now => self.spare.try_recv(),
-        };
-        if spare == Err(TryRecvError::Empty) {
-            return false;
-        }
-        let empty = Piece { bytes: spare.unwrap_or_default(), packets: 0 };
-        let piece = std::mem::replace(&mut self.piece, empty);
-        if !self.send(Message::Piece(piece)) {
+        let waits = wait == Wait::UntilDone;
+        if !self.sender.as_ref().is_some_and(|sender| sender.piece(&mut self.piece, waits)) {
             // The file's thread is gone.
             self.progress.given_up.fetch_add(len, Ordering::Relaxed);
+            self.piece = Piece::default();
         }
         self.handed_over += len;
-        true
     }
 
     /// The file is full: keeps only what fits of the piece, and nothing more is recorded. Returns the rest.
@@ -289,8 +348,7 @@ impl Recording {
         if self.handed_over == 0 && self.piece.bytes.is_empty() {
             return;
         }
-        let mut reports: Vec<_> = service.buffers.iter().map(Readable::report).collect();
-        let mut totals = service.totals();
+        let (mut reports, mut totals) = self.reports(service);
         if self.progress.full.load(Ordering::Relaxed) {
             // The format has no other word for what is missing at the end, whatever became of the flushes.
             totals.flushes.last = Some(false);
@@ -311,7 +369,7 @@ impl Recording {
     fn stats(&mut self, totals: &Totals, reports: &[BufferReport]) -> bool {
         let (len, packets) = (self.piece.bytes.len(), self.piece.packets);
         let _ = self.piece.stats(totals, reports, Some(ClockReading::now().boottime));
-        let fits = self.piece.bytes.len() as u64 <= self.trace.max_file_size.saturating_sub(self.handed_over);
+        let fits = self.piece.bytes.len() as u64 <= self.left();
         if !fits {
             self.piece.bytes.truncate(len);
             self.piece.packets = packets;

@@ -8,6 +8,7 @@ mod recording;
 mod rotation;
 mod turns;
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -139,7 +140,8 @@ impl LongTrace {
         self
     }
 
-    /// Sets how packets are compressed: not at all unless set.
+    /// Sets how packets are compressed: not at all unless set. With a buffer [in a
+    /// file](crate::BufferConfig::in_file) a session does not start if they are, or if there are several files.
     #[must_use]
     pub fn compress(mut self, compression: Compression) -> Self {
         self.compression = compression;
@@ -161,6 +163,16 @@ impl LongTrace {
     pub fn complete_on_signals(mut self, signals: &[i32]) -> Self {
         self.signals = signals.to_owned();
         self
+    }
+
+    /// Refuses what recovery of a buffer in a file does not know: it finds in the trace, byte for byte, what was on its
+    /// way there.
+    pub(crate) fn check_beside_file(&self) -> io::Result<()> {
+        if self.rotation.is_on() || self.compression != Compression::None {
+            let why = "beside a buffer in a file, a long trace is one file and not compressed";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        Ok(())
     }
 
     /// Sets when to sync the file to the disk.

@@ -41,6 +41,11 @@ impl<'s> OpenFiles<'s> {
         long_trace: Option<&'s LongTrace>,
         mut own: Option<SharedMemorySpec>,
     ) -> Result<Self, SessionError> {
+        if let Some(trace) = long_trace
+            && buffers.iter().any(|buffer| buffer.file.is_some())
+        {
+            trace.check_beside_file().map_err(|error| SessionError::writing(&trace.path, error))?;
+        }
         let opened = long_trace.map(|trace| {
             let opened = open_first(trace);
             let (file, undo, names) = opened.map_err(|error| SessionError::writing(&trace.path, error))?;

@@ -65,7 +65,8 @@ fn record_from(
     }
     builder = builder.ring(options.ring).data_source(MACHINE, options.has_programs().into());
     if options.long {
-        builder = builder.long_trace(LongTrace::to(output).period(crate::options::LONG_TRACE_PERIOD));
+        let trace = LongTrace::to(output).period(crate::options::LONG_TRACE_PERIOD);
+        builder = builder.long_trace(trace.compress(options.compression));
     } else {
         check_writable(output).map_err(writing)?;
     }

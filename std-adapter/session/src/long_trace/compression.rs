@@ -39,6 +39,7 @@ const BLOCK: usize = 256 << 10;
 /// Makes compressed packets.
 pub(super) struct Packer {
     codec: Codec,
+    #[cfg(any(feature = "deflate", feature = "zstd"))]
     block: Vec<u8>,
     packed: Vec<u8>,
 }
@@ -57,10 +58,10 @@ impl Packer {
             Compression::None => Ok(None),
             #[cfg(feature = "deflate")]
             Compression::Deflate => {
-                Ok(Self::of(Codec::Deflate(flate2::Compress::new(flate2::Compression::new(4), true))))
+                Ok(Self::of(Codec::Deflate(flate2::Compress::new(flate2::Compression::new(3), true))))
             }
             #[cfg(feature = "zstd")]
-            Compression::Zstd => Ok(Self::of(Codec::Zstd(zstd::bulk::Compressor::new(3)?))),
+            Compression::Zstd => Ok(Self::of(Codec::Zstd(zstd::bulk::Compressor::new(1)?))),
         }
     }
 

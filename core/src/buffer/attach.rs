@@ -16,6 +16,7 @@ pub use salvage::Salvage;
 
 use super::config::Config;
 use super::error::{AttachError, RegionError};
+use super::overwrite::Unobserved;
 use super::read_only::ReadOnlyTraceBuffer;
 use super::region::{RegionLayout, RingEnd, State};
 use super::ring::fence;
@@ -67,7 +68,7 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     pub fn attach(mut memory: M) -> Result<(Self, Salvage), AttachError> {
         let layout = RegionLayout::find(memory.as_ref(), RingEnd::Required)?;
         let salvage = salvage(&layout, memory.as_mut(), Program::GoesOn)?;
-        Ok((Self { memory, layout }, salvage))
+        Ok((Self { memory, layout, observer: Unobserved }, salvage))
     }
 
     /// Attaches to a region that `config` could have made, or lays out a new one: for firmware at its start. The
@@ -93,7 +94,7 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
             if let Some(state) = layout.state(memory.as_mut()) {
                 state.header.set_policy(config.policy);
             }
-            return Ok((Self { memory, layout }, Some(salvage)));
+            return Ok((Self { memory, layout, observer: Unobserved }, Some(salvage)));
         }
         Ok((Self::new(memory, config)?, None))
     }

@@ -1,6 +1,7 @@
 //! Chunks that will get nothing more, because their program or their producer has ended.
 
 use super::change::ChangeKind;
+use super::overwrite::Unobserved;
 use super::packet::Located;
 use super::reassembly::ChainEnd;
 use super::region::{Mode, State};
@@ -81,7 +82,7 @@ impl State<'_> {
     #[inline]
     pub(super) fn forget_producer(&mut self, producer_id: u16) {
         self.for_each_of(producer_id, |state, slot| {
-            state.evict_all(slot)?;
+            state.evict_all(slot, &mut Unobserved)?;
             state.release(slot)
         });
     }

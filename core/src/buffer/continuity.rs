@@ -3,11 +3,12 @@
 //! The only part of the buffer that depends on there being producers in the program.
 
 use super::chunk::ChunkHeader;
+use super::overwrite::OverwriteObserver;
 use super::sequence_state::{SequenceState, Status};
 use super::sequence_table::lookup;
 use super::trace_buffer::TraceBuffer;
 
-impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
+impl<M: AsRef<[u8]> + AsMut<[u8]>, O: OverwriteObserver> TraceBuffer<M, O> {
     fn sequence_of(&self, header: &ChunkHeader) -> Option<&SequenceState> {
         let (table, _) = self.layout.table(self.memory())?;
         table.get(usize::from(lookup(table, header.producer_id, header.writer_id)?))

@@ -22,7 +22,7 @@ impl Frag {
 /// The fragments of a payload one after the other. It trusts nothing and changes nothing.
 #[derive(Clone)]
 pub(super) struct FragIterator<'p> {
-    size: usize,
+    payload: &'p [u8],
     rest: &'p [u8],
 }
 
@@ -30,13 +30,13 @@ impl<'p> FragIterator<'p> {
     /// Starts at `at`, which must be where a fragment starts; the payload has at most 65,535 bytes.
     #[inline]
     pub(super) fn new(payload: &'p [u8], at: u16) -> Self {
-        Self { size: payload.len(), rest: payload.get(usize::from(at)..).unwrap_or_default() }
+        Self { payload, rest: payload.get(usize::from(at)..).unwrap_or_default() }
     }
 
     /// Where the next fragment starts, its size field included.
     #[inline]
     pub(super) fn position(&self) -> u16 {
-        self.size.wrapping_sub(self.rest.len()) as u16
+        self.payload.len().wrapping_sub(self.rest.len()) as u16
     }
 
     /// The next fragment. `None` after the last one, and if its size field or its bytes leave the payload.
@@ -60,6 +60,24 @@ impl<'p> FragIterator<'p> {
     #[inline]
     fn is_aborted(&self) -> bool {
         size_field(self.rest).0 == ABORTED_SIZE
+    }
+
+    /// Whether nothing is left.
+    #[inline(always)]
+    pub(super) fn is_at_end(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// All that the fragments lie in.
+    #[inline]
+    pub(super) fn payload(&self) -> &'p [u8] {
+        self.payload
+    }
+
+    /// The bytes of the fragment just taken.
+    #[inline(always)]
+    pub(super) fn bytes_of(&self, frag: Frag) -> Option<&'p [u8]> {
+        self.payload.get(usize::from(frag.start)..usize::from(frag.end()))
     }
 
     /// Whether what is left might be nothing, or nothing but empty fragments: one quick look.

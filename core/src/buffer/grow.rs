@@ -2,6 +2,7 @@
 
 use super::config::{Config, FillPolicy};
 use super::error::RegionError;
+use super::overwrite::Unobserved;
 use super::read_only::ReadOnlyTraceBuffer;
 use super::region::{RegionLayout, State};
 use super::ring::Items;
@@ -28,7 +29,7 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> ReadOnlyTraceBuffer<M> {
     /// [`RegionError::TooSmall`] or [`RegionError::Damaged`].
     pub fn grow<N: AsRef<[u8]> + AsMut<[u8]>>(&self, mut memory: N) -> Result<TraceBuffer<N>, RegionError> {
         let layout = self.layout.grow(self.memory.as_ref(), memory.as_mut())?;
-        Ok(TraceBuffer { memory, layout })
+        Ok(TraceBuffer { memory, layout, observer: Unobserved })
     }
 }
 

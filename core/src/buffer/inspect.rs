@@ -2,6 +2,7 @@
 
 use super::chunk::ChunkFlags;
 use super::error::AttachError;
+use super::overwrite::OverwriteObserver;
 use super::region::{MAGIC_BYTES, Mode, RegionLayout, RingEnd};
 use super::sequence_state::SequenceState;
 use super::tb_chunk::{Flags, Item, PAYLOAD, TBChunk};
@@ -234,7 +235,7 @@ impl Iterator for RingItems<'_> {
 
 impl core::iter::FusedIterator for RingItems<'_> {}
 
-impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
+impl<M: AsRef<[u8]> + AsMut<[u8]>, O: OverwriteObserver> TraceBuffer<M, O> {
     /// A view of the ring as it lies in memory.
     pub fn inspect(&self) -> RingView<'_> {
         RingView::of(&self.layout, self.memory())

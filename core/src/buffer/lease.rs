@@ -5,6 +5,7 @@
 //! until the write cursor comes round to them, which is one comparison.
 
 use super::data_loss::DataLoss;
+use super::overwrite::OverwriteObserver;
 use super::packet::{Located, Packet};
 use super::reader::Reader;
 use super::region::{RegionLayout, State};
@@ -125,7 +126,7 @@ impl State<'_> {
     }
 }
 
-impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
+impl<M: AsRef<[u8]> + AsMut<[u8]>, O: OverwriteObserver> TraceBuffer<M, O> {
     /// The packet of a lease of this buffer, while it is still there.
     ///
     /// # Errors

@@ -108,7 +108,7 @@ pub use data_loss::DataLoss;
 pub use error::{AttachError, RegionError};
 pub use inspect::{RingChunk, RingContent, RingItem, RingItems, RingView};
 pub use lease::{Lease, LeaseExpired};
-pub use overwrite::OverwriteObserver;
+pub use overwrite::{OverwriteObserver, PacketRun, Unobserved};
 pub use packet::{Packet, Slices};
 pub use patch::Patch;
 pub use read_only::ReadOnlyTraceBuffer;
@@ -122,5 +122,6 @@ crate::debug::opaque_debug! {
     "Reader": [] Reader<'_>,
     "RingItems": [] RingItems<'_>,
     "RingView": [] RingView<'_>,
-    "TraceBuffer": [M] TraceBuffer<M>,
+    "PacketRun": [] PacketRun<'_>,
+    "TraceBuffer": [M, O] TraceBuffer<M, O>,
 }

@@ -5,6 +5,7 @@
 //! chunks, a newcomer can be given the place of the one that was silent longest.
 
 use super::chunk::ChunkHeader;
+use super::overwrite::OverwriteObserver;
 use super::region::{Mode, RegionLayout, State};
 use super::sequence_state::{NO_SLOT, SequenceState, Status, link_to_slot, slot_of_link};
 use super::stats::SequenceInfo;
@@ -25,6 +26,7 @@ impl SequenceInfo {
             packets_broken: u64::from(entry.broken.get()),
             chunks_malformed: u64::from(entry.malformed.get()),
             pending: entry.pending().marked(),
+            pending_since_folded: entry.known_losses().marked(),
             histogram: histograms.get(slot).map(|histogram| histogram.get()),
         })
     }
@@ -131,14 +133,18 @@ impl State<'_> {
     /// Makes the sequence that was silent longest give up its place, if a chunk's sequence has no place and none is
     /// free.
     #[inline]
-    pub(super) fn make_place(&mut self, header: &ChunkHeader) -> Option<()> {
+    pub(super) fn make_place<O: OverwriteObserver>(
+        &mut self,
+        header: &ChunkHeader,
+        observer: &mut O,
+    ) -> Option<()> {
         let full = usize::from(self.header.slots.get()) >= self.table.len()
             && self.header.longest_empty.get() == NO_SLOT;
         if full
             && !self.header.mode().contains(Mode::DISCARD)
             && lookup(self.table, header.producer_id, header.writer_id).is_none()
         {
-            self.evict_all(self.stalest()?)?;
+            self.evict_all(self.stalest()?, observer)?;
         }
         Some(())
     }

@@ -99,13 +99,17 @@ pub struct SequenceInfo {
     pub chunks_malformed: u64,
     /// What the next packet will carry, as far as it is certain.
     pub pending: DataLoss,
+    /// The same without what an observer that [folds](super::OverwriteObserver::FOLDS) was shown, and with what a later
+    /// chunk could still take back.
+    pub pending_since_folded: DataLoss,
     /// Chunk sizes, if the buffer keeps them.
     pub histogram: Option<ChunkHistogram>,
 }
 
 debug_of! {
     SequenceInfo {
-        producer_id, writer_id, uid, pid, packets_evicted, packets_broken, chunks_malformed, pending, histogram,
+        producer_id, writer_id, uid, pid, packets_evicted, packets_broken, chunks_malformed, pending, pending_since_folded,
+        histogram,
     }
 }
 

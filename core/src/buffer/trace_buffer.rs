@@ -35,9 +35,10 @@ use super::stats::{BufferStats, SequenceInfo};
 /// }
 /// # Ok::<(), tracebuf::buffer::RegionError>(())
 /// ```
-pub struct TraceBuffer<M> {
+pub struct TraceBuffer<M, O = Unobserved> {
     pub(super) memory: M,
     pub(super) layout: RegionLayout,
+    pub(super) observer: O,
 }
 
 static_assertions::const_assert!(size_of::<TraceBuffer<&mut [u8]>>() <= 64);
@@ -52,7 +53,25 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     /// [`RegionError::TooSmall`] or [`RegionError::TooFewSequences`].
     pub fn new(mut memory: M, config: Config) -> Result<Self, RegionError> {
         let layout = RegionLayout::format(memory.as_mut(), &config)?;
-        Ok(Self { memory, layout })
+        Ok(Self { memory, layout, observer: Unobserved })
+    }
+
+    /// The same buffer, which shows `observer` all that it overwrites, except by
+    /// [`copy_chunk_untrusted_observed`](Self::copy_chunk_untrusted_observed) and the like.
+    pub fn observed_by<O: OverwriteObserver>(self, observer: O) -> TraceBuffer<M, O> {
+        TraceBuffer { memory: self.memory, layout: self.layout, observer }
+    }
+}
+
+impl<M: AsRef<[u8]> + AsMut<[u8]>, O: OverwriteObserver> TraceBuffer<M, O> {
+    /// The observer of what is overwritten.
+    pub const fn observer(&self) -> &O {
+        &self.observer
+    }
+
+    /// The same, to be changed.
+    pub const fn observer_mut(&mut self) -> &mut O {
+        &mut self.observer
     }
 
     /// Stores a chunk, in which nothing is trusted: the reference's `CopyChunkUntrusted`.
@@ -69,15 +88,15 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     #[doc(alias = "CopyChunkUntrusted")]
     #[inline]
     pub fn copy_chunk_untrusted(&mut self, chunk: &Chunk<'_>) -> Commit {
-        self.commit(&chunk.header, Bytes(chunk.payload), &mut Unobserved)
+        self.commit_own(&chunk.header, Bytes(chunk.payload))
     }
 
     /// Like [`copy_chunk_untrusted`](Self::copy_chunk_untrusted), and shows `observer` every whole packet that has to
     /// be overwritten for the chunk.
-    pub fn copy_chunk_untrusted_observed<O: OverwriteObserver>(
+    pub fn copy_chunk_untrusted_observed<P: OverwriteObserver>(
         &mut self,
         chunk: &Chunk<'_>,
-        observer: &mut O,
+        observer: &mut P,
     ) -> Commit {
         self.commit(&chunk.header, Bytes(chunk.payload), observer)
     }
@@ -112,21 +131,21 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
         size: usize,
         fill: F,
     ) -> Commit {
-        self.commit(header, Shared { size, fill }, &mut Unobserved)
+        self.commit_own(header, Shared { size, fill })
     }
 
     /// Like [`commit_with`](Self::commit_with), and shows `observer` every whole packet that has to be overwritten for
     /// the chunk.
-    pub fn commit_with_observed<F, O>(
+    pub fn commit_with_observed<F, P>(
         &mut self,
         header: &ChunkHeader,
         size: usize,
         fill: F,
-        observer: &mut O,
+        observer: &mut P,
     ) -> Commit
     where
         F: FnMut(usize, &mut [u8]),
-        O: OverwriteObserver,
+        P: OverwriteObserver,
     {
         self.commit(header, Shared { size, fill }, observer)
     }
@@ -141,11 +160,18 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     }
 
     #[inline]
-    fn commit<S: Source, O: OverwriteObserver>(
+    fn commit_own<S: Source>(&mut self, header: &ChunkHeader, source: S) -> Commit {
+        let refused = Commit::Refused(Refusal::RegionDamaged);
+        let state = self.layout.state(self.memory.as_mut());
+        state.map_or(refused, |mut state| state.commit(header, source, &mut self.observer))
+    }
+
+    #[inline]
+    fn commit<S: Source, P: OverwriteObserver>(
         &mut self,
         header: &ChunkHeader,
         source: S,
-        observer: &mut O,
+        observer: &mut P,
     ) -> Commit {
         let refused = Commit::Refused(Refusal::RegionDamaged);
         self.state().map_or(refused, |mut state| state.commit(header, source, observer))
@@ -233,8 +259,8 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     ///
     /// Cost: two loads, unless the table is full; then a look at each of its places, and one at each chunk that goes.
     pub fn make_place(&mut self, header: &ChunkHeader) {
-        if let Some(mut state) = self.state() {
-            let _ = state.make_place(header);
+        if let Some(mut state) = self.layout.state(self.memory.as_mut()) {
+            let _ = state.make_place(header, &mut self.observer);
         }
     }
 

@@ -1,7 +1,7 @@
 //! The service's end of one producer: what the producer commits goes into the central buffers, and so does what it
 //! left.
 
-use crate::buffer::{self, ChunkFlags, Commit, TraceBuffer};
+use crate::buffer::{self, ChunkFlags, Commit, OverwriteObserver, TraceBuffer};
 use crate::producer::{
     ChunkToMove, ChunkToPatch, CommitRequest, Consumer, HeaderFlags, Request, SmbChunkHeader,
 };
@@ -146,10 +146,10 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
     /// asks for one.
     ///
     /// Cost: for each chunk a look at some of the writers and one copy, straight into the buffer's ring.
-    pub fn carry_out<M: AsRef<[u8]> + AsMut<[u8]>>(
+    pub fn carry_out<M: AsRef<[u8]> + AsMut<[u8]>, O: OverwriteObserver>(
         &mut self,
         request: &CommitRequest<'_>,
-        buffers: &mut [TraceBuffer<M>],
+        buffers: &mut [TraceBuffer<M, O>],
     ) {
         for wanted in request.chunks_to_move {
             self.move_chunk(wanted, buffers);
@@ -164,10 +164,10 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
     ///
     /// Cost: that of one chunk in [`carry_out`](Self::carry_out).
     #[must_use = "a flush is to be acknowledged, by `Producer::flushed`"]
-    pub fn carry_out_one<M: AsRef<[u8]> + AsMut<[u8]>>(
+    pub fn carry_out_one<M: AsRef<[u8]> + AsMut<[u8]>, O: OverwriteObserver>(
         &mut self,
         request: &Request,
-        buffers: &mut [TraceBuffer<M>],
+        buffers: &mut [TraceBuffer<M, O>],
     ) -> Option<u32> {
         match *request {
             Request::Register { writer_id, target } => {
@@ -194,7 +194,10 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
     /// are newer than the committed ones.
     ///
     /// Cost: that of [`Consumer::scrape`], which touches each page; none while no writer is registered.
-    pub fn scrape<M: AsRef<[u8]> + AsMut<[u8]>>(&mut self, buffers: &mut [TraceBuffer<M>]) -> u64 {
+    pub fn scrape<M: AsRef<[u8]> + AsMut<[u8]>, O: OverwriteObserver>(
+        &mut self,
+        buffers: &mut [TraceBuffer<M, O>],
+    ) -> u64 {
         self.scrape_those(buffers, |writer, header| {
             !writer.is_too_far(header) && !writer.is_behind_unfinished(header)
         })
@@ -202,9 +205,9 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
 
     /// Offers each chunk that is wanted to its writer's buffer, unless that has it.
     #[cfg_attr(target_os = "none", inline(never))]
-    fn scrape_those<M: AsRef<[u8]> + AsMut<[u8]>>(
+    fn scrape_those<M: AsRef<[u8]> + AsMut<[u8]>, O: OverwriteObserver>(
         &mut self,
-        buffers: &mut [TraceBuffer<M>],
+        buffers: &mut [TraceBuffer<M, O>],
         is_wanted: fn(&Writer, &buffer::ChunkHeader) -> bool,
     ) -> u64 {
         if !self.writers.has_registered() {
@@ -246,7 +249,10 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
     ///
     /// Its sequences keep their places in the buffers' tables until others need them:
     /// [`Config::sequences`](buffer::Config::sequences) must be enough for all producers that are to be read together.
-    pub fn disconnect<M: AsRef<[u8]> + AsMut<[u8]>>(&mut self, buffers: &mut [TraceBuffer<M>]) -> u64 {
+    pub fn disconnect<M: AsRef<[u8]> + AsMut<[u8]>, O: OverwriteObserver>(
+        &mut self,
+        buffers: &mut [TraceBuffer<M, O>],
+    ) -> u64 {
         // No more patches will come, for which a chunk could be too far.
         let scraped = self.scrape_those(buffers, |_, _| true);
         self.writers.end_all();
@@ -263,10 +269,10 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
         self.stats
     }
 
-    fn move_chunk<M: AsRef<[u8]> + AsMut<[u8]>>(
+    fn move_chunk<M: AsRef<[u8]> + AsMut<[u8]>, O: OverwriteObserver>(
         &mut self,
         wanted: &ChunkToMove,
-        buffers: &mut [TraceBuffer<M>],
+        buffers: &mut [TraceBuffer<M, O>],
     ) {
         let Some(chunk) = self.consumer.take(wanted.page, wanted.chunk) else {
             self.stats.chunks_missing = self.stats.chunks_missing.saturating_add(1);
@@ -298,10 +304,10 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
 
 /// Whether a buffer has, or has given out, all that is in a chunk: a scrape has shown it, and it was not overwritten
 /// since, as happens while nobody reads.
-fn is_there<M: AsRef<[u8]> + AsMut<[u8]>>(
+fn is_there<M: AsRef<[u8]> + AsMut<[u8]>, O: OverwriteObserver>(
     writer: &Writer,
     header: &buffer::ChunkHeader,
-    buffer: &TraceBuffer<M>,
+    buffer: &TraceBuffer<M, O>,
 ) -> bool {
     writer.has_shown(header) && !buffer.has_lost(header)
 }

@@ -2,14 +2,16 @@
 
 use std::io::{self, Write};
 
-use tracebuf::buffer::{BufferStats, FillPolicy, ReadOnlyTraceBuffer, Reader, SequenceInfo, TraceBuffer};
+use tracebuf::buffer::{
+    BufferStats, FillPolicy, OverwriteObserver, ReadOnlyTraceBuffer, Reader, SequenceInfo, TraceBuffer,
+};
 use tracebuf::proto::trace_stats::{FinalFlush, TraceStats, TraceStatsPacket, WriterStats};
 use tracebuf::proto::{Message, SequenceId, TracePackets, TrustedFields};
 use tracebuf::service::{Drained, TraceExporter, sequence_id, writer_stats};
 
+use crate::carry_over::CarryOver;
 use crate::clock::ClockReading;
 use crate::totals::{Totals, Written};
-use crate::trim::Trim;
 use tracebuf_std::system::user_id;
 
 /// Bytes that go to a file at once.
@@ -117,7 +119,7 @@ pub(crate) trait Readable {
     fn report(&self) -> BufferReport;
 }
 
-impl<M: AsRef<[u8]> + AsMut<[u8]>> Readable for TraceBuffer<M> {
+impl<M: AsRef<[u8]> + AsMut<[u8]>, O: OverwriteObserver> Readable for TraceBuffer<M, O> {
     fn read(&mut self) -> Reader<'_> {
         TraceBuffer::read(self)
     }
@@ -137,9 +139,10 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> Readable for ReadOnlyTraceBuffer<M> {
     }
 }
 
-/// Clocks, what is beside the buffers, the packets of all of these, statistics.
-pub(crate) fn write_trace<B: Readable>(
-    buffers: &mut [B],
+/// Clocks, what is beside the buffers, the packets of all of these with what they need of those that have left,
+/// statistics.
+pub(crate) fn write_trace<'b, B: Readable + 'b>(
+    buffers: impl Iterator<Item = (&'b mut B, CarryOver)>,
     mut totals: Totals,
     clocks: &ClockReading,
     side: &Piece,
@@ -148,26 +151,26 @@ pub(crate) fn write_trace<B: Readable>(
 ) -> io::Result<Written> {
     let mut written = Written::default();
     let mut piece = Piece::default();
-    let mut trim = from.map(Trim::new);
     piece.service(clocks)?;
     piece.bytes.extend_from_slice(&side.bytes);
     piece.packets += side.packets;
-    if trim.is_some() {
-        // The service's own packets are not trimmed.
-        written.bytes += piece.bytes.len() as u64;
-        output.write_all(&piece.bytes)?;
-        piece.bytes.clear();
-    }
-    for buffer in &mut *buffers {
+    let mut reports = Vec::new();
+    for (buffer, mut carried) in buffers {
+        let reports_of = buffer.report();
+        carried.begin_read(reports_of.sequences.into_iter());
+        if from.is_none() {
+            piece.packets += carried.write_open(&mut piece.bytes);
+        }
+        let is_plain = from.is_none() && carried.is_empty();
         let mut reader = buffer.read();
+        let mut raw = Piece::default();
         loop {
-            let before = piece.packets;
-            let read = piece.read(&mut reader, PIECE)?;
+            let read = if is_plain { &mut piece } else { &mut raw }.read(&mut reader, PIECE)?;
             written.invalid_packets += read.left_out;
-            if let Some(trim) = &mut trim {
-                let mut kept = Vec::with_capacity(piece.bytes.len());
-                piece.packets = before + trim.apply(&piece.bytes, &mut kept);
-                piece.bytes = kept;
+            piece.packets += carried.pass(&raw.bytes, from, &mut piece.bytes);
+            raw.bytes.clear();
+            if read.is_exhausted {
+                piece.packets += carried.write_open(&mut piece.bytes);
             }
             written.bytes += piece.bytes.len() as u64;
             output.write_all(&piece.bytes)?;
@@ -176,8 +179,9 @@ pub(crate) fn write_trace<B: Readable>(
                 break;
             }
         }
+        written.carried += carried.added();
+        reports.push(buffer.report());
     }
-    let reports: Vec<_> = buffers.iter().map(Readable::report).collect();
     totals.invalid_packets += written.invalid_packets;
     piece.stats(&totals, &reports, Some(clocks.boottime))?;
     output.write_all(&piece.bytes)?;

@@ -71,8 +71,8 @@
 //! | 5 | `drain` (the drain thread), `ending` (when nobody stops it), `long_trace`, `snapshot` |
 //! | 4 | `service` (the buffers, and the producers that fill them) |
 //! | 3 | `recorder`, `packet_writer`, `in_process` (the transport of this process's threads), `side_packets`, `process_tree` |
-//! | 2 | `producer_cell` (a producer and its memory), `queue` (what it asks for), `export` (the bytes of a trace), `transport`, `trim` |
-//! | 1 | [`region_file`] (buffers in files), `recording_gate`, `waits`, `totals` |
+//! | 2 | `producer_cell` (a producer and its memory), `queue` (what it asks for), `export` (the bytes of a trace), `transport` |
+//! | 1 | `carry_over` (what packets that have left mean for others), [`region_file`] (buffers in files), `recording_gate`, `waits`, `totals` |
 //! | 0 | `at_exit` (what an exit waits for), [`limits`], `error`, `clock`, `files`, `size_signal`, `this_process` |
 
 #![deny(unsafe_code)]
@@ -93,6 +93,7 @@ macro_rules! debug_fields {
 mod at_exit;
 mod buffer_config;
 mod builder;
+mod carry_over;
 mod clock;
 mod drain;
 mod ending;
@@ -122,7 +123,6 @@ mod summary;
 mod this_process;
 mod totals;
 mod transport;
-mod trim;
 mod waits;
 
 // What recorders take and give, so that most programs need no more of the core.
@@ -133,6 +133,7 @@ pub use tracebuf::producer::track_event::{
 
 pub use buffer_config::BufferConfig;
 pub use builder::SessionBuilder;
+pub use carry_over::CarryOver;
 pub use clock::{BootClock, SessionClock};
 pub use error::SessionError;
 pub use flight_recorder::{FlightRecorder, FlightStatus};

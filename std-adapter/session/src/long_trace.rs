@@ -215,9 +215,8 @@ pub(crate) struct Progress {
     bytes: AtomicU64,
     pub(crate) packets: AtomicU64,
     given_up: AtomicU64,
-    /// Packets given up on the way, and bytes.
+    /// Packets given up on the way.
     lost: AtomicU64,
-    lost_bytes: AtomicU64,
     unreadable: AtomicU64,
     /// How many bytes more, or less, the file has than were handed over.
     growth: AtomicI64,

@@ -4,9 +4,10 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use tracebuf::buffer::TraceBuffer;
+use tracebuf::buffer::{FillPolicy, TraceBuffer};
 
 use crate::buffer_config::BufferConfig;
+use crate::carry_over::CarryOver;
 use crate::clock::ClockReading;
 use crate::error::SessionError;
 use crate::export::Piece;
@@ -74,7 +75,11 @@ impl<'s> OpenFiles<'s> {
                         .map_err(|error| SessionError::io(format!("a buffer in {}", path.display()), error))?
                 }
             };
-            files.buffers.push(TraceBuffer::new(memory, buffer.config()).map_err(SessionError::Buffer)?);
+            let buffer = TraceBuffer::new(memory, buffer.config()).map_err(SessionError::Buffer)?;
+            // Beside a long trace, packets also leave by its file.
+            let keeps = files.long_trace.is_none() && buffer.policy() == FillPolicy::RingBuffer;
+            let carried = if keeps { CarryOver::of_ring() } else { CarryOver::default() };
+            files.buffers.push(buffer.observed_by(carried));
             files.outboxes.resize_with(index + 1, || None);
         }
         Ok(files)

@@ -222,6 +222,7 @@ mod tests {
     use tracebuf::service::FlushTracker;
 
     use super::*;
+    use crate::carry_over::CarryOver;
     use tracebuf_std::memory::PagedMemory;
 
     /// A producer that counts how often it was asked to repeat its state.
@@ -249,8 +250,10 @@ mod tests {
     fn several_producers_are_asked_for_their_states_once_for_so_many_bytes_in_a_buffer() {
         let config = Config::new(FillPolicy::RingBuffer).sequences(4);
         let size = config.region_size(1 << 16) as usize;
-        let buffer =
-            || TraceBuffer::new(PagedMemory::new(size).expect("memory").into(), config).expect("room");
+        let buffer = || {
+            let memory = PagedMemory::new(size).expect("memory");
+            TraceBuffer::new(memory.into(), config).expect("room").observed_by(CarryOver::of_ring())
+        };
         let every = 4096;
         // In the first one, each chunk begins with a state.
         let mut service =

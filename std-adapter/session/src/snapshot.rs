@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use tracebuf::buffer::{BufferStats, ReadOnlyTraceBuffer};
 
+use crate::carry_over::CarryOver;
 use crate::clock::ClockReading;
 use crate::export::{Piece, write_trace};
 use crate::files::OwnFiles;
@@ -59,6 +60,8 @@ pub(crate) fn prepare(sizes: impl Iterator<Item = usize>) -> io::Result<Spare> {
 /// What was in a session's buffers at one moment.
 pub struct Snapshot {
     buffers: Vec<ReadOnlyTraceBuffer<PagedMemory>>,
+    /// What each ring's overwritten packets mean for those in the copy.
+    carried: Vec<CarryOver>,
     totals: Totals,
     clocks: ClockReading,
     side: Piece,
@@ -82,10 +85,11 @@ impl Snapshot {
         let buffers = service.buffers.iter().zip(memory);
         let copies = buffers.map(|(buffer, memory)| buffer.clone_read_only(memory));
         let buffers = copies.collect::<Result<Vec<_>, _>>().map_err(io::Error::other)?;
+        let carried = service.buffers.iter().map(|buffer| buffer.observer().clone()).collect();
         let stall = start.elapsed();
         let (totals, clocks, spare) = (service.totals(), ClockReading::now(), spare.clone());
         let (forks, files) = (fork::forks(), service.files.clone());
-        Ok(Self { buffers, totals, clocks, side, stall, spare, forks, from: None, files })
+        Ok(Self { buffers, carried, totals, clocks, side, stall, spare, forks, from: None, files })
     }
 
     /// Returns how long the drain thread took for the copy. Recording threads go on meanwhile.
@@ -99,7 +103,7 @@ impl Snapshot {
     }
 
     /// Leaves out events from before this boot time, in nanoseconds, as from [`Session::now`](crate::Session::now).
-    /// Names, tracks, losses, increments of counters and other packets stay. An older slice has only its end.
+    /// Slices that end later or are open stay whole, with their arguments, and so do counts, losses and other packets.
     #[must_use]
     pub fn since(mut self, time: u64) -> Self {
         self.from = Some(time);
@@ -122,7 +126,9 @@ impl Snapshot {
     pub fn write(mut self, output: &mut impl Write) -> io::Result<Written> {
         // An event that a thread is within must not keep back what the thread recorded before.
         self.buffers.iter_mut().for_each(ReadOnlyTraceBuffer::stop_waiting);
-        write_trace(&mut self.buffers, self.totals, &self.clocks, &self.side, self.from, output)
+        let carried = std::mem::take(&mut self.carried);
+        let buffers = self.buffers.iter_mut().zip(carried);
+        write_trace(buffers, self.totals, &self.clocks, &self.side, self.from, output)
     }
 }
 

@@ -53,7 +53,11 @@ impl Stopped {
         let (totals, Self { service, side, is_cut, .. }) = (self.service.totals(), &mut *self);
         let write = |file: &mut File| {
             *is_cut = true;
-            let written = write_trace(&mut service.buffers, totals, &ClockReading::now(), side, None, file)?;
+            let buffers = service.buffers.iter_mut().map(|buffer| {
+                let carried = std::mem::take(buffer.observer_mut());
+                (buffer, carried)
+            });
+            let written = write_trace(buffers, totals, &ClockReading::now(), side, None, file)?;
             service.invalid_packets += written.invalid_packets;
             Ok(written)
         };

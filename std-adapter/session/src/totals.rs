@@ -11,6 +11,9 @@ use crate::limits::BUFFERS_MAX;
 pub struct Written {
     /// Packets, the service's own among them.
     pub packets: u64,
+    /// How many of these tell what packets that had left before mean for the others: names, clocks, tracks, and begins of
+    /// slices that were still open.
+    pub carried: u64,
     /// Bytes.
     pub bytes: u64,
     /// Packets left out because no producer may write them, or because they are longer than 256 MiB.

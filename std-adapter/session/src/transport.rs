@@ -3,10 +3,11 @@
 use tracebuf::buffer::TraceBuffer;
 use tracebuf::service::{EndpointStats, FlushTracker, ProducerIdentity};
 
+use crate::carry_over::CarryOver;
 use crate::region_file::BufferMemory;
 
-/// A central buffer of a session.
-pub type CentralBuffer = TraceBuffer<BufferMemory>;
+/// A central buffer of a session, which keeps what its overwritten packets mean for the others.
+pub type CentralBuffer = TraceBuffer<BufferMemory, CarryOver>;
 
 /// The session's end of one producer, wherever the producer runs. A
 /// [`ProducerEndpoint`](tracebuf::service::ProducerEndpoint) does most of the work; `examples/transport.rs` is a whole

@@ -8,14 +8,34 @@ use crate::buffer::tb_chunk::Flags;
 /// The chunk erased last began a packet that was counted as broken; the other bits count packets.
 const ERASED_BROKEN: u16 = 0x8000;
 
+/// In `pending`: packets were overwritten that an observer has folded. No cause has this bit.
+const FOLDED: u16 = 0x8000;
+const _: () = assert!(DataLoss::all().bits() & FOLDED == 0);
+
 impl SequenceState {
+    /// Causes that the next packet will carry.
     #[inline]
     pub(in crate::buffer) fn pending(&self) -> DataLoss {
+        let folded = self.pending.get() & FOLDED != 0;
+        self.lost() | if folded { DataLoss::OVERWRITE } else { DataLoss::empty() }
+    }
+    /// The same without packets that an observer has folded.
+    #[inline]
+    pub(in crate::buffer) fn lost(&self) -> DataLoss {
         DataLoss::from_bits_retain(self.pending.get()) & DataLoss::KEPT
+    }
+    /// With what a later chunk could take back.
+    pub(in crate::buffer) fn known_losses(&self) -> DataLoss {
+        self.lost() | self.tentative()
+    }
+    /// Notes that an observer was told of all that was lost, and has folded what was before.
+    pub(in crate::buffer) fn fold_pending(&mut self) {
+        self.pending.set(FOLDED);
     }
     #[cfg_attr(tracebuf_small, inline(never))]
     pub(in crate::buffer) fn lose(&mut self, cause: DataLoss) {
-        self.pending.set((self.pending() | cause & DataLoss::KEPT).bits());
+        let kept = (cause & DataLoss::KEPT).bits();
+        self.pending.set(self.pending.get() | kept);
     }
     /// A chunk is about to be consumed for the first time: what its predecessors left open is now certain.
     #[inline]

@@ -1,6 +1,6 @@
 //! The writers whose chunks were discarded, and commits that tell of it where the buffer cannot.
 
-use crate::buffer::{ChunkHeader, Commit, TraceBuffer};
+use crate::buffer::{ChunkHeader, Commit, OverwriteObserver, TraceBuffer};
 use crate::producer::Payload;
 
 /// Words of 32 writers each: for all ids of Perfetto's, which are below 1,024; on microcontrollers for those of few
@@ -28,9 +28,9 @@ impl Discarded {
 
     /// Commits a chunk. Used both for moved and for scraped ones: all of the buffer's commit is compiled anew for each
     /// type that fills a chunk, which takes some KB of flash.
-    pub(super) fn commit<M: AsRef<[u8]> + AsMut<[u8]>>(
+    pub(super) fn commit<M: AsRef<[u8]> + AsMut<[u8]>, O: OverwriteObserver>(
         &mut self,
-        buffer: &mut TraceBuffer<M>,
+        buffer: &mut TraceBuffer<M, O>,
         header: &ChunkHeader,
         payload: Payload<'_>,
     ) -> Commit {

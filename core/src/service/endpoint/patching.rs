@@ -1,7 +1,7 @@
 //! Patches that a producer sends for chunks which the buffers have.
 
 use super::{ProducerEndpoint, may_write_to};
-use crate::buffer::{self, TraceBuffer};
+use crate::buffer::{self, OverwriteObserver, TraceBuffer};
 use crate::producer::{ChunkPatch, ChunkToPatch, TraceWriter};
 use heapless::Vec;
 
@@ -12,10 +12,10 @@ const _: () = assert!(TraceWriter::MAX_PATCHED <= buffer::WALK_LIMIT / 4 * 3);
 const PATCHES: usize = 8;
 
 impl<const WRITERS: usize> ProducerEndpoint<'_, WRITERS> {
-    pub(super) fn patch<M: AsRef<[u8]> + AsMut<[u8]>>(
+    pub(super) fn patch<M: AsRef<[u8]> + AsMut<[u8]>, O: OverwriteObserver>(
         &mut self,
         patched: &ChunkToPatch<'_>,
-        buffers: &mut [TraceBuffer<M>],
+        buffers: &mut [TraceBuffer<M, O>],
     ) {
         // Also one that has ended since: its patches are for ids that have the same added as its chunks'.
         let mut writer = self.writers.known_mut(patched.writer_id);

@@ -7,6 +7,7 @@ use tracebuf::producer::Exhaustion;
 use tracebuf::service::FlushTracker;
 
 use super::*;
+use crate::carry_over::CarryOver;
 use crate::producer_cell::words;
 use crate::recording_gate::RecordingGate;
 use crate::waits::Waker;
@@ -38,7 +39,7 @@ fn a_flush_has_not_succeeded_while_another_thread_is_sending_what_packets_wait_f
     let memory = PagedMemory::new(1 << 20).expect("memory").into();
     let buffer =
         TraceBuffer::new(memory, Config::new(FillPolicy::RingBuffer).sequences(4)).expect("a buffer");
-    let mut buffers = [buffer];
+    let mut buffers = [buffer.observed_by(CarryOver::default())];
     std::thread::scope(|scope| {
         let (tell, told) = std::sync::mpsc::channel();
         let (go, gone) = std::sync::mpsc::channel::<()>();

@@ -173,7 +173,7 @@ impl Receiver {
             None => Default::default(),
         };
         match &mut message {
-            Message::Piece(piece) => past.pass(&mut piece.bytes, &backlog.progress),
+            Message::Piece(piece) => past.pass(piece, &backlog.progress),
             Message::Slot(slot, _) => past.see(slot.bytes(), &backlog.progress),
             Message::Sync => {}
         }

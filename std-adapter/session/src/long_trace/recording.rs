@@ -380,6 +380,7 @@ impl Recording {
     pub(crate) fn written(&self) -> Written {
         Written {
             packets: self.progress.packets.load(Ordering::Relaxed),
+            carried: 0,
             bytes: self.progress.status().bytes,
             invalid_packets: self.invalid_packets,
         }

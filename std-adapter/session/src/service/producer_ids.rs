@@ -31,6 +31,7 @@ mod tests {
     use tracebuf::service::{EndpointStats, FlushTracker, ProducerIdentity};
 
     use super::*;
+    use crate::carry_over::CarryOver;
     use crate::files::OwnFiles;
     use crate::service::Service;
     use crate::transport::{CentralBuffer, Transport};
@@ -84,8 +85,10 @@ mod tests {
     fn a_number_is_given_again_when_its_producer_has_gone_and_no_buffer_knows_it_any_more() {
         let config = Config::new(FillPolicy::RingBuffer).sequences(4);
         let size = config.region_size(4096) as usize;
-        let buffer =
-            || TraceBuffer::new(PagedMemory::new(size).expect("memory").into(), config).expect("room");
+        let buffer = || {
+            let memory = PagedMemory::new(size).expect("memory");
+            TraceBuffer::new(memory.into(), config).expect("room").observed_by(CarryOver::of_ring())
+        };
         let mut service = Service::new(vec![buffer(), buffer()], OwnFiles::default(), None);
         let connected = Arc::new(AtomicBool::new(true));
         let come = |service: &mut Service, silent| {

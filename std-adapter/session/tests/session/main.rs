@@ -5,6 +5,7 @@ mod cut_short;
 mod failed_start;
 mod hostile;
 mod limits;
+mod open_slices;
 mod own_files;
 mod relay;
 mod stall;

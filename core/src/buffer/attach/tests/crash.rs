@@ -63,7 +63,7 @@ pub(super) fn instants(memory: &[u8], op: &Op) -> (Vec<Memory>, Packets) {
     for fence in 1.. {
         let region = Memory::from(memory);
         let layout = RegionLayout::find(&region, crate::buffer::region::RingEnd::Required).expect("a region");
-        let mut buffer = TraceBuffer { memory: region, layout };
+        let mut buffer = TraceBuffer { memory: region, layout, observer: Unobserved };
         let mut out = Packets::new();
         let crashed = crash_at(fence, || out = op.run(&mut buffer));
         instants.push(buffer.into_memory());
@@ -237,7 +237,7 @@ fn a_packet_that_an_observer_keeps_in_a_crash_comes_again_and_says_of_losses_wha
     for fence in 1.. {
         let region = before.clone();
         let layout = RegionLayout::find(&region, crate::buffer::region::RingEnd::Required).expect("a region");
-        let mut buffer = TraceBuffer { memory: region, layout };
+        let mut buffer = TraceBuffer { memory: region, layout, observer: Unobserved };
         let crashed = crash_at(fence, || {
             buffer.copy_chunk_untrusted_observed(&chunk, &mut Keeper);
         });

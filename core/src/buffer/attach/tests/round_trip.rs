@@ -20,7 +20,7 @@ fn compare(config: Config, ring: u32, seed: u64) {
         twin.check().expect("a sound buffer");
         let layout = super::super::RegionLayout::find(&memory, crate::buffer::region::RingEnd::Required)
             .expect("a region");
-        buffer = TraceBuffer { memory, layout };
+        buffer = TraceBuffer { memory, layout, observer: Unobserved };
         assert_eq!(twin.stats(), buffer.stats());
         for _ in 0..if cfg!(miri) { 12 } else { 40 } {
             let op = load.next();

@@ -1,0 +1,478 @@
+//! What packets that have left still mean for those that stay: [`CarryOver`].
+//!
+//! Times of a writer's events are distances, names and tracks are referred to by number, and the end of a slice says
+//! nothing of its begin. So when the first packets of a sequence leave, because a ring overwrites them, a window leaves
+//! them out or another file has them, the others need a state in their place, and slices need their begins.
+
+mod clock;
+mod descriptions;
+mod event;
+mod limits;
+mod names;
+mod packets_out;
+mod sequence;
+mod slices;
+
+use std::collections::HashMap;
+
+use tracebuf::buffer::{DataLoss, OverwriteObserver, Packet, PacketRun, SequenceInfo};
+use tracebuf::proto::fields::{data_loss_reason, trace_packet};
+use tracebuf::proto::reader::{Fields, number};
+use tracebuf::proto::{PacketValidator, PacketView, TracePackets};
+use tracebuf::service::sequence_id;
+
+use event::{Event, Kind, quick};
+use sequence::Sequence;
+use slices::{Begin, End, Ended, Slice, Tracks};
+
+/// A sequence as a trace numbers it.
+type Id = u32;
+
+/// What packets that have left still mean: for each sequence its clock, names, defaults and descriptions of tracks, and
+/// for each track the slices that are open.
+///
+/// Packets are given to it in each sequence's order: those that leave to [`fold`](Self::fold), or by a ring whose
+/// observer it is; those that stay to [`pass`](Self::pass), which writes what they need before them. A state in which
+/// something is missing is never used: until a writer begins the next, its packets stay as they are.
+///
+/// Memory is bounded, for each sequence and in all, whatever producers write. Of slices within each other the outermost
+/// are kept; [`left_out`](Self::left_out) tells how many are not.
+///
+/// ```
+/// use tracebuf_session::CarryOver;
+///
+/// # let (first_file, second_file) = (&[][..], &[][..]);
+/// let mut carried = CarryOver::default();
+/// carried.fold(first_file); // whole packets, as they lie in a trace
+/// let mut file = Vec::new();
+/// let mut packets = carried.begin_file(&mut file);
+/// packets += carried.pass(second_file, None, &mut file); // can be read without the first
+/// # assert_eq!((packets, file), (0, vec![]));
+/// ```
+#[derive(Clone, Default)]
+pub struct CarryOver {
+    is_on: bool,
+    sequences: HashMap<Id, Box<Sequence>>,
+    tracks: Tracks,
+    /// Some sequence has counters whose values count from one to the next.
+    has_counters: bool,
+    /// Packets added to traces.
+    added: u64,
+    whole: Vec<u8>,
+}
+
+debug_fields!(CarryOver, is_on);
+
+/// What is being done with a packet.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// It leaves.
+    Leaves,
+    /// It stays, in the trace that is being written.
+    Stays,
+}
+
+/// Who has written a packet.
+#[derive(Clone, Copy)]
+struct Writer {
+    id: Id,
+    uid: u32,
+    pid: Option<i32>,
+}
+
+impl CarryOver {
+    /// One that looks at what a ring overwrites.
+    pub(crate) fn of_ring() -> Self {
+        Self { is_on: true, ..Self::default() }
+    }
+
+    /// How many slices are open of which no begin is kept.
+    pub fn left_out(&self) -> u64 {
+        self.tracks.left_out()
+    }
+
+    /// How many packets it has added to traces.
+    pub(crate) fn added(&self) -> u64 {
+        self.added
+    }
+
+    /// Takes in whole packets of a trace that leave: they are in another file, or in none.
+    pub fn fold(&mut self, packets: &[u8]) {
+        for bytes in TracePackets::new(packets).map_while(Result::ok) {
+            let packet = PacketView::of(bytes);
+            let id = self.writer_of(&packet);
+            if id <= 1 {
+                continue;
+            }
+            if packet.loss != 0 {
+                self.lose(id, packets);
+            }
+            self.due(id, packet.loss);
+            self.see(id, &packet, packets, Way::Leaves);
+        }
+        self.settle(packets);
+    }
+
+    /// A new file begins, without what came before: it gets all begins of open slices, and each sequence's state before
+    /// the first of its packets that [stays](Self::pass). Returns the number of packets.
+    pub fn begin_file(&mut self, out: &mut Vec<u8>) -> u64 {
+        for track in self.tracks.all_mut() {
+            track.is_described = false;
+            track.slices.iter_mut().for_each(|slice| slice.is_written = false);
+        }
+        self.sequences.values_mut().for_each(|sequence| sequence.is_due = true);
+        self.write_open(out)
+    }
+
+    /// Before a ring is read whose observer this is: what was lost that nobody could see.
+    pub fn begin_read(&mut self, sequences: impl Iterator<Item = SequenceInfo>) {
+        for info in sequences.filter(|info| !info.pending_since_folded.is_empty()) {
+            let id = sequence_id(info.producer_id, info.writer_id).get();
+            if let Some(sequence) = self.sequences.get_mut(&id) {
+                sequence.is_readable = false;
+            }
+        }
+    }
+
+    /// Whether a trace that is read to its end has nothing to gain from it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.sequences.is_empty()
+    }
+
+    /// Appends whole packets of a trace that stay to `out`, with what they need before them. Of events from before the
+    /// boot time `from`, in nanoseconds, only what they mean for others stays. Returns how many packets that is.
+    pub fn pass(&mut self, packets: &[u8], from: Option<u64>, out: &mut Vec<u8>) -> u64 {
+        let (mut count, mut has_begins) = (0, false);
+        for bytes in TracePackets::new(packets).map_while(Result::ok) {
+            let packet = PacketView::of(bytes);
+            let id = self.writer_of(&packet);
+            if id <= 1 {
+                count += packets_out::copy(bytes, packet.loss, 0, out);
+                continue;
+            }
+            let told = self.told_loss(id, &packet, packets);
+            if from.is_some_and(|from| self.goes(id, &packet, from)) {
+                self.due(id, packet.loss);
+                self.see(id, &packet, packets, Way::Leaves);
+                has_begins = true;
+                continue;
+            }
+            if std::mem::take(&mut has_begins) {
+                // Before one of them ends.
+                self.settle(packets);
+            }
+            let (written, untold) = self.write_due(id, &packet, out);
+            let mut added = written;
+            let seen = self.see(id, &packet, packets, Way::Stays);
+            added += self.write_begin_of(&seen, out);
+            count += packets_out::copy(bytes, packet.loss, told | untold, out);
+            added += self.write_end_of(&seen, out);
+            self.added += added;
+            count += added;
+        }
+        self.settle(packets);
+        count
+    }
+
+    /// Appends the begins of all slices that are still open and that the trace does not have. Returns their number,
+    /// with that of the tracks' descriptions.
+    pub fn write_open(&mut self, out: &mut Vec<u8>) -> u64 {
+        let Self { tracks, sequences, .. } = self;
+        let written = tracks.all_mut().map(|track| packets_out::begins(track, sequences, out)).sum();
+        self.added += written;
+        written
+    }
+
+    /// The sequence that a packet of a trace is of, which is known from then on.
+    fn writer_of(&mut self, packet: &PacketView<'_>) -> Id {
+        let id = packet.sequence_id as Id;
+        if id > 1 && !self.sequences.contains_key(&id) {
+            let uid = number(packet.content, trace_packet::TRUSTED_UID).map_or(u32::MAX, |uid| uid as u32);
+            self.sequence(Writer { id, uid, pid: packet.pid });
+        }
+        id
+    }
+
+    fn sequence(&mut self, writer: Writer) -> &mut Sequence {
+        if self.sequences.len() >= limits::SEQUENCES && !self.sequences.contains_key(&writer.id) {
+            // Any will do: it goes on with its next state.
+            let other = self.sequences.keys().next().copied();
+            if let Some(gone) = other.and_then(|id| self.sequences.remove(&id)) {
+                self.tracks.let_go(gone.place);
+            }
+        }
+        let new = || Box::new(Sequence::new(writer.uid, writer.pid));
+        let sequence = self.sequences.entry(writer.id).or_insert_with(new);
+        if (sequence.uid, sequence.pid) != (writer.uid, writer.pid) {
+            // Another process has the number now.
+            (sequence.uid, sequence.pid, sequence.is_readable) = (writer.uid, writer.pid, false);
+        }
+        sequence
+    }
+
+    /// Something is missing: the state is not known until the next begins.
+    fn lose(&mut self, id: Id, base: &[u8]) {
+        self.settle(base);
+        if let Some(sequence) = self.sequences.get_mut(&id) {
+            sequence.is_readable = false;
+        }
+    }
+
+    fn due(&mut self, id: Id, loss: u64) {
+        if let Some(sequence) = self.sequences.get_mut(&id) {
+            sequence.is_due = true;
+            sequence.loss |= loss;
+        }
+    }
+
+    /// What a packet that stays says of losses that still holds. What the ring has overwritten was seen.
+    fn told_loss(&mut self, id: Id, packet: &PacketView<'_>, base: &[u8]) -> u64 {
+        const SEEN: u64 = (data_loss_reason::PRESENT | data_loss_reason::OVERWRITE) as u64;
+        let Some(sequence) = self.sequences.get_mut(&id) else { return packet.loss };
+        let is_overwritten = std::mem::take(&mut sequence.is_overwritten);
+        if packet.loss == 0 {
+            return 0;
+        }
+        if is_overwritten && sequence.is_readable && packet.loss & !SEEN == 0 {
+            sequence.loss |= packet.loss;
+            return 0;
+        }
+        self.lose(id, base);
+        packet.loss
+    }
+
+    /// Whether a packet is left out of a window: an event of before, or what only later ones need.
+    fn goes(&self, id: Id, packet: &PacketView<'_>, from: u64) -> bool {
+        let Some(sequence) = self.sequences.get(&id) else { return false };
+        let clock = if packet.begins_state() { &clock::SequenceClock::of(packet) } else { &sequence.clock };
+        // If its state is gone, and with it what its time counts from, it is older than the next.
+        let is_unreadable = packet.needs_state() && !packet.begins_state() && !sequence.is_readable;
+        let is_old = match (packet.time, clock.moment(packet)) {
+            _ if is_unreadable => true,
+            (_, Some((moment, _))) => moment.is_before(clock::Moment::of_boot_time(from)),
+            // In nobody's time, as long as all of its sequence is.
+            (None, None) => sequence.is_due || !sequence.has_stayed,
+            (Some(_), None) => false,
+        };
+        match packet.event {
+            Some(event) => is_old && !self.ends_one_that_is_written(sequence, event),
+            None => is_old && is_of_state(packet),
+        }
+    }
+
+    /// Whether an event ends a slice whose begin the trace has: then it stays whatever its time.
+    fn ends_one_that_is_written(&self, sequence: &Sequence, event: &[u8]) -> bool {
+        let Some(event) = Event::of(event).filter(|event| event.kind == Kind::End) else { return false };
+        let place = event.track.map_or(Some(sequence.place), |uuid| self.tracks.find(uuid));
+        let track = place.and_then(|place| self.tracks.get(place));
+        track.and_then(|track| track.slices.last()).is_some_and(|slice| slice.is_written)
+    }
+
+    /// Takes in a packet: what it says of the state, and its event. Returns what an end or a begin leads to.
+    fn see(&mut self, id: Id, packet: &PacketView<'_>, base: &[u8], way: Way) -> Seen {
+        if packet.begins_state() {
+            // Before their names are gone.
+            self.settle(base);
+        }
+        let Self { sequences, tracks, has_counters, .. } = self;
+        let Some(sequence) = sequences.get_mut(&id) else { return Seen::Nothing };
+        sequence.has_stayed |= way == Way::Stays;
+        if packet.begins_state() {
+            sequence.begin(id, packet, tracks);
+        } else if packet.needs_state() && !sequence.is_readable {
+            if packet.event.is_some() && !std::mem::replace(&mut sequence.is_forgotten, true) {
+                tracks.forget(id, None);
+            }
+            return Seen::Nothing;
+        } else {
+            sequence.learn(packet, tracks);
+        }
+        if !packet.track.is_empty()
+            && let Some((uuid, is_incremental)) = sequence.descriptions.add(packet.track)
+        {
+            sequence.see_counter(uuid, is_incremental);
+            *has_counters |= is_incremental;
+        }
+        let Some((moment, distance)) = sequence.clock.moment(packet) else { return Seen::Nothing };
+        if !packet.begins_state() {
+            sequence.clock.pass(distance);
+        }
+        let Some(event) = packet.event.and_then(Event::of) else { return Seen::Nothing };
+        match event.kind {
+            Kind::Other => Seen::Nothing,
+            Kind::Counter => {
+                if *has_counters && let Some(uuid) = event.track.or(sequence.track) {
+                    let (value, fraction) = event.counter_value();
+                    sequence.count(uuid, value, fraction);
+                }
+                Seen::Nothing
+            }
+            Kind::Begin | Kind::End => {
+                let place = sequence.place_of(event.track, tracks);
+                slice_event(tracks, &event, place, id, moment, base, way)
+            }
+        }
+    }
+
+    /// Keeps the begins of slices that are still open after the packets in `base`.
+    fn settle(&mut self, base: &[u8]) {
+        let Self { sequences, tracks, .. } = self;
+        tracks.settle(|track, id, (at, len)| {
+            let sequence = sequences.get(&id)?;
+            let event = base.get(at as usize..)?.get(..len as usize)?;
+            if track.description.is_none() {
+                track.description = packets_out::description(track.uuid, id, sequence);
+            }
+            Some(sequence.names.spell_out(event).into())
+        });
+    }
+}
+
+/// What a begin or an end of a slice leads to.
+enum Seen {
+    Nothing,
+    /// An end whose slice the trace does not have.
+    EndOf(u32, Slice),
+    /// A begin whose end has left.
+    BeginOf(End),
+}
+
+#[inline]
+fn slice_event(
+    tracks: &mut Tracks,
+    event: &Event<'_>,
+    place: u32,
+    id: Id,
+    moment: clock::Moment,
+    base: &[u8],
+    way: Way,
+) -> Seen {
+    if event.kind == Kind::Begin {
+        let at = (event.bytes.as_ptr() as usize).wrapping_sub(base.as_ptr() as usize) as u32;
+        let begin = Begin::Fresh { at, len: event.bytes.len() as u32 };
+        let slice = Slice { moment, sequence: id, is_written: way == Way::Stays, begin };
+        return tracks.begin(place, slice).map_or(Seen::Nothing, Seen::BeginOf);
+    }
+    match (tracks.end(place, moment), event.track) {
+        (Ended::Slice(slice), _) if way == Way::Stays && !slice.is_written => {
+            return Seen::EndOf(place, slice);
+        }
+        (Ended::Early, Some(uuid)) if way == Way::Leaves => {
+            tracks.wait_for_begin(End { uuid, moment, sequence: id });
+        }
+        (Ended::Slice(_) | Ended::Early | Ended::Nothing, _) => {}
+    }
+    tracks.release(place);
+    Seen::Nothing
+}
+
+/// Whether a packet without an event tells of nothing but its sequence's state and tracks.
+fn is_of_state(packet: &PacketView<'_>) -> bool {
+    use trace_packet as field;
+    Fields::of(packet.content).all(|part| {
+        matches!(
+            part.number,
+            field::TIMESTAMP
+                | field::TIMESTAMP_CLOCK_ID
+                | field::SEQUENCE_FLAGS
+                | field::INCREMENTAL_STATE_CLEARED
+                | field::CLOCK_SNAPSHOT
+                | field::TRACE_PACKET_DEFAULTS
+                | field::INTERNED_DATA
+                | field::TRACK_DESCRIPTOR
+                | field::PREVIOUS_PACKET_DROPPED
+                | field::FIRST_PACKET_ON_SEQUENCE
+                | field::TRUSTED_UID
+                | field::TRUSTED_PACKET_SEQUENCE_ID
+                | field::TRUSTED_PID
+        )
+    })
+}
+
+impl OverwriteObserver for CarryOver {
+    const FOLDS: bool = true;
+
+    fn looks(&self) -> bool {
+        self.is_on
+    }
+
+    fn packet(&mut self, packet: &Packet<'_>) -> bool {
+        let mut whole = std::mem::take(&mut self.whole);
+        whole.clear();
+        packet.slices().for_each(|slice| whole.extend_from_slice(slice));
+        let id = sequence_id(packet.producer_id(), packet.writer_id()).get();
+        let pid = (packet.pid() != -1).then_some(packet.pid());
+        self.overwritten(Writer { id, uid: packet.uid(), pid }, packet.loss());
+        self.overwritten_packet(id, &whole, &whole);
+        self.settle(&whole);
+        // One long packet's memory is not kept for all to come.
+        whole.shrink_to(limits::STATE);
+        self.whole = whole;
+        true
+    }
+
+    fn packets(&mut self, run: &mut PacketRun<'_>) {
+        let id = sequence_id(run.producer_id(), run.writer_id()).get();
+        let pid = (run.pid() != -1).then_some(run.pid());
+        self.overwritten(Writer { id, uid: run.uid(), pid }, run.loss());
+        let base = run.chunk();
+        while let Some(content) = self.overwritten_events(id, run, base) {
+            self.overwritten_packet(id, content, base);
+        }
+        self.settle(base);
+    }
+}
+
+impl CarryOver {
+    fn overwritten(&mut self, writer: Writer, loss: DataLoss) {
+        let sequence = self.sequence(writer);
+        sequence.is_due = true;
+        sequence.is_overwritten = true;
+        if !loss.is_empty() {
+            sequence.loss |= u64::from(loss.bits());
+            sequence.is_readable = false;
+        }
+    }
+
+    /// Takes in events of a run as long as they are of the usual form; returns the first that is not.
+    fn overwritten_events<'b>(&mut self, id: Id, run: &mut PacketRun<'b>, base: &[u8]) -> Option<&'b [u8]> {
+        let Self { sequences, tracks, has_counters, .. } = self;
+        let sequence = sequences.get_mut(&id)?;
+        let is_usual = sequence.is_readable && sequence.clock.counts();
+        for content in run {
+            let Some((units, event)) = quick(content).filter(|_| is_usual) else { return Some(content) };
+            let Some(event) = Event::of(event) else { return Some(content) };
+            if event.kind == Kind::Counter && *has_counters {
+                return Some(content);
+            }
+            let moment = sequence.clock.advance(units);
+            if matches!(event.kind, Kind::Begin | Kind::End) {
+                let place = sequence.place_of(event.track, tracks);
+                slice_event(tracks, &event, place, id, moment, base, Way::Leaves);
+            }
+        }
+        None
+    }
+
+    /// Takes in any other packet, in which nothing is trusted.
+    fn overwritten_packet(&mut self, id: Id, content: &[u8], base: &[u8]) {
+        match PacketValidator::check([content]) {
+            Ok(valid) => {
+                let loss = u64::from(valid.previous_packet_dropped);
+                if loss != 0 {
+                    self.lose(id, base);
+                    self.due(id, loss);
+                }
+                self.see(id, &PacketView::of(content), base, Way::Leaves);
+            }
+            Err(_) => {
+                // No trace accepts it.
+                self.lose(id, base);
+                self.due(id, (data_loss_reason::PRESENT | data_loss_reason::CHUNK_CORRUPTED).into());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,179 @@
+//! The packets that a carry-over adds to a trace.
+
+use std::collections::HashMap;
+
+use tracebuf::proto::fields::{sequence_flags, trace, trace_packet, track_event, track_event_type};
+use tracebuf::proto::reader::Fields;
+use tracebuf::proto::{PacketView, SequenceId, Sink, TrustedFields};
+
+use super::clock::Moment;
+use super::sequence::Sequence;
+use super::slices::{Begin, End, Slice, Track};
+use super::{CarryOver, Id, Seen};
+
+/// Appends a packet of a sequence.
+fn put(content: &[u8], id: Id, sequence: Option<&Sequence>, loss: u64, out: &mut Vec<u8>) {
+    let (uid, pid) = sequence.map_or((u32::MAX, None), |sequence| (sequence.uid, sequence.pid));
+    let id = SequenceId::new(id).unwrap_or(SequenceId::FIRST_WRITER);
+    let trusted = TrustedFields { pid, previous_packet_dropped: loss as u32, ..TrustedFields::new(uid, id) };
+    let suffix = trusted.suffix();
+    let Ok(()) = out.length(trace::PACKET, content.len() + suffix.as_bytes().len());
+    out.extend_from_slice(content);
+    out.extend_from_slice(suffix.as_bytes());
+}
+
+/// Appends a packet as it was, except that it tells of other losses. Returns 1.
+pub(super) fn copy(bytes: &[u8], said: u64, loss: u64, out: &mut Vec<u8>) -> u64 {
+    if said == loss {
+        let Ok(()) = out.bytes(trace::PACKET, bytes);
+        return 1;
+    }
+    let mut changed = Vec::with_capacity(bytes.len() + 4);
+    for field in Fields::of(bytes) {
+        if field.number != trace_packet::PREVIOUS_PACKET_DROPPED {
+            changed.extend_from_slice(field.whole);
+        }
+    }
+    if loss != 0 {
+        let Ok(()) = changed.varint(trace_packet::PREVIOUS_PACKET_DROPPED, loss);
+    }
+    let Ok(()) = out.bytes(trace::PACKET, &changed);
+    1
+}
+
+fn moment(moment: Moment, content: &mut Vec<u8>) {
+    let Ok(()) = content.varint(trace_packet::TIMESTAMP, moment.time);
+    let Ok(()) = content.varint(trace_packet::TIMESTAMP_CLOCK_ID, moment.clock);
+}
+
+/// The packets that describe a track and those above it, as far as the sequence has described them.
+pub(super) fn description(uuid: u64, id: Id, sequence: &Sequence) -> Option<Box<[u8]>> {
+    let mut out = Vec::new();
+    for described in sequence.descriptions.up_from(uuid) {
+        let mut content = Vec::with_capacity(described.content.len() + 4);
+        let Ok(()) = content.bytes(trace_packet::TRACK_DESCRIPTOR, &described.content);
+        put(&content, id, Some(sequence), 0, &mut out);
+    }
+    (!out.is_empty()).then(|| out.into())
+}
+
+/// Appends the begins of a track's slices that are not in the trace.
+pub(super) fn begins(track: &mut Track, sequences: &HashMap<Id, Box<Sequence>>, out: &mut Vec<u8>) -> u64 {
+    let mut slices = std::mem::take(&mut track.slices);
+    let unwritten = slices.iter_mut().filter(|slice| !slice.is_written);
+    let written = unwritten.map(|slice| begin(track, slice, sequences, out)).sum();
+    track.slices = slices;
+    written
+}
+
+fn begin(
+    track: &mut Track,
+    slice: &mut Slice,
+    sequences: &HashMap<Id, Box<Sequence>>,
+    out: &mut Vec<u8>,
+) -> u64 {
+    let Begin::Kept(event) = &slice.begin else { return 0 };
+    slice.is_written = true;
+    let mut written = 1;
+    if !std::mem::replace(&mut track.is_described, true)
+        && let Some(description) = &track.description
+    {
+        out.extend_from_slice(description);
+        written += tracebuf::proto::TracePackets::new(description).count() as u64;
+    }
+    let mut content = Vec::with_capacity(event.len() + 32);
+    moment(slice.moment, &mut content);
+    let mut whole = Vec::with_capacity(event.len() + 12);
+    whole.extend_from_slice(event);
+    let Ok(()) = whole.varint(track_event::TRACK_UUID, track.uuid);
+    let Ok(()) = content.bytes(trace_packet::TRACK_EVENT, &whole);
+    put(&content, slice.sequence, sequences.get(&slice.sequence).map(|s| &**s), 0, out);
+    written
+}
+
+impl CarryOver {
+    /// Appends what a sequence's next packet needs, unless that begins a state itself. Returns the number of packets,
+    /// and the losses that this packet has to tell.
+    pub(super) fn write_due(&mut self, id: Id, next: &PacketView<'_>, out: &mut Vec<u8>) -> (u64, u64) {
+        let Some(sequence) = self.sequences.get_mut(&id) else { return (0, 0) };
+        let loss = std::mem::take(&mut sequence.loss);
+        if !std::mem::take(&mut sequence.is_due) || !sequence.is_readable || next.begins_state() {
+            return (0, loss);
+        }
+        let mut content = Vec::with_capacity(256 + sequence.names.bytes().len());
+        let mut snapshot = Vec::new();
+        if let Some(now) = sequence.clock.write(&mut snapshot) {
+            moment(now, &mut content);
+        }
+        const FLAGS: u64 =
+            sequence_flags::INCREMENTAL_STATE_CLEARED | sequence_flags::NEEDS_INCREMENTAL_STATE;
+        let Ok(()) = content.varint(trace_packet::SEQUENCE_FLAGS, FLAGS);
+        for (field, bytes) in [
+            (trace_packet::CLOCK_SNAPSHOT, &snapshot[..]),
+            (trace_packet::TRACE_PACKET_DEFAULTS, &sequence.defaults),
+            (trace_packet::INTERNED_DATA, sequence.names.bytes()),
+        ] {
+            if !bytes.is_empty() {
+                let Ok(()) = content.bytes(field, bytes);
+            }
+        }
+        put(&content, id, Some(sequence), loss, out);
+        let mut written = 1;
+        for described in sequence.descriptions.all() {
+            content.clear();
+            let Ok(()) = content.bytes(trace_packet::TRACK_DESCRIPTOR, &described.content);
+            put(&content, id, Some(sequence), 0, out);
+            written += 1;
+        }
+        written += self.write_counters(id, out);
+        (written, 0)
+    }
+
+    /// Appends the sums of counters whose values count from one to the next: a new state starts them at 0.
+    fn write_counters(&self, id: Id, out: &mut Vec<u8>) -> u64 {
+        let Some(sequence) = self.sequences.get(&id) else { return 0 };
+        let mut written = 0;
+        for counter in &sequence.counters {
+            if counter.sum == 0 && counter.fraction == 0.0 {
+                continue;
+            }
+            let (mut content, mut event) = (Vec::new(), Vec::new());
+            if let Some(now) = sequence.clock.now() {
+                moment(now, &mut content);
+            }
+            let Ok(()) = event.varint(track_event::TYPE, track_event_type::COUNTER);
+            let Ok(()) = event.varint(track_event::TRACK_UUID, counter.uuid);
+            if counter.fraction == 0.0 {
+                let Ok(()) = event.varint(track_event::COUNTER_VALUE, counter.sum as u64);
+            } else {
+                let Ok(()) = event.double(track_event::DOUBLE_COUNTER_VALUE, counter.fraction);
+            }
+            let Ok(()) = content.bytes(trace_packet::TRACK_EVENT, &event);
+            put(&content, id, Some(sequence), 0, out);
+            written += 1;
+        }
+        written
+    }
+
+    /// Appends the begin of a slice whose end stays.
+    pub(super) fn write_begin_of(&mut self, seen: &Seen, out: &mut Vec<u8>) -> u64 {
+        let Seen::EndOf(place, slice) = seen else { return 0 };
+        let Self { tracks, sequences, .. } = self;
+        let mut slice = slice.clone();
+        let written = tracks.get_mut(*place).map_or(0, |track| begin(track, &mut slice, sequences, out));
+        tracks.release(*place);
+        written
+    }
+
+    /// Appends the end of a slice whose begin stays.
+    pub(super) fn write_end_of(&self, seen: &Seen, out: &mut Vec<u8>) -> u64 {
+        let Seen::BeginOf(End { uuid, moment: at, sequence }) = seen else { return 0 };
+        let (mut content, mut event) = (Vec::new(), Vec::new());
+        moment(*at, &mut content);
+        let Ok(()) = event.varint(track_event::TYPE, track_event_type::SLICE_END);
+        let Ok(()) = event.varint(track_event::TRACK_UUID, *uuid);
+        let Ok(()) = content.bytes(trace_packet::TRACK_EVENT, &event);
+        put(&content, *sequence, self.sequences.get(sequence).map(|s| &**s), 0, out);
+        1
+    }
+}

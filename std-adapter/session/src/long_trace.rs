@@ -218,6 +218,8 @@ pub(crate) struct Progress {
     /// Packets given up on the way.
     lost: AtomicU64,
     unreadable: AtomicU64,
+    /// Something was lost before packets of the file: from then on it is looked whether they can be read.
+    has_losses: AtomicBool,
     /// How many bytes more, or less, the file has than were handed over.
     growth: AtomicI64,
     files: AtomicU64,

@@ -16,6 +16,7 @@ use crate::long_trace::{LongTrace, Names, Recording};
 use crate::recording_gate::RecordingGate;
 use crate::region_file::{BufferMemory, Outbox, OwnMark, OwnMemory, RegionSpec, SharedMemorySpec, create};
 use crate::service::Service;
+use crate::side_packets::SideData;
 use crate::size_signal;
 use crate::transport::CentralBuffer;
 use tracebuf_std::memory::PagedMemory;
@@ -110,14 +111,16 @@ impl<'s> OpenFiles<'s> {
         gate: &Arc<RecordingGate>,
     ) -> Result<(Service, Option<Recording>), SessionError> {
         let Self { buffers, outboxes, own, files, made, long_trace, clocks } = self;
+        let side = SideData::default();
         let long_trace = long_trace.map(|(trace, file, names)| {
-            let recording = Recording::start(trace, file, names, gate.clone(), outboxes, &clocks);
+            let recording = Recording::start(trace, file, names, gate.clone(), outboxes, &clocks, &side);
             recording.map_err(|error| SessionError::writing(&trace.path, error))
         });
         let long_trace = long_trace.transpose()?;
         made.into_iter().for_each(Undo::forget);
-        let service = Service::new(buffers, files, own.map(|(_, mark)| mark)).read_out(long_trace.is_some());
-        Ok((service, long_trace))
+        let mut service = Service::new(buffers, files, own.map(|(_, mark)| mark));
+        service.side = side;
+        Ok((service.read_out(long_trace.is_some()), long_trace))
     }
 }
 

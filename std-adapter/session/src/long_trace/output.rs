@@ -12,9 +12,9 @@ use super::backlog::{Message, Next, Receiver};
 use super::compression::Packer;
 use super::rotation::{Names, Rotation};
 use super::{Progress, SyncPolicy};
-use crate::clock::ClockReading;
 use crate::export::Piece;
 use crate::files::{Opened, Undo};
+use crate::side_packets::{SideData, SideRevision};
 use crate::size_signal;
 use tracebuf_std::display::Count;
 use tracebuf_std::file_lock::Lock;
@@ -52,6 +52,8 @@ pub(super) struct Series {
     /// With what each of them begins: clocks of the session's start.
     pub(super) head: Piece,
     pub(super) sync: SyncPolicy,
+    /// What is told beside the buffers, in each of them.
+    pub(super) side: SideData,
     /// When the newest was begun.
     pub(super) begun: Instant,
 }
@@ -177,9 +179,9 @@ impl Output {
         self.before += std::mem::take(&mut self.good);
         self.progress.files.fetch_add(1, Ordering::Relaxed);
         self.write(&head.bytes, head.packets);
-        let mut now = Piece::default();
-        let _ = now.service(&ClockReading::now());
-        self.write_packed(&now);
+        let mut side = Piece::default();
+        let _ = self.series.as_ref().map(|series| side.side_data(&series.side, SideRevision::default()));
+        self.write_packed(&side);
         if let Some(series) = &self.series {
             series.remove_old();
         }

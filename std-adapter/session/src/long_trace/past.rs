@@ -13,8 +13,11 @@ use crate::export::Piece;
 #[derive(Default)]
 pub(super) struct Past {
     carried: CarryOver,
-    /// For each sequence, whether readers can read its next packet if that needs names, a clock or a track.
+    /// For each sequence, whether readers can read its next packet if that needs names, a clock or a track; as long as
+    /// nothing was lost they can.
     states: HashMap<u64, bool>,
+    /// The newest clocks of the service.
+    clocks: Vec<u8>,
     /// Whether something was given up since the last packet that went into the file.
     has_gap: bool,
     /// Memory for the next piece.
@@ -27,6 +30,7 @@ impl Past {
     /// Counts packets that were given up. The service's own are no loss of anybody's.
     pub(super) fn lose(&mut self, packets: &[u8], progress: &Progress) {
         self.carried.fold(packets);
+        self.keep_clocks(packets);
         let lost = TracePackets::new(packets).flatten().map(PacketView::of);
         let lost = lost.filter(|packet| packet.sequence_id != SERVICE).count() as u64;
         progress.lost.fetch_add(lost, Ordering::Relaxed);
@@ -39,8 +43,9 @@ impl Past {
     pub(super) fn state(&mut self, begins_file: bool) -> (Piece, bool) {
         let (mut state, follows_gap) = (Piece::default(), std::mem::take(&mut self.has_gap));
         if begins_file {
-            self.states.clear();
-            state.packets = self.carried.begin_file(&mut state.bytes);
+            state.bytes.clone_from(&self.clocks);
+            state.packets = u64::from(!self.clocks.is_empty());
+            state.packets += self.carried.begin_file(&mut state.bytes);
         } else if follows_gap {
             state.packets = self.carried.write_open(&mut state.bytes);
         }
@@ -54,18 +59,34 @@ impl Past {
         piece.packets = self.carried.pass(&piece.bytes, None, &mut self.spare);
         std::mem::swap(&mut piece.bytes, &mut self.spare);
         progress.growth.fetch_add(piece.bytes.len() as i64 - before, Ordering::Relaxed);
+        self.keep_clocks(&piece.bytes);
         self.see(&piece.bytes, progress);
+    }
+
+    /// The service's clocks are the first packet of a piece: they are read before the buffers.
+    fn keep_clocks(&mut self, packets: &[u8]) {
+        let mut first = TracePackets::new(packets);
+        if let Some(Ok(packet)) = first.next() {
+            let packet = PacketView::of(packet);
+            if packet.sequence_id == SERVICE && !packet.snapshot.is_empty() {
+                self.clocks.clear();
+                self.clocks.extend_from_slice(packets.get(..first.offset()).unwrap_or_default());
+            }
+        }
     }
 
     /// Looks at packets that go into the file as they are.
     pub(super) fn see(&mut self, packets: &[u8], progress: &Progress) {
-        let (mut unreadable, mut last) = (0, (0, false));
+        if !progress.has_losses.load(Ordering::Relaxed) {
+            return;
+        }
+        let (mut unreadable, mut last) = (0, (0, true));
         for packet in TracePackets::new(packets).flatten() {
             let packet = PacketView::of(packet);
             // Mostly the same as before.
             if packet.sequence_id != last.0 {
                 self.states.insert(last.0, last.1);
-                last = (packet.sequence_id, self.states.get(&packet.sequence_id).copied().unwrap_or_default());
+                last = (packet.sequence_id, self.states.get(&packet.sequence_id).copied().unwrap_or(true));
             }
             unreadable += u64::from(!packet.can_be_read(&mut last.1));
         }

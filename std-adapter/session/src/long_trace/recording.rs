@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use tracebuf::buffer::BufferStats;
 use tracebuf::proto::TracePackets;
 use tracebuf::service::Drained;
 
@@ -22,7 +23,7 @@ use crate::files::Opened;
 use crate::recording_gate::RecordingGate;
 use crate::region_file::Outbox;
 use crate::service::Service;
-use crate::side_packets::SideRevision;
+use crate::side_packets::{SideData, SideRevision};
 use crate::totals::{Totals, Written};
 use crate::waits::{FOR_EVER, GRACE, PATIENCE, POLL_INTERVAL, Wait};
 
@@ -42,6 +43,8 @@ pub(crate) struct Recording {
     /// The newest item beside the buffers that the file tells of.
     side: SideRevision,
     handed_over: u64,
+    /// Bytes that the buffers had taken when they were read the last time.
+    came: u64,
     /// For each buffer, after how many bytes it is read before the period is over, and how many it had the last time.
     halves: Vec<(u64, u64)>,
     invalid_packets: u64,
@@ -66,6 +69,7 @@ impl Recording {
         gate: Arc<RecordingGate>,
         outboxes: Vec<Option<Outbox>>,
         clocks: &ClockReading,
+        side: &SideData,
     ) -> io::Result<Self> {
         let progress = Arc::new(Progress::default());
         progress.files.store(1, Ordering::Relaxed);
@@ -82,8 +86,9 @@ impl Recording {
         let handed_over = head.bytes.len() as u64;
         let series = names.map(|names| {
             let (rotation, sync, head) = (trace.rotation.clone(), trace.sync, head.clone());
-            Series { rotation, names, head, sync, begun: Instant::now() }
+            Series { rotation, names, head, sync, side: side.clone(), begun: Instant::now() }
         });
+        series.iter().for_each(Series::remove_old);
         let packer = Packer::new(trace.compression)?;
         let file = opened.file.try_clone()?;
         let mut output = Output::new(opened, packer, progress.clone()).in_series(series);
@@ -120,13 +125,15 @@ impl Recording {
             piece: Piece::default(),
             side: SideRevision::default(),
             handed_over,
+            came: 0,
             halves: Vec::new(),
             invalid_packets: 0,
             ended: !has_room,
         })
     }
 
-    /// Does what is due, and says when to come again. Never does more than a piece at once, and never waits.
+    /// Does what is due, and says when to come again. Reads no more at once than a piece, or than has come meanwhile, and
+    /// never waits.
     pub(crate) fn work(&mut self, service: &mut Service) -> Duration {
         if self.ended {
             return self.trace.period;
@@ -136,12 +143,20 @@ impl Recording {
         {
             return wait;
         }
-        match self.read_on(service, Wait::Now) {
-            Step::Done => {}
-            Step::Busy => return POLL_INTERVAL,
-            Step::Piece => {
-                self.hand_over(service, Wait::Now);
-                return if self.ended { self.trace.period } else { Duration::ZERO };
+        // As much as has come since the last time, or a ring would fill faster than it is read.
+        let written = service.buffers.iter().map(|buffer| buffer.stats().bytes_written).sum();
+        let mut owed = written - std::mem::replace(&mut self.came, written);
+        loop {
+            match self.read_on(service, Wait::Now) {
+                Step::Done => break,
+                Step::Busy => return POLL_INTERVAL,
+                Step::Piece => {
+                    owed = owed.saturating_sub(PIECE as u64);
+                    self.hand_over(service, Wait::Now);
+                    if self.ended || owed == 0 {
+                        return if self.ended { self.trace.period } else { Duration::ZERO };
+                    }
+                }
             }
         }
         self.hand_over(service, Wait::Now);
@@ -323,6 +338,10 @@ impl Recording {
             self.cut(room);
             self.end(service);
             return;
+        }
+        let lost = |stats: BufferStats| stats.chunks_overwritten | stats.trace_writer_packet_loss | stats.abi_violations;
+        if service.buffers.iter().any(|buffer| lost(buffer.stats()) > 0) {
+            self.progress.has_losses.store(true, Ordering::Relaxed);
         }
         let waits = wait == Wait::UntilDone;
         if !self.sender.as_ref().is_some_and(|sender| sender.piece(&mut self.piece, waits)) {

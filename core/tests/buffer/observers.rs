@@ -225,7 +225,7 @@ fn what_an_observer_leaves_of_a_run_is_folded_too_and_one_that_does_not_look_see
         }
     }
     let sent = |id: u32| {
-        Sent::new(id, &[packet(b"one"), packet(b"two")]).flags(if id % 2 == 0 { NEXT } else { PREV })
+        Sent::new(id, &[packet(b"one"), packet(b"two")]).flags(if id.is_multiple_of(2) { NEXT } else { PREV })
     };
     let mut folds = Folds { is_lazy: true, ..Folds::default() };
     let mut b = Bench::new(small_table(), 256);

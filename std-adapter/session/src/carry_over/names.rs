@@ -112,11 +112,10 @@ impl Names {
                         self.find(interned_data::SOURCE_LOCATIONS, iid),
                     );
                 }
+                (track_event::DEBUG_ANNOTATIONS, _) if !with_arguments => {}
                 (track_event::DEBUG_ANNOTATIONS, FieldValue::Bytes(annotation)) => {
-                    if with_arguments {
-                        let spelt = self.annotation(annotation, DEPTH);
-                        put(&mut out, track_event::DEBUG_ANNOTATIONS, Some(&spelt));
-                    }
+                    let spelt = self.annotation(annotation, DEPTH);
+                    put(&mut out, track_event::DEBUG_ANNOTATIONS, Some(&spelt));
                 }
                 (other, _) if EXTRA_COUNTERS.contains(&other) => {}
                 _ if with_arguments || field.whole.len() <= limits::SLICE / 16 => {

@@ -175,7 +175,10 @@ impl SessionBuilder {
             Some(files) => files,
             None => open_files(None)?,
         };
-        let (service, long_trace) = files.begin(&gate)?;
+        let (service, mut long_trace) = files.begin(&gate)?;
+        if self.prepare_snapshots {
+            long_trace.iter_mut().for_each(|recording| recording.keep_history(&service));
+        }
         let service = service.state_every(&state_every);
         let side = service.side.clone();
         let progress = long_trace.as_ref().map(|recording| recording.progress.clone());

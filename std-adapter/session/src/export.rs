@@ -1,6 +1,7 @@
 //! The bytes of a trace, made from buffers: packets, clocks, statistics.
 
 use std::io::{self, Write};
+use std::sync::Arc;
 
 use tracebuf::buffer::{
     BufferStats, FillPolicy, OverwriteObserver, ReadOnlyTraceBuffer, Reader, SequenceInfo, TraceBuffer,
@@ -139,10 +140,25 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> Readable for ReadOnlyTraceBuffer<M> {
     }
 }
 
+/// What came before the packets of a buffer.
+#[derive(Clone, Default)]
+pub(crate) struct Before {
+    /// What those that are gone mean for the others.
+    pub(crate) carried: CarryOver,
+    /// Whole packets that have left the buffer and are in its trace all the same.
+    pub(crate) packets: Vec<Arc<Vec<u8>>>,
+}
+
+impl From<CarryOver> for Before {
+    fn from(carried: CarryOver) -> Self {
+        Self { carried, packets: Vec::new() }
+    }
+}
+
 /// Clocks, what is beside the buffers, the packets of all of these with what they need of those that have left,
 /// statistics.
 pub(crate) fn write_trace<'b, B: Readable + 'b>(
-    buffers: impl Iterator<Item = (&'b mut B, CarryOver)>,
+    buffers: impl Iterator<Item = (&'b mut B, Before)>,
     mut totals: Totals,
     clocks: &ClockReading,
     side: &Piece,
@@ -155,13 +171,21 @@ pub(crate) fn write_trace<'b, B: Readable + 'b>(
     piece.bytes.extend_from_slice(&side.bytes);
     piece.packets += side.packets;
     let mut reports = Vec::new();
-    for (buffer, mut carried) in buffers {
-        let reports_of = buffer.report();
-        carried.begin_read(reports_of.sequences.into_iter());
+    for (buffer, Before { mut carried, packets }) in buffers {
+        if packets.is_empty() {
+            let reports_of = buffer.report();
+            carried.begin_read(reports_of.sequences.into_iter());
+        }
         if from.is_none() {
             piece.packets += carried.write_open(&mut piece.bytes);
         }
-        let is_plain = from.is_none() && carried.is_empty();
+        let is_plain = from.is_none() && carried.is_empty() && packets.is_empty();
+        for packets in packets {
+            piece.packets += carried.pass(&packets, from, &mut piece.bytes);
+            written.bytes += piece.bytes.len() as u64;
+            output.write_all(&piece.bytes)?;
+            piece.bytes.clear();
+        }
         let mut reader = buffer.read();
         let mut raw = Piece::default();
         loop {

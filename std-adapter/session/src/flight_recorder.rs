@@ -49,8 +49,9 @@ use triggers::{Request, WAITING, work};
 /// that share a folder share its limit, and two that write one reason at the same moment may write the same file. A
 /// program that is killed while writing leaves [parts](crate::Snapshot::write_to), which you have to remove.
 ///
-/// A session with a [long trace](crate::SessionBuilder::long_trace) has no flight recorder: use two sessions. If
-/// threads may hang, let the ring have [`self_contained_chunks`](crate::BufferConfig::self_contained_chunks): what they
+/// Beside a [long trace](crate::SessionBuilder::long_trace) snapshots hold what the rings have room for, whether it was
+/// written to the file or not, from the moment on when this is made; that takes the rings' memory once more. If threads
+/// may hang, let the ring have [`self_contained_chunks`](crate::BufferConfig::self_contained_chunks): what they
 /// did last can then be read. Standard error says where a snapshot is that nothing waits for, or why there is none.
 pub struct FlightRecorder {
     inner: Arc<Inner>,
@@ -97,13 +98,8 @@ impl FlightRecorder {
     /// directory. The recorder does not keep the session alive.
     ///
     /// # Errors
-    /// The folder is not one, the session has a long trace, or the system has no thread.
+    /// The folder is not one, the session has ended, or the system has no thread.
     pub fn new(session: &Arc<Session>, folder: impl AsRef<Path>) -> io::Result<Self> {
-        if session.progress.is_some() {
-            let why = "the session has a long trace, whose file takes what a flight recorder would find in the rings: \
-                       start two sessions, or do without one of them";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
-        }
         let folder = folder.as_ref().to_owned();
         if !folder.is_dir() {
             let why = format!("{} is no folder: it has to be there", Escaped(folder.display()));
@@ -111,6 +107,10 @@ impl FlightRecorder {
         }
         // Programs that go into the background leave the folder that they were started in.
         let folder = std::path::absolute(folder)?;
+        if session.progress.is_some() {
+            // What the file has got is to be in snapshots, too.
+            session.keep_history().map_err(io::Error::other)?;
+        }
         let state = Mutex::new(State { keep: 8, ..State::default() });
         let (session, forks) = (Arc::downgrade(session), fork::forks());
         let inner = Arc::new(Inner { session, forks, folder, state });

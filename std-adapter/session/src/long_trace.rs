@@ -2,6 +2,7 @@
 
 mod backlog;
 mod compression;
+mod history;
 mod output;
 mod past;
 mod recording;
@@ -19,6 +20,7 @@ use crate::waits::FOR_EVER;
 use rotation::Rotation;
 
 pub use compression::Compression;
+pub(crate) use history::History;
 pub(crate) use recording::Recording;
 pub(crate) use rotation::Names;
 

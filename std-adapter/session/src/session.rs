@@ -71,8 +71,11 @@ impl Session {
 
     /// Flushes, and copies all buffers while recording goes on.
     ///
-    /// Beside a [long trace](crate::SessionBuilder::long_trace) it holds only what was recorded since the last period,
-    /// mostly without its names. Cost: the drain thread copies the used part of the buffers.
+    /// Beside a [long trace](crate::SessionBuilder::long_trace) it also holds what was written to the file and would
+    /// still be in the rings, if [memory for it is prepared](crate::SessionBuilder::prepare_snapshots) or there is a
+    /// [`FlightRecorder`](crate::FlightRecorder); otherwise only what was not yet written, mostly without its names.
+    ///
+    /// Cost: the drain thread copies the used part of the buffers.
     ///
     /// # Errors
     /// No memory for the copies; [`SessionError::Timeout`] after 10 s, of which producers have 5; those of
@@ -83,9 +86,20 @@ impl Session {
         let taken = self.ask_for(deadline + PATIENCE, Task::new, move |drain, answer| {
             // However late its turn comes, producers that answer at once are in it.
             let deadline = deadline.max(Instant::now() + GRACE);
-            drain.flush(deadline, move |drain, _| tell(&answer, Snapshot::take(&drain.service, &spare)));
+            drain.flush(deadline, move |drain, _| {
+                let read = drain.long_trace.as_ref().and_then(|recording| recording.history.as_ref());
+                tell(&answer, Snapshot::take(&drain.service, read, &spare));
+            });
         })?;
         taken.map_err(|error| SessionError::io("making a snapshot", error))
+    }
+
+    /// From now on, has snapshots beside a long trace hold what was written to the file, too.
+    pub(crate) fn keep_history(&self) -> Result<(), SessionError> {
+        self.ask(|drain| {
+            let Drain { service, long_trace, .. } = drain;
+            long_trace.iter_mut().for_each(|recording| recording.keep_history(service));
+        })
     }
 
     /// Returns a number for a producer that is to be [attached](Self::attach): from 2 to 65,535 in turn, without those

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use tracebuf::buffer::{BufferStats, ReadOnlyTraceBuffer};
 
-use crate::carry_over::CarryOver;
 use crate::clock::ClockReading;
-use crate::export::{Piece, write_trace};
+use crate::export::{Before, Piece, write_trace};
 use crate::files::OwnFiles;
+use crate::long_trace::History;
 use crate::service::Service;
 use crate::side_packets::SideRevision;
 use crate::size_signal;
@@ -60,8 +60,8 @@ pub(crate) fn prepare(sizes: impl Iterator<Item = usize>) -> io::Result<Spare> {
 /// What was in a session's buffers at one moment.
 pub struct Snapshot {
     buffers: Vec<ReadOnlyTraceBuffer<PagedMemory>>,
-    /// What each ring's overwritten packets mean for those in the copy.
-    carried: Vec<CarryOver>,
+    /// What came before those in each copy.
+    before: Vec<Before>,
     totals: Totals,
     clocks: ClockReading,
     side: Piece,
@@ -74,7 +74,8 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    pub(crate) fn take(service: &Service, spare: &Spare) -> io::Result<Self> {
+    /// A copy of the buffers. Beside a long trace, with what is `read`, if that is kept.
+    pub(crate) fn take(service: &Service, read: Option<&History>, spare: &Spare) -> io::Result<Self> {
         let sizes = service.buffers.iter().map(CentralBuffer::clone_size).enumerate();
         let memory = sizes.map(|(buffer, size)| memory_of(spare, buffer, size));
         let memory = memory.collect::<io::Result<Vec<_>>>()?;
@@ -85,11 +86,13 @@ impl Snapshot {
         let buffers = service.buffers.iter().zip(memory);
         let copies = buffers.map(|(buffer, memory)| buffer.clone_read_only(memory));
         let buffers = copies.collect::<Result<Vec<_>, _>>().map_err(io::Error::other)?;
-        let carried = service.buffers.iter().map(|buffer| buffer.observer().clone()).collect();
+        let of_ring = |buffer: &CentralBuffer| Before::from(buffer.observer().clone());
+        let of_rings = || service.buffers.iter().map(of_ring).collect();
+        let before = read.map_or_else(of_rings, History::before);
         let stall = start.elapsed();
         let (totals, clocks, spare) = (service.totals(), ClockReading::now(), spare.clone());
         let (forks, files) = (fork::forks(), service.files.clone());
-        Ok(Self { buffers, carried, totals, clocks, side, stall, spare, forks, from: None, files })
+        Ok(Self { buffers, before, totals, clocks, side, stall, spare, forks, from: None, files })
     }
 
     /// Returns how long the drain thread took for the copy. Recording threads go on meanwhile.
@@ -126,8 +129,8 @@ impl Snapshot {
     pub fn write(mut self, output: &mut impl Write) -> io::Result<Written> {
         // An event that a thread is within must not keep back what the thread recorded before.
         self.buffers.iter_mut().for_each(ReadOnlyTraceBuffer::stop_waiting);
-        let carried = std::mem::take(&mut self.carried);
-        let buffers = self.buffers.iter_mut().zip(carried);
+        let before = std::mem::take(&mut self.before);
+        let buffers = self.buffers.iter_mut().zip(before);
         write_trace(buffers, self.totals, &self.clocks, &self.side, self.from, output)
     }
 }

@@ -55,7 +55,7 @@ impl Stopped {
             *is_cut = true;
             let buffers = service.buffers.iter_mut().map(|buffer| {
                 let carried = std::mem::take(buffer.observer_mut());
-                (buffer, carried)
+                (buffer, carried.into())
             });
             let written = write_trace(buffers, totals, &ClockReading::now(), side, None, file)?;
             service.invalid_packets += written.invalid_packets;

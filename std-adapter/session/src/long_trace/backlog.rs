@@ -40,6 +40,8 @@ struct Backlog {
     progress: Arc<Progress>,
     /// The most bytes of pieces that may wait.
     limit: usize,
+    /// Pieces become no longer than this by being joined.
+    piece: usize,
 }
 
 #[derive(Default)]
@@ -57,7 +59,7 @@ struct Queue {
 /// Pieces whose memory is kept. If it went to the system, it would be asked for again, page by page.
 const SPARE: usize = 8;
 
-pub(super) fn backlog(limit: usize, progress: Arc<Progress>) -> (Sender, Receiver) {
+pub(super) fn backlog(limit: usize, piece: usize, progress: Arc<Progress>) -> (Sender, Receiver) {
     let backlog = Arc::new(Backlog {
         queue: Mutex::default(),
         changed: Condvar::new(),
@@ -65,6 +67,7 @@ pub(super) fn backlog(limit: usize, progress: Arc<Progress>) -> (Sender, Receive
         progress,
         // One piece is filled while another is written.
         limit: limit.max(2 * PIECE),
+        piece,
     });
     (Sender(backlog.clone()), Receiver(backlog))
 }
@@ -94,7 +97,7 @@ impl Sender {
         queue.bytes += piece.bytes.len();
         match queue.messages.back_mut() {
             // While the file is behind, short pieces take no more memory than long ones.
-            Some(Message::Piece(last)) if last.bytes.len() + piece.bytes.len() <= PIECE => {
+            Some(Message::Piece(last)) if last.bytes.len() + piece.bytes.len() <= backlog.piece => {
                 last.bytes.append(&mut piece.bytes);
                 last.packets += std::mem::take(&mut piece.packets);
             }

@@ -13,6 +13,7 @@ use tracebuf::service::Drained;
 
 use super::backlog::{Message, Sender, backlog};
 use super::compression::Packer;
+use super::history::History;
 use super::output::{Output, Series, empty};
 use super::rotation::Names;
 use super::turns::Turns;
@@ -40,15 +41,17 @@ pub(crate) struct Recording {
     flushing: Option<(u64, Instant)>,
     turns: Option<Turns>,
     piece: Piece,
+    /// Bytes of a piece.
+    most: usize,
     /// The newest item beside the buffers that the file tells of.
     side: SideRevision,
     handed_over: u64,
-    /// Bytes that the buffers had taken when they were read the last time.
-    came: u64,
     /// For each buffer, after how many bytes it is read before the period is over, and how many it had the last time.
     halves: Vec<(u64, u64)>,
     invalid_packets: u64,
     ended: bool,
+    /// What was read, if snapshots are to hold it.
+    pub(crate) history: Option<History>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -93,7 +96,10 @@ impl Recording {
         let file = opened.file.try_clone()?;
         let mut output = Output::new(opened, packer, progress.clone()).in_series(series);
         let ((is_emptied, emptied), (begun, is_begun)) = (channel::<()>(), channel());
-        let (sender, receiver) = backlog(trace.backlog, progress.clone());
+        // Small enough for a file to end near its size.
+        let share = trace.rotation.size().map_or(u64::MAX, |size| size / 8);
+        let most = usize::try_from(share).unwrap_or(PIECE).clamp(4 << 10, PIECE);
+        let (sender, receiver) = backlog(trace.backlog, most, progress.clone());
         let thread = thread::Builder::new()
             .name("tracebuf-file".into())
             .spawn(move || {
@@ -123,17 +129,30 @@ impl Recording {
             flushing: None,
             turns: None,
             piece: Piece::default(),
+            most,
             side: SideRevision::default(),
             handed_over,
-            came: 0,
             halves: Vec::new(),
             invalid_packets: 0,
             ended: !has_room,
+            history: None,
         })
     }
 
-    /// Does what is due, and says when to come again. Reads no more at once than a piece, or than has come meanwhile, and
-    /// never waits.
+    /// From now on, keeps what is read, as much as the buffers have room for.
+    pub(crate) fn keep_history(&mut self, service: &Service) {
+        self.history.get_or_insert_with(|| History::of(service));
+    }
+
+    /// Keeps what was read from a buffer into the piece, after so many bytes.
+    fn keep(&mut self, buffer: usize, from: usize) {
+        if let Some(history) = &mut self.history {
+            history.keep(buffer, self.piece.bytes.get(from..).unwrap_or_default());
+        }
+    }
+
+    /// Does what is due, and says when to come again. Reads no more than a piece at once, unless a buffer is half full,
+    /// and never waits.
     pub(crate) fn work(&mut self, service: &mut Service) -> Duration {
         if self.ended {
             return self.trace.period;
@@ -143,18 +162,18 @@ impl Recording {
         {
             return wait;
         }
-        // As much as has come since the last time, or a ring would fill faster than it is read.
-        let written = service.buffers.iter().map(|buffer| buffer.stats().bytes_written).sum();
-        let mut owed = written - std::mem::replace(&mut self.came, written);
         loop {
             match self.read_on(service, Wait::Now) {
                 Step::Done => break,
                 Step::Busy => return POLL_INTERVAL,
                 Step::Piece => {
-                    owed = owed.saturating_sub(PIECE as u64);
                     self.hand_over(service, Wait::Now);
-                    if self.ended || owed == 0 {
-                        return if self.ended { self.trace.period } else { Duration::ZERO };
+                    if self.ended {
+                        return self.trace.period;
+                    }
+                    // More than a piece may have come for each that was read.
+                    if !service.buffers.iter().any(|buffer| is_half_full(&buffer.stats())) {
+                        return Duration::ZERO;
                     }
                 }
             }
@@ -170,7 +189,7 @@ impl Recording {
     /// Begins a period's work, with a flush; says how long to wait if it is not yet time, or not everything has come.
     fn begin(&mut self, service: &mut Service) -> Option<Duration> {
         let now = Instant::now();
-        if self.flushing.is_none() && now < self.next && self.is_half_full(service) {
+        if self.flushing.is_none() && now < self.next && self.has_taken_half(service) {
             // What is not complete comes with the period.
             self.turns = Some(Turns::new(service.buffers.len(), self.trace.period));
             return None;
@@ -191,7 +210,7 @@ impl Recording {
         self.flushing = None;
         service.end_flush(flush);
         let _ = self.piece.service(&ClockReading::now());
-        self.is_half_full(service);
+        self.has_taken_half(service);
         if self.trace.rotation.is_on() {
             self.renew_end_of_file(service);
         }
@@ -200,7 +219,7 @@ impl Recording {
     }
 
     /// Whether a buffer has taken half of its size since it was read the last time, which begins anew if so.
-    fn is_half_full(&mut self, service: &Service) -> bool {
+    fn has_taken_half(&mut self, service: &Service) -> bool {
         self.halves.resize(service.buffers.len(), (0, 0));
         let mut is_due = false;
         let taken = || service.buffers.iter().map(|buffer| buffer.stats());
@@ -245,7 +264,7 @@ impl Recording {
         while let Some(at) = self.turns.as_ref().and_then(Turns::next) {
             // Before each piece: the buffers get more in between.
             self.side = self.piece.side_data(&service.side, self.side).unwrap_or(self.side);
-            if self.piece.bytes.len() + refused >= PIECE {
+            if self.piece.bytes.len() + refused >= self.most {
                 return Step::Piece;
             }
             if let Some(Some(outbox)) = self.outboxes.get(at) {
@@ -256,7 +275,9 @@ impl Recording {
                 return self.read_into_slot(service, at, wait);
             }
             let Some(buffer) = service.buffers.get_mut(at) else { break };
-            let read = self.piece.read(&mut buffer.read(), PIECE - refused);
+            let from = self.piece.bytes.len();
+            let read = self.piece.read(&mut buffer.read(), self.most - refused);
+            self.keep(at, from);
             refused += self.count(service, read);
         }
         Step::Done
@@ -290,7 +311,9 @@ impl Recording {
             return Step::Busy;
         };
         outbox.begin(buffer.memory());
+        let from = self.piece.bytes.len();
         let read = self.piece.read(&mut buffer.read(), outbox.limit);
+        self.keep(at, from);
         self.count(service, read);
         let (len, room) = (self.piece.bytes.len() as u64, self.room(service));
         let is_full = len > room;
@@ -425,6 +448,14 @@ impl Recording {
             let _ = thread.join();
         }
     }
+}
+
+/// Whether half of a buffer is not read yet.
+fn is_half_full(stats: &BufferStats) -> bool {
+    let gone = [stats.bytes_overwritten, stats.bytes_read, stats.padding_bytes_cleared];
+    let came = stats.bytes_written.saturating_add(stats.padding_bytes_written);
+    let held = gone.into_iter().fold(came, u64::saturating_sub);
+    held > stats.buffer_size / 2
 }
 
 /// Room for the statistics: some 250 bytes per buffer, up to 300 per writer.

@@ -1,9 +1,13 @@
 //! Long traces: kills at any moment, full disks, removed files, readers that stop, and the largest size.
 
+mod ends;
 mod kills;
 #[cfg(target_os = "linux")]
 mod pipes;
 mod producers;
+mod rates;
+mod rotation;
+mod snapshots;
 use tracebuf_testing::trace;
 use tracebuf_testing::transport;
 
@@ -95,7 +99,7 @@ fn a_period_that_never_ends_leaves_all_to_the_end() {
     let session = Session::builder().long_trace(trace).start().expect("a session");
     session.recorder().instant("only");
     session.flush(Duration::from_secs(5)).expect("a flush");
-    assert_eq!(Trace::read_cut(&path).bytes.len(), 0);
+    assert!(!Trace::read(&path).contains("only"));
     session.stop().expect("a stop");
     assert!(Trace::read(&path).contains("only"));
 }

@@ -30,7 +30,7 @@ fn output(file: File) -> Output {
 }
 
 fn run(output: &mut Output, messages: impl IntoIterator<Item = Message>) {
-    let (sender, receiver) = backlog(usize::MAX, output.progress.clone());
+    let (sender, receiver) = backlog(usize::MAX, 1 << 20, output.progress.clone());
     messages.into_iter().for_each(|message| assert!(sender.send(message)));
     drop(sender);
     output.run(&receiver);

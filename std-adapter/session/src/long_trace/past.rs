@@ -18,8 +18,9 @@ pub(super) struct Past {
     states: HashMap<u64, bool>,
     /// The newest clocks of the service.
     clocks: Vec<u8>,
-    /// Whether something was given up since the last packet that went into the file.
+    /// Whether something was given up since the last packet that went into the file, and what stays of it.
     has_gap: bool,
+    of_gap: Vec<u8>,
     /// Memory for the next piece.
     spare: Vec<u8>,
 }
@@ -27,12 +28,10 @@ pub(super) struct Past {
 const SERVICE: u64 = SequenceId::SERVICE.get() as u64;
 
 impl Past {
-    /// Counts packets that were given up. The service's own are no loss of anybody's.
+    /// Counts packets that were given up. What ends in them has an end all the same, and the service's own are kept.
     pub(super) fn lose(&mut self, packets: &[u8], progress: &Progress) {
-        self.carried.fold(packets);
+        let lost = self.carried.skip(packets, &mut self.of_gap);
         self.keep_clocks(packets);
-        let lost = TracePackets::new(packets).flatten().map(PacketView::of);
-        let lost = lost.filter(|packet| packet.sequence_id != SERVICE).count() as u64;
         progress.lost.fetch_add(lost, Ordering::Relaxed);
         progress.growth.fetch_sub(packets.len() as i64, Ordering::Relaxed);
         self.has_gap = true;
@@ -42,12 +41,16 @@ impl Past {
     /// given up: then the second is true.
     pub(super) fn state(&mut self, begins_file: bool) -> (Piece, bool) {
         let (mut state, follows_gap) = (Piece::default(), std::mem::take(&mut self.has_gap));
+        let of_gap = std::mem::take(&mut self.of_gap);
         if begins_file {
             state.bytes.clone_from(&self.clocks);
             state.packets = u64::from(!self.clocks.is_empty());
             state.packets += self.carried.begin_file(&mut state.bytes);
         } else if follows_gap {
-            state.packets = self.carried.write_open(&mut state.bytes);
+            // Slices that were opened in it, and are, come after those that it has ended.
+            state.packets = TracePackets::new(&of_gap).count() as u64;
+            state.bytes = of_gap;
+            state.packets += self.carried.write_open(&mut state.bytes);
         }
         (state, follows_gap)
     }

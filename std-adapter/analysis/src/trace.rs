@@ -54,7 +54,7 @@ use tracebuf::proto::fields::builtin_clock;
 use tracebuf::proto::{TraceFileFault, TracePackets};
 
 use crate::trace_stats::TraceReport;
-use clocks::Clocks;
+use clocks::Timeline;
 pub use event::{Counter, Event, Flow, LogLine, Track};
 pub use fault::{Fault, FaultKind, TraceError};
 use reader::Reader;
@@ -82,7 +82,8 @@ pub use value::Value;
 /// # Ok::<(), tracebuf_analysis::trace::TraceError>(())
 /// ```
 pub struct Trace {
-    clocks: Clocks,
+    realtime: Timeline,
+    monotonic: Timeline,
     tracks: Tracks,
     slices: Slices,
     faults: Vec<Fault>,
@@ -125,7 +126,9 @@ impl Trace {
         for record in events {
             slices.take(record, &mut tracks, &mut faults);
         }
-        Ok(Self { clocks, tracks, slices, faults, losses: TraceReport::of(&trace) })
+        let timeline = |clock| clocks.timeline(clock);
+        let (realtime, monotonic) = (timeline(builtin_clock::REALTIME), timeline(builtin_clock::MONOTONIC));
+        Ok(Self { realtime, monotonic, tracks, slices, faults, losses: TraceReport::of(&trace) })
     }
 
     /// The slices, in the order of their begins.
@@ -196,17 +199,19 @@ impl Trace {
         &self.faults
     }
 
-    /// The time of day at a time of the trace; `None` if no clock snapshot tells it.
+    /// The time of day at a time of the trace; `None` if no clock snapshot tells it. As trace_processor's `to_realtime`
+    /// it does not count back from a snapshot: before the first, it is what that says.
     #[must_use]
     pub fn time_of_day(&self, time: u64) -> Option<SystemTime> {
-        let realtime = self.clocks.at(time as i64, builtin_clock::REALTIME)?;
+        let realtime = self.realtime.at(time as i64)?;
         SystemTime::UNIX_EPOCH.checked_add(Duration::from_nanos(u64::try_from(realtime).ok()?))
     }
 
-    /// What the system's monotonic clock showed at a time of the trace; `None` if no clock snapshot tells it.
+    /// What the system's monotonic clock showed at a time of the trace; `None` if no clock snapshot tells it. Like
+    /// `to_monotonic`, with the same limit.
     #[must_use]
     pub fn monotonic(&self, time: u64) -> Option<u64> {
-        self.clocks.at(time as i64, builtin_clock::MONOTONIC).map(|time| time as u64)
+        self.monotonic.at(time as i64).map(|time| time as u64)
     }
 }
 

@@ -201,6 +201,7 @@ impl SessionBuilder {
             progress,
             spare,
             side,
+            before_stop: Mutex::default(),
         })
     }
 

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use crate::at_exit::AtExit;
+use crate::at_signal::AtSignal;
 use crate::drain::Drain;
 use crate::error::SessionError;
 use crate::recording_gate::RecordingGate;
@@ -45,8 +46,11 @@ impl Ending {
         let at_exit = at_exit.map_err(|error| SessionError::io("waiting for the process's end", error))?;
         let ending = Self { at_exit: Some(at_exit), signals: SignalWatches::default() };
         if !signals.is_empty() {
-            let watched = check_signals(signals)
-                .and_then(|()| ending.signals.watch_before_end(signals, move |_| end.complete()));
+            // Flight recorders that watch the same signals still need the session.
+            let at_signal = AtSignal::new(signals);
+            let complete = move |signal| at_signal.complete_last(signal, || end.complete());
+            let watched =
+                check_signals(signals).and_then(|()| ending.signals.watch_before_end(signals, complete));
             watched.map_err(|error| SessionError::io("completing the long trace on signals", error))?;
         }
         Ok(ending)

@@ -1,6 +1,6 @@
 //! Clocks of a trace, and times of one as times of another, by Perfetto's rules.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use tracebuf::proto::PacketView;
 use tracebuf::proto::fields::{builtin_clock, clock, clock_snapshot};
@@ -171,10 +171,25 @@ impl Clocks {
         self.walk(self.ways.get(&clock)?, time)
     }
 
-    /// What a clock of everybody's showed at a time of the trace.
-    pub(super) fn at(&self, time: i64, clock: u64) -> Option<i64> {
+    /// What a clock of everybody's showed in each snapshot, by the time of the trace.
+    pub(super) fn timeline(&self, clock: u64) -> Timeline {
         let clock = ClockId::builtin(clock);
-        if clock == self.trace { Some(time) } else { self.walk(&self.way(self.trace, clock)?, time) }
+        let mut timeline = BTreeMap::new();
+        for kind in self.having.get(&clock).into_iter().flatten().filter_map(|kind| self.kinds.get(*kind)) {
+            let column = |of: ClockId| kind.clocks.iter().position(|id| *id == of);
+            let (own, trace) = (column(clock), column(self.trace));
+            for row in &kind.rows {
+                let Some(shown) = own.and_then(|own| row.get(own)) else { continue };
+                let time = match trace {
+                    Some(trace) => row.get(trace).copied(),
+                    None => self.way(clock, self.trace).and_then(|way| self.walk(&way, *shown)),
+                };
+                if let Some(time) = time {
+                    timeline.entry(time).or_insert(*shown);
+                }
+            }
+        }
+        Timeline(timeline)
     }
 
     fn walk(&self, way: &[Step], mut time: i64) -> Option<i64> {
@@ -210,5 +225,24 @@ impl Clocks {
             }
         }
         None
+    }
+}
+
+/// Readings of a clock.
+#[derive(Debug)]
+pub(super) struct Timeline(BTreeMap<i64, i64>);
+
+impl Timeline {
+    /// What it showed at a time of the trace, as trace_processor tells it: counted on from the reading before, but not
+    /// beyond the next one; and before the first reading, what that was.
+    pub(super) fn at(&self, time: i64) -> Option<i64> {
+        let next = self.0.range(time..).next();
+        let counted = |(since, shown): (&i64, &i64)| shown.wrapping_add(time.wrapping_sub(*since));
+        match (self.0.range(..time).next_back(), next) {
+            (Some(before), None) => Some(counted(before)),
+            (Some(before), Some((at, shown))) if *at != time => Some(counted(before).min(*shown)),
+            (_, Some((_, shown))) => Some(*shown),
+            (None, None) => None,
+        }
     }
 }

@@ -2,11 +2,13 @@
 
 mod attached;
 mod cut_short;
+mod doors;
 mod failed_start;
 mod hostile;
 mod limits;
 mod open_slices;
 mod own_files;
+mod own_times;
 mod relay;
 mod stall;
 mod tracks;

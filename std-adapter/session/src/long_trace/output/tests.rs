@@ -67,23 +67,25 @@ fn what_cannot_be_cut_off_at_once_is_cut_off_before_anything_comes_behind_it() {
         true => Err(io::Error::other("not reached")),
         false => super::cut(file, len),
     };
-    let piece = |text: &str| Message::Piece(Piece { bytes: text.into(), packets: 1 });
+    // A packet, whatever is in it.
+    let packet = |text: &str| [&[0x0A, text.len() as u8], text.as_bytes()].concat();
+    let piece = |text: &str| Message::Piece(Piece { bytes: packet(text), packets: 1 });
     let progress = output.progress.clone();
     run(&mut output, [piece("first")]);
     WRITES.set((1, 1));
     CUTS.set((0, 3));
     run(&mut output, [piece("second"), piece("third")]);
     assert_eq!((WRITES.get(), CUTS.get()), ((0, 0), (0, 0)), "all has failed that was to");
-    assert_eq!(std::fs::read_to_string(&path).expect("text"), "firstsecondthird");
+    assert_eq!(std::fs::read(&path).expect("packets"), ["first", "second", "third"].map(packet).concat());
     let status = progress.status();
-    assert_eq!((status.bytes, status.error), (16, None));
+    assert_eq!((status.bytes, status.error), (22, None));
     // At the end this is not waited for.
     progress.finishing.store(true, Ordering::Relaxed);
     WRITES.set((1, 1));
     CUTS.set((0, 1));
     run(&mut output, [piece("fourth"), piece("fifth")]);
     let status = progress.status();
-    assert_eq!((status.bytes, status.bytes_given_up), (16, 11));
+    assert_eq!((status.bytes, status.bytes_given_up), (22, 15));
     let error = "no room; a piece that went in in part cannot be cut off: not reached";
     assert_eq!(status.error.as_deref(), Some(error));
     std::fs::remove_file(path).expect("it is there");
@@ -103,7 +105,7 @@ fn a_sync_is_one_of_the_file_and_the_first_one_of_its_folder_too() {
         SYNCED.set((SYNCED.get().0, SYNCED.get().1 + 1));
         Ok(())
     };
-    let piece = || Message::Piece(Piece { bytes: b"piece".into(), packets: 1 });
+    let piece = || Message::Piece(Piece { bytes: vec![0x0A, 2, 0x40, 5], packets: 1 });
     run(&mut output, [piece(), piece()]);
     assert_eq!((SYNCED.get(), output.progress.status().syncs), ((0, 0), 0));
     run(&mut output, [Message::Sync, piece(), Message::Sync]);

@@ -73,7 +73,7 @@
 //! | 4 | `shared_counter`; `logger` and `metrics`, with the features of these names |
 //! | 3 | `recorder`, `packet_writer`, `in_process` (the transport of this process's threads), `side_packets`, `process_tree` |
 //! | 2 | `producer_cell` (a producer and its memory), `queue` (what it asks for), `export` (the bytes of a trace), `transport` |
-//! | 1 | `carry_over` (what packets that have left mean for others), [`region_file`] (buffers in files), `recording_gate`, `waits`, `totals` |
+//! | 1 | `carry_over` (what packets that have left mean for others), [`region_file`] (buffers in files), `recording_gate`, `waits`, `totals`, `refusals` |
 //! | 0 | `at_exit` and `at_signal` (what an end waits for), [`limits`], `error`, `clock`, `files`, `size_signal`, `this_process`, `interned` |
 
 #![deny(unsafe_code)]
@@ -119,6 +119,7 @@ mod producer_cell;
 mod queue;
 mod recorder;
 mod recording_gate;
+mod refusals;
 pub mod region_file;
 mod service;
 mod session;
@@ -154,6 +155,7 @@ pub use packet_writer::PacketWriter;
 pub use recorder::{
     EventTime, Recorder, Relay, SliceGuard, ThreadTracer, TrackRecorder, TrackRecorderAt, TrackSliceGuard,
 };
+pub use refusals::RefusedProgram;
 pub use session::Session;
 pub use shared_counter::SharedCounter;
 pub use side_packets::SidePackets;

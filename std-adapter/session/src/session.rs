@@ -15,6 +15,7 @@ use crate::long_trace::{LongTraceStatus, Progress};
 use crate::process_tree::ProcessTree;
 use crate::producer_cell::RecorderContext;
 use crate::recorder::Recorder;
+use crate::refusals::Refusals;
 use crate::side_packets::{SideData, SidePackets};
 use crate::snapshot::{Snapshot, Spare};
 use crate::stopped::Stopped;
@@ -142,6 +143,11 @@ impl Session {
     /// Packets that come before all that the buffers hold, in every file.
     pub fn side_packets(&self) -> SidePackets {
         self.side.packets.clone()
+    }
+
+    /// Programs that came and were sent away, for whoever accepts them: [`Summary::refused`] tells of them.
+    pub fn refusals(&self) -> Refusals {
+        self.side.refusals.clone()
     }
 
     /// The data sources, each with the number of its buffer.

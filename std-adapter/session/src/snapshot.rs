@@ -118,7 +118,8 @@ impl Snapshot {
     /// Writes a whole trace, with statistics at its end, into a file that appears at `path` when it is complete.
     ///
     /// It is written beside `path`, synced and renamed: an existing file is replaced whole, or stays as it is. If that
-    /// fails or is cut short, `.NAME.PID-N.part` stays. A link's target, a device or a pipe is written into.
+    /// fails or is cut short, `.NAME.PID-N.part` stays. A link's target, a device or a pipe is written into, but not what
+    /// another user's link in a folder like `/tmp` leads to.
     ///
     /// # Errors
     /// What the file system says; or `path` names no file, or one of this session's or another's own files.

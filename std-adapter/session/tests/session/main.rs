@@ -10,6 +10,7 @@ mod open_slices;
 mod own_files;
 mod own_times;
 mod relay;
+mod since;
 mod stall;
 mod tracks;
 

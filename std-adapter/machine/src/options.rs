@@ -7,8 +7,8 @@ use std::time::Duration;
 use tracebuf::producer::Layout;
 
 use tracebuf_analysis::size::ring_chunk;
-use tracebuf_session::{BufferConfig, Compression};
 use tracebuf_session::limits::{LAYOUT, PAGE, WRITERS};
+use tracebuf_session::{BufferConfig, Compression};
 
 /// The layout of pages of Perfetto's SDK when it has few left: a chunk then has 292 bytes.
 const SMALLEST_CHUNKS: Layout = Layout::Fourteen;

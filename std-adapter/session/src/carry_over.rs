@@ -142,7 +142,12 @@ impl CarryOver {
     /// Appends whole packets of a trace that stay to `out`, with what they need before them. Of events from before the
     /// boot time `from`, in nanoseconds, only what they mean for others stays. Returns how many packets that is.
     pub fn pass(&mut self, packets: &[u8], from: Option<u64>, out: &mut Vec<u8>) -> u64 {
-        self.go_through(packets, |carried, id, packet| from.is_some_and(|from| carried.goes(id, packet, from)), out).0
+        self.go_through(
+            packets,
+            |carried, id, packet| from.is_some_and(|from| carried.goes(id, packet, from)),
+            out,
+        )
+        .0
     }
 
     /// Takes in whole packets that a trace which goes on behind them does not get. What stays of them is appended to
@@ -150,7 +155,8 @@ impl CarryOver {
     pub(crate) fn skip(&mut self, packets: &[u8], out: &mut Vec<u8>) -> u64 {
         let ends_none = |carried: &Self, id: Id, packet: &PacketView<'_>| {
             let sequence = carried.sequences.get(&id);
-            let ends = |event| sequence.is_some_and(|sequence| carried.ends_one_that_is_written(sequence, event));
+            let ends =
+                |event| sequence.is_some_and(|sequence| carried.ends_one_that_is_written(sequence, event));
             !packet.event.is_some_and(ends)
         };
         self.go_through(packets, ends_none, out).1

@@ -5,8 +5,8 @@ use std::io::{self, Read};
 use tracebuf::proto::{TraceFileFault, TracePackets};
 
 use super::counters::Counters;
-use crate::compressed;
 use super::{TraceReport, Whose};
+use crate::compressed;
 
 /// Bytes read at once, unless a packet takes more.
 const PIECE: usize = 1 << 20;

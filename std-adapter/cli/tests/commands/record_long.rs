@@ -51,7 +51,8 @@ fn what_the_command_cannot_compress_with_is_refused() {
         #[cfg(not(feature = "zstd"))]
         (&["--long", "--compress=zstd"], "built without the feature zstd"),
     ] {
-        let output = crate::tracebuf(&["record", "--duration", "1ms"]).args(args).output().expect("the command");
+        let output =
+            crate::tracebuf(&["record", "--duration", "1ms"]).args(args).output().expect("the command");
         assert_eq!(output.status.code(), Some(2), "{args:?}");
         assert!(text(&output.stderr).contains(why), "{}", text(&output.stderr));
     }

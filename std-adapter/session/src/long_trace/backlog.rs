@@ -206,3 +206,79 @@ impl Drop for Receiver {
         self.0.changed.notify_all();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// So many packets of a sequence, of 256 bytes each.
+    fn piece(packets: u64) -> Piece {
+        let packet = [&[0x0A, 0xFD, 0x01, 0x50, 2, 0x22, 0xF8, 0x01][..], &[0; 248]].concat();
+        Piece { bytes: packet.repeat(packets as usize), packets }
+    }
+
+    fn never(_: usize) -> bool {
+        false
+    }
+
+    fn packets(next: &Next) -> u64 {
+        match &next.message {
+            Message::Piece(piece) => piece.packets,
+            _ => 0,
+        }
+    }
+
+    #[test]
+    fn the_oldest_of_too_much_is_given_up_and_counted_and_what_follows_knows() {
+        let progress = Arc::<Progress>::default();
+        let (sender, receiver) = backlog(2 * PIECE, PIECE, progress.clone());
+        let most = (PIECE / 256) as u64;
+        (0..2).for_each(|_| assert!(sender.piece(&mut piece(most), false)));
+        assert_eq!(progress.lost.load(Ordering::Relaxed), 0);
+        assert!(sender.piece(&mut piece(10), false) && sender.piece(&mut piece(20), false));
+        assert_eq!(progress.lost.load(Ordering::Relaxed), most);
+        drop(sender);
+        let (first, second) = (receiver.next(never).expect("one"), receiver.next(never).expect("another"));
+        assert!(first.follows_gap && !second.follows_gap);
+        // Short ones are joined.
+        assert_eq!((packets(&first), packets(&second)), (most, 30));
+        assert!(receiver.next(never).is_none());
+    }
+
+    #[test]
+    fn at_the_end_nothing_is_given_up_but_waited_for_unless_nobody_takes_it() {
+        let progress = Arc::<Progress>::default();
+        let (sender, receiver) = backlog(0, PIECE, progress.clone());
+        let taker = thread::spawn(move || {
+            for _ in 0..6 {
+                thread::sleep(Duration::from_millis(20));
+                let Some(Next { message: Message::Piece(piece), .. }) = receiver.next(never) else { return };
+                receiver.done(piece);
+            }
+        });
+        let most = (PIECE / 256) as u64;
+        (0..8).for_each(|_| assert!(sender.piece(&mut piece(most), true)));
+        taker.join().expect("no panic");
+        assert_eq!(progress.lost.load(Ordering::Relaxed), 0);
+        assert!(!sender.piece(&mut piece(most), true) && !sender.send(Message::Sync));
+    }
+
+    #[test]
+    fn a_large_packet_s_memory_is_not_kept_nor_that_of_very_many() {
+        let (sender, receiver) = backlog(usize::MAX, PIECE, Arc::default());
+        assert!(sender.send(Message::Piece(Piece { bytes: vec![0; 64 * PIECE], packets: 1 })));
+        (0..40)
+            .for_each(|_| assert!(sender.send(Message::Piece(Piece { bytes: vec![0; PIECE], packets: 1 }))));
+        drop(sender);
+        while let Some(Next { message: Message::Piece(piece), .. }) = receiver.next(never) {
+            receiver.done(piece);
+        }
+        let queue = locked(&receiver.0.queue);
+        assert!(queue.spare.len() <= SPARE && queue.spare.iter().all(|spare| spare.capacity() <= 2 * PIECE));
+        assert_eq!(queue.bytes, 0);
+    }
+}

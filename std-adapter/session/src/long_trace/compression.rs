@@ -4,7 +4,10 @@ use std::io;
 
 use tracebuf::proto::TracePackets;
 #[cfg(any(feature = "deflate", feature = "zstd"))]
-use tracebuf::proto::{Message, Sink, fields::{trace, trace_packet}};
+use tracebuf::proto::{
+    Message, Sink,
+    fields::{trace, trace_packet},
+};
 
 /// How the packets of a long trace are compressed, on the thread that writes the file.
 ///
@@ -145,4 +148,32 @@ fn block_of(packets: &[u8]) -> usize {
         end = each.offset();
     }
     if end == 0 { packets.len() } else { end }
+}
+
+#[cfg(all(test, feature = "deflate"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_are_compressed_by_the_block_and_stay_as_they_are_where_that_saves_nothing() {
+        let packet = |len: usize, byte: fn(usize) -> u8| {
+            let mut bytes = Vec::new();
+            let content: Vec<u8> = (0..len).map(byte).collect();
+            let Ok(()) = bytes.bytes(trace::PACKET, &content);
+            bytes
+        };
+        let mut packer = Packer::new(Compression::Deflate).expect("a packer").expect("one");
+        let even = packet(1000, |_| 7);
+        let packed = packer.pack(&even.repeat(600)).to_vec();
+        // 600 KB in blocks of 256 KiB.
+        assert_eq!(TracePackets::new(&packed).flatten().count(), 3);
+        assert!(packed.len() < 10_000, "{}", packed.len());
+        let noise = packet(1000, |at| ((at * at * 2_654_435_761) >> 13) as u8);
+        assert_eq!(packer.pack(&noise[..]), noise);
+        // A packet of more than a block is alone.
+        let long = packet(2 * BLOCK, |_| 7);
+        let packed = packer.pack(&[&even[..], &long, &even].concat()).to_vec();
+        assert_eq!(TracePackets::new(&packed).flatten().count(), 3);
+        assert!(packer.packed.capacity() <= 5 * BLOCK && packer.block.capacity() <= 5 * BLOCK);
+    }
 }

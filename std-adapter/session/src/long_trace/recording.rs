@@ -1,14 +1,15 @@
 //! A period's work: pieces that the drain thread reads, and hands over to the file's thread.
 
+mod statistics;
+
 use std::io;
-use std::sync::mpsc::channel;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::channel;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use tracebuf::buffer::BufferStats;
-use tracebuf::proto::TracePackets;
 use tracebuf::service::Drained;
 
 use super::backlog::{Message, Sender, backlog};
@@ -19,13 +20,12 @@ use super::rotation::Names;
 use super::turns::Turns;
 use super::{LongTrace, Progress, SyncPolicy};
 use crate::clock::ClockReading;
-use crate::export::{BufferReport, PIECE, Piece, Readable, whole_within};
+use crate::export::{PIECE, Piece};
 use crate::files::Opened;
 use crate::recording_gate::RecordingGate;
 use crate::region_file::Outbox;
 use crate::service::Service;
 use crate::side_packets::{SideData, SideRevision};
-use crate::totals::{Totals, Written};
 use crate::waits::{FOR_EVER, GRACE, PATIENCE, POLL_INTERVAL, Wait};
 
 pub(crate) struct Recording {
@@ -100,19 +100,17 @@ impl Recording {
         let share = trace.rotation.size().map_or(u64::MAX, |size| size / 8);
         let most = usize::try_from(share).unwrap_or(PIECE).clamp(4 << 10, PIECE);
         let (sender, receiver) = backlog(trace.backlog, most, progress.clone());
-        let thread = thread::Builder::new()
-            .name("tracebuf-file".into())
-            .spawn(move || {
-                if emptied.recv().is_err() {
-                    return;
-                }
-                let is_begun = output.begin(&head);
-                let _ = begun.send(());
-                if !is_begun {
-                    output.write(&head.bytes, head.packets);
-                }
-                output.run(&receiver);
-            })?;
+        let thread = thread::Builder::new().name("tracebuf-file".into()).spawn(move || {
+            if emptied.recv().is_err() {
+                return;
+            }
+            let is_begun = output.begin(&head);
+            let _ = begun.send(());
+            if !is_begun {
+                output.write(&head.bytes, head.packets);
+            }
+            output.run(&receiver);
+        })?;
         // Nothing that can fail comes after it.
         empty(&file)?;
         let _ = is_emptied.send(());
@@ -235,24 +233,6 @@ impl Recording {
         is_due
     }
 
-    /// Has ready what a file ends with that is followed by another: the buffers' counters, without those of writers.
-    fn renew_end_of_file(&self, service: &Service) {
-        let (reports, totals) = self.reports(service);
-        let reports: Vec<_> = reports.into_iter().map(BufferReport::without_sequences).collect();
-        let mut end = Piece::default();
-        if end.stats(&totals, &reports, Some(ClockReading::now().boottime)).is_ok() {
-            *self.progress.end_of_file.lock().unwrap_or_else(PoisonError::into_inner) = end;
-        }
-    }
-
-    /// Counters for the statistics. What the file did not take in time is lost as if its writers had given it up.
-    fn reports(&self, service: &Service) -> (Vec<BufferReport>, Totals) {
-        let mut totals = service.totals();
-        let lost = self.progress.lost.load(Ordering::Relaxed);
-        totals.dropped.0[0] = totals.dropped.0[0].saturating_add(lost);
-        (service.buffers.iter().map(Readable::report).collect(), totals)
-    }
-
     /// Hands something to the file's thread; false if that is gone.
     fn send(&self, message: Message) -> bool {
         self.sender.as_ref().is_some_and(|sender| sender.send(message))
@@ -340,16 +320,6 @@ impl Recording {
         Step::Piece
     }
 
-    /// Bytes that the file may still take, beside the statistics.
-    fn room(&self, service: &Service) -> u64 {
-        self.left().saturating_sub(reserve(service))
-    }
-
-    fn left(&self) -> u64 {
-        let growth = self.progress.growth.load(Ordering::Relaxed);
-        self.trace.max_file_size.saturating_sub(self.handed_over.saturating_add_signed(growth))
-    }
-
     /// Gives the piece to the file's thread, and takes an empty one.
     fn hand_over(&mut self, service: &mut Service, wait: Wait) {
         if self.piece.bytes.is_empty() {
@@ -362,7 +332,9 @@ impl Recording {
             self.end(service);
             return;
         }
-        let lost = |stats: BufferStats| stats.chunks_overwritten | stats.trace_writer_packet_loss | stats.abi_violations;
+        let lost = |stats: BufferStats| {
+            stats.chunks_overwritten | stats.trace_writer_packet_loss | stats.abi_violations
+        };
         if service.buffers.iter().any(|buffer| lost(buffer.stats()) > 0) {
             self.progress.has_losses.store(true, Ordering::Relaxed);
         }
@@ -373,59 +345,6 @@ impl Recording {
             self.piece = Piece::default();
         }
         self.handed_over += len;
-    }
-
-    /// The file is full: keeps only what fits of the piece, and nothing more is recorded. Returns the rest.
-    fn cut(&mut self, room: u64) -> Vec<u8> {
-        let beyond = self.piece.bytes.split_off(whole_within(&self.piece.bytes, room));
-        self.piece.packets = self.piece.packets.saturating_sub(TracePackets::new(&beyond).count() as u64);
-        self.progress.full.store(true, Ordering::Relaxed);
-        self.gate.off();
-        beyond
-    }
-
-    /// Adds the statistics, if they fit, and nothing more. A file that has no room for the clocks stays empty.
-    fn end(&mut self, service: &mut Service) {
-        self.ended = true;
-        if self.handed_over == 0 && self.piece.bytes.is_empty() {
-            return;
-        }
-        let (mut reports, mut totals) = self.reports(service);
-        if self.progress.full.load(Ordering::Relaxed) {
-            // The format has no other word for what is missing at the end, whatever became of the flushes.
-            totals.flushes.last = Some(false);
-        }
-        if !self.stats(&totals, &reports) {
-            // More writers came than there was room left for. Losses are reported without them.
-            self.progress.full.store(true, Ordering::Relaxed);
-            reports.iter_mut().for_each(|report| report.sequences.clear());
-            self.stats(&totals, &reports);
-        }
-        if !self.piece.bytes.is_empty() {
-            let piece = std::mem::take(&mut self.piece);
-            self.send(Message::Piece(piece));
-        }
-    }
-
-    /// Adds the statistics, if the file still has room for them.
-    fn stats(&mut self, totals: &Totals, reports: &[BufferReport]) -> bool {
-        let (len, packets) = (self.piece.bytes.len(), self.piece.packets);
-        let _ = self.piece.stats(totals, reports, Some(ClockReading::now().boottime));
-        let fits = self.piece.bytes.len() as u64 <= self.left();
-        if !fits {
-            self.piece.bytes.truncate(len);
-            self.piece.packets = packets;
-        }
-        fits
-    }
-
-    pub(crate) fn written(&self) -> Written {
-        Written {
-            packets: self.progress.packets.load(Ordering::Relaxed),
-            carried: 0,
-            bytes: self.progress.status().bytes,
-            invalid_packets: self.invalid_packets,
-        }
     }
 
     pub(crate) fn finish(&mut self, service: &mut Service) {
@@ -456,10 +375,4 @@ fn is_half_full(stats: &BufferStats) -> bool {
     let came = stats.bytes_written.saturating_add(stats.padding_bytes_written);
     let held = gone.into_iter().fold(came, u64::saturating_sub);
     held > stats.buffer_size / 2
-}
-
-/// Room for the statistics: some 250 bytes per buffer, up to 300 per writer.
-fn reserve(service: &Service) -> u64 {
-    let writers: usize = service.buffers.iter().map(|buffer| buffer.sequences().count()).sum();
-    1024 + 300 * (service.buffers.len() + writers) as u64
 }

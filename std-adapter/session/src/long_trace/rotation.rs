@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::files::{Opened, Undo, open_long_trace};
-use tracebuf_std::free_file::check_is_free;
-use tracebuf_std::whole_file::followed;
+use tracebuf_std::free_file::{check_is_free, followed};
 
 /// When a file is followed by the next, and which of them stay.
 #[derive(Clone, Debug, Default)]
@@ -79,8 +78,8 @@ impl Names {
         loop {
             let path = self.path(self.next);
             self.next = self.next.saturating_add(1);
-            // Another process may use the same names.
-            if !path.exists() {
+            // Another process may use the same names. A link, even to nothing, is not followed.
+            if path.symlink_metadata().is_err() {
                 match open_long_trace(&path) {
                     Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {}
                     opened => return opened,
@@ -136,7 +135,8 @@ mod tests {
 
     fn left(folder: &Path) -> Vec<String> {
         let entries = fs::read_dir(folder).expect("a folder").flatten();
-        let mut names: Vec<_> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
         names.sort();
         names
     }
@@ -144,7 +144,8 @@ mod tests {
     #[test]
     fn numbers_continue_and_files_of_other_names_are_nobody_s() {
         let folder = folder("names");
-        for other in ["long-07.pftrace", "long-+9.pftrace", "long-8.txt", "longer-9.pftrace", "long.pftrace"] {
+        for other in ["long-07.pftrace", "long-+9.pftrace", "long-8.txt", "longer-9.pftrace", "long.pftrace"]
+        {
             fs::write(folder.join(other), "x").expect("a file");
         }
         fs::write(folder.join("long-3.pftrace"), "x").expect("a file");

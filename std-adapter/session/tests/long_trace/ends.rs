@@ -27,7 +27,8 @@ fn child(how: &str, path: &Path) -> ExitStatus {
 #[test]
 #[ignore = "the process that the others run"]
 fn ends_somehow() {
-    let (Some(path), Ok(how)) = (std::env::var_os("TRACEBUF_CHILD_TRACE"), std::env::var("TRACEBUF_END")) else {
+    let (Some(path), Ok(how)) = (std::env::var_os("TRACEBUF_CHILD_TRACE"), std::env::var("TRACEBUF_END"))
+    else {
         return;
     };
     static SESSION: OnceLock<Session> = OnceLock::new();
@@ -133,7 +134,7 @@ fn records_beyond_a_limit() {
     });
     // A snapshot in this thread is refused as well.
     let snapshot = session.snapshot().expect("a snapshot");
-    let _ = snapshot.write_to(&PathBuf::from(path).with_extension("snapshot"));
+    let _ = snapshot.write_to(PathBuf::from(path).with_extension("snapshot"));
     let lost = session.stop().expect("a stop").summary().losses();
     assert!(lost.bytes_not_written > 0, "{lost}");
     println!("goes on: {}", status.error.expect("an error"));

@@ -91,7 +91,8 @@ const SIZE: u64 = 300_000;
 #[test]
 #[ignore = "the process that the next test kills"]
 fn rotating_until_killed() {
-    let (Ok(path), Ok(how)) = (std::env::var("TRACEBUF_CHILD_TRACE"), std::env::var("TRACEBUF_COMPRESSION")) else {
+    let (Ok(path), Ok(how)) = (std::env::var("TRACEBUF_CHILD_TRACE"), std::env::var("TRACEBUF_COMPRESSION"))
+    else {
         return;
     };
     let trace = quick(path.as_ref()).rotate_at_size(SIZE);
@@ -164,7 +165,8 @@ fn assert_follows(files: &[PathBuf], kill: u64) {
             let argument = |event: &tracebuf_analysis::trace::Event<'_>, name| {
                 event.argument(name).and_then(|value| value.as_i64()).expect("an argument")
             };
-            let (thread, index) = (argument(&part.parent().expect("what is open"), "thread"), argument(&part, "index"));
+            let (thread, index) =
+                (argument(&part.parent().expect("what is open"), "thread"), argument(&part, "index"));
             let expected = next.entry(thread).or_default();
             // One that is open between two files begins in both, first of all.
             let is_open = index + 1 == *expected && before != Some(thread);

@@ -149,7 +149,8 @@ fn what_a_file_does_not_take_is_one_gap_that_costs_nothing_else_and_is_counted_t
     let (losses, status) = (stopped.summary().losses(), stopped.long_trace.clone().expect("a status"));
     assert_eq!(losses.packets_unreadable, 0, "{losses}");
     assert_eq!(losses.packets_not_written, status.packets_not_written);
-    let index = |slice: &tracebuf_analysis::trace::Event<'_>| slice.argument("index").and_then(|v| v.as_i64());
+    let index =
+        |slice: &tracebuf_analysis::trace::Event<'_>| slice.argument("index").and_then(|v| v.as_i64());
     let requests: Vec<_> = trace.slices().filter(|slice| slice.name() == "request").collect();
     let mut there: Vec<_> = requests.iter().filter_map(index).collect();
     there.dedup();

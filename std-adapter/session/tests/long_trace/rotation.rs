@@ -12,7 +12,12 @@ use crate::trace::folder;
 /// The files of this trace that are there, in their order.
 pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
     let number = |path: &PathBuf| {
-        path.file_stem()?.to_str()?.strip_prefix("long-")?.parse::<u64>().ok().map(|number| (number, path.clone()))
+        path.file_stem()?
+            .to_str()?
+            .strip_prefix("long-")?
+            .parse::<u64>()
+            .ok()
+            .map(|number| (number, path.clone()))
     };
     let entries = std::fs::read_dir(folder).expect("a folder").flatten().map(|entry| entry.path());
     entries.filter_map(|path| number(&path)).collect::<BTreeMap<_, _>>().into_values().collect()
@@ -72,7 +77,8 @@ fn each_file_opens_by_itself_and_together_they_have_everything_once() {
         let trace = trace.period(Duration::from_millis(10)).rotate_at_size(SIZE).sync(SyncPolicy::AtEnd);
         #[cfg(feature = "deflate")]
         let trace = if compressed { trace.compress(tracebuf_session::Compression::Deflate) } else { trace };
-        let session = Session::builder().exhaustion(Exhaustion::Stall).long_trace(trace).start().expect("a session");
+        let session =
+            Session::builder().exhaustion(Exhaustion::Stall).long_trace(trace).start().expect("a session");
         let slices = if compressed { 60_000 } else { 15_000 };
         record(&session, slices);
         let stopped = session.stop().expect("a stop");
@@ -97,7 +103,8 @@ fn of_files_by_time_the_newest_stay_and_those_of_earlier_runs_go() {
     std::fs::write(folder.join("long-7.pftrace"), "of an earlier run").expect("a file");
     let trace = LongTrace::to(folder.join("long.pftrace")).period(Duration::from_millis(10));
     let trace = trace.rotate_every(Duration::from_millis(50)).keep_files(3);
-    let session = Session::builder().exhaustion(Exhaustion::Stall).long_trace(trace).start().expect("a session");
+    let session =
+        Session::builder().exhaustion(Exhaustion::Stall).long_trace(trace).start().expect("a session");
     for _ in 0..40 {
         record(&session, 20);
         std::thread::sleep(Duration::from_millis(10));
@@ -115,11 +122,14 @@ fn of_files_by_time_the_newest_stay_and_those_of_earlier_runs_go() {
 fn all_files_together_have_no_more_bytes_than_they_may() {
     let folder = folder("by bytes");
     const BYTES: u64 = 400_000;
-    let trace = LongTrace::to(folder.join("long.pftrace")).period(Duration::from_millis(10)).keep_bytes(BYTES);
-    let session = Session::builder().exhaustion(Exhaustion::Stall).long_trace(trace).start().expect("a session");
+    let trace =
+        LongTrace::to(folder.join("long.pftrace")).period(Duration::from_millis(10)).keep_bytes(BYTES);
+    let session =
+        Session::builder().exhaustion(Exhaustion::Stall).long_trace(trace).start().expect("a session");
     for _ in 0..20 {
         record(&session, 1000);
-        let sizes = files(&folder).iter().filter_map(|path| Some(std::fs::metadata(path).ok()?.len())).sum::<u64>();
+        let sizes =
+            files(&folder).iter().filter_map(|path| Some(std::fs::metadata(path).ok()?.len())).sum::<u64>();
         assert!(sizes <= BYTES, "{sizes}");
     }
     session.stop().expect("a stop");

@@ -4,12 +4,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use crate::at_exit::AtExit;
-use crate::at_signal::AtSignal;
+use crate::at_signal::{AtSignal, check_signals};
 use crate::drain::Drain;
 use crate::error::SessionError;
 use crate::recording_gate::RecordingGate;
 use crate::waits::Waker;
-use tracebuf_std::signals::{SignalWatches, check_signals};
+use tracebuf_std::signals::SignalWatches;
 
 /// The drain thread, until somebody ends it. Locked until that is done: who comes second waits for it.
 pub(crate) type DrainThread = Arc<Mutex<Option<JoinHandle<Option<Drain>>>>>;

@@ -110,6 +110,13 @@ impl<'p> PacketView<'p> {
         self.flags & sequence_flags::NEEDS_INCREMENTAL_STATE != 0
     }
 
+    /// Whether readers can read it, by their rules: after a loss, a packet that needs names, a clock or a track is
+    /// skipped until its sequence tells them again. `has_state` is the sequence's, false at first.
+    pub const fn can_be_read(&self, has_state: &mut bool) -> bool {
+        *has_state = self.begins_state() || *has_state && self.loss == 0;
+        *has_state || !self.needs_state()
+    }
+
     /// The clocks of its snapshot: `ClockSnapshot.Clock`.
     pub fn clocks(&self) -> impl Iterator<Item = &'p [u8]> + use<'p> {
         messages(self.snapshot, clock_snapshot::CLOCKS)

@@ -13,14 +13,16 @@
 //! | [`inspect`] | contents of a buffer or a trace, as text and as a picture | `recover`, `trace_stats` |
 //! | [`recover`] | traces from what a crash left: files of buffers, dumps of memory | `pftrace` |
 //! | [`receive`] | traces from a device, over a serial port or a pipe | nothing |
-//! | [`trace`] | slices, counters and lines of a log of a trace: [`Trace`] | `trace_stats` |
-//! | [`trace_stats`] | losses of a trace, and what to do about them | nothing |
+//! | [`trace`] | slices, counters and lines of a log of a trace: [`Trace`] | `trace_stats`, `compressed` |
+//! | [`trace_stats`] | losses of a trace, and what to do about them | `compressed` |
 //! | [`size`] | sizes of buffers for a rate | nothing |
 //! | [`pftrace`] | trace files from a buffer's packets | nothing |
+//! | `compressed` | packets that contain others | nothing |
 #![deny(missing_docs)]
 #![deny(missing_debug_implementations)]
 #![deny(unsafe_code)]
 
+mod compressed;
 pub mod inspect;
 pub mod pftrace;
 pub mod receive;

@@ -12,6 +12,7 @@
 mod counters;
 mod reading;
 mod span;
+#[cfg(test)]
 mod state;
 
 use std::collections::BTreeMap;
@@ -99,8 +100,8 @@ pub struct TraceReport {
     pub sequences: BTreeMap<u64, SequenceLosses>,
     /// All other sequences together.
     pub others: SequenceLosses,
-    /// Packets that contain compressed ones, as Perfetto's own service writes them when told to. They are not looked
-    /// into: what they report is missing here.
+    /// Packets that contain compressed ones which cannot be unpacked: what they report is missing here. Others count as
+    /// the packets that they contain.
     pub compressed: u64,
     /// Packets with events of a processor, by the kernel's ftrace, before which it lost some.
     pub ftrace_lost: u64,
@@ -117,7 +118,7 @@ const UNREADABLE: &str = "readers skip them: names, clock or track that they nee
                           buffer, state_every(0) of a TracerConfig";
 
 const COMPRESSED: &str =
-    "what those tell of losses is not known: Perfetto's `traceconv decompress_packets` unpacks them";
+    "what those tell of losses is not known: they are damaged, or unpack to more than 64 MiB each";
 
 const FTRACE: &str = "the kernel's buffer of a processor was full: give ftrace_config a larger buffer_size_kb or a shorter \
                       drain_period_ms, or record fewer events";
@@ -204,7 +205,7 @@ impl TraceReport {
         }
         let named = DataLoss::CAUSES.iter().any(|(cause, _)| loss & u64::from(cause.bits()) != 0);
         losses.unnamed += u64::from(loss != 0 && !named);
-        let is_unreadable = !state::can_be_read(&mut losses.has_state, &packet);
+        let is_unreadable = !packet.can_be_read(&mut losses.has_state);
         if whose == Whose::Sequence(SequenceId::SERVICE.get().into()) {
             self.clocks.add(&packet);
         } else if !is_unreadable && let Some(time) = self.clocks.time(&mut losses.clock, &packet) {

@@ -9,6 +9,7 @@ use crate::files::output_path;
 use crate::options::{interval, ring};
 use crate::terminal::{ProgressLine, is_stdout, print_beside, stop_on_signals};
 use tracebuf_machine::{RecordOptions, record};
+use tracebuf_session::Compression;
 
 /// Record this machine: CPU, memory, load, disks, network, and the busiest processes, ten at each look.
 ///
@@ -30,14 +31,20 @@ pub(crate) struct Args {
     #[arg(long, default_value = "100ms", value_parser = pause)]
     interval: Duration,
     /// Keep the newest data of this size in memory, and write it at the end: 512KiB, 4MiB, 1GiB. 4KiB or more, below
-    /// 4GiB. With --long it must hold what is recorded between two writes of the file, which is a second.
+    /// 4GiB. With --long the file is written each time that it is half full.
     ///
     /// Units: B, kB, MB, GB (of 1000), KiB, MiB, GiB or K, M, G (of 1024).
     #[arg(long, default_value = "4MiB", value_parser = ring)]
     ring: u32,
-    /// Write into the file while recording, so that the beginning is kept however long the recording is.
+    /// Write into the file while recording, so that the beginning is kept however long the recording is. It ends early,
+    /// with exit status 1, when the reader of a pipe has gone.
     #[arg(long)]
     long: bool,
+    /// With --long, compress the file, to less than a third: by deflate, or by zstd, which readers of traces know since
+    /// 2026.
+    #[arg(long, value_name = "HOW", num_args = 0..=1, require_equals = true, default_missing_value = "deflate",
+        value_parser = compression, requires = "long")]
+    compress: Option<Compression>,
     /// Let programs that connect to this socket record into the same trace. The socket is made here and removed at the
     /// end. They share a second ring of the same size.
     ///
@@ -82,7 +89,7 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
         Length::Forever => options.until_told(),
     };
     if arguments.long {
-        options = options.long();
+        options = options.long().compress(arguments.compress.unwrap_or_default());
     }
     if let Some(socket) = &arguments.listen {
         options = options.listen(socket);
@@ -116,6 +123,21 @@ fn pause(text: &str) -> Result<Duration, String> {
         return Err(format!("{:?} is the least", RecordOptions::SHORTEST_INTERVAL));
     }
     Ok(pause)
+}
+
+fn compression(text: &str) -> Result<Compression, String> {
+    match text {
+        "none" => Ok(Compression::None),
+        #[cfg(feature = "deflate")]
+        "deflate" => Ok(Compression::Deflate),
+        #[cfg(feature = "zstd")]
+        "zstd" => Ok(Compression::Zstd),
+        #[cfg(not(feature = "deflate"))]
+        "deflate" => Err("this command was built without the feature deflate".to_owned()),
+        #[cfg(not(feature = "zstd"))]
+        "zstd" => Err("this command was built without the feature zstd".to_owned()),
+        _ => Err("none, deflate and zstd are known".to_owned()),
+    }
 }
 
 fn length(text: &str) -> Result<Length, String> {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use tracebuf::producer::Layout;
 
 use tracebuf_analysis::size::ring_chunk;
-use tracebuf_session::BufferConfig;
 use tracebuf_session::limits::{LAYOUT, PAGE};
+use tracebuf_session::{BufferConfig, Compression};
 
 /// The layout of pages of Perfetto's SDK when it has few left: a chunk then has 292 bytes.
 const SMALLEST_CHUNKS: Layout = Layout::Fourteen;
@@ -35,6 +35,7 @@ pub struct RecordOptions {
     pub(super) interval: Duration,
     pub(super) ring: u64,
     pub(super) long: bool,
+    pub(super) compression: Compression,
     pub(super) socket: Option<PathBuf>,
     /// Without a path, where Perfetto's SDK looks for it.
     pub(super) perfetto: Option<Option<PathBuf>>,
@@ -56,6 +57,7 @@ impl RecordOptions {
             interval: Duration::from_millis(100),
             ring: 4 << 20,
             long: false,
+            compression: Compression::None,
             socket: None,
             perfetto: None,
             categories: Vec::new(),
@@ -95,12 +97,19 @@ impl RecordOptions {
         self
     }
 
-    /// Writes into the file while recording, once a second, so that the beginning is kept however long it takes. The
-    /// [`ring`](Self::ring) has to hold what is recorded in a second; what it cannot hold is missing in between, and
-    /// [`RecordReport::losses`](super::RecordReport::losses) says so.
+    /// Writes into the file while recording, once a second and when the [`ring`](Self::ring) is half full, so that the
+    /// beginning is kept however long it takes. What the file does not take in time is missing in between, and
+    /// [`RecordReport::losses`](super::RecordReport::losses) says so. It ends when the reader of a pipe has gone.
     #[must_use]
     pub fn long(mut self) -> Self {
         self.long = true;
+        self
+    }
+
+    /// Sets how a file is compressed that is [written while recording](Self::long): not at all unless set.
+    #[must_use]
+    pub fn compress(mut self, compression: Compression) -> Self {
+        self.compression = compression;
         self
     }
 

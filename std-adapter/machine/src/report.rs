@@ -101,7 +101,7 @@ impl RecordReport {
     /// Returns true if the file holds all that it should: no write failed at the end, and the disk has all of it.
     pub fn is_whole(&self) -> bool {
         let losses = self.summary.losses();
-        losses.bytes_not_written == 0 && losses.file_error.is_none()
+        losses.bytes_not_written == 0 && losses.packets_not_written == 0 && losses.file_error.is_none()
     }
 
     /// A ring that may be enough, of four times the size or with room for this many bytes more, if there is one.
@@ -166,7 +166,9 @@ impl RecordReport {
             (0, None) => {}
             (0, Some(error)) => losses.push(format!("perhaps the file, or its end: {error}")),
             (given_up, error) => {
-                let error = error.as_deref().unwrap_or("the file takes no more");
+                let has_no_reader = self.summary.long_trace.as_ref().is_some_and(|file| file.has_no_reader);
+                let error = if has_no_reader { Some("nobody reads it any more") } else { error.as_deref() };
+                let error = error.unwrap_or("the file takes no more");
                 losses.push(format!("the end: {} could not be written: {error}", Bytes(given_up)));
             }
         }

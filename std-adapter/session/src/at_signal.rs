@@ -52,6 +52,8 @@ struct Owner {
     signals: Vec<i32>,
     /// Those of which all is done.
     done: Vec<i32>,
+    /// It takes away what the others need.
+    is_last: bool,
 }
 
 #[derive(Default)]
@@ -73,7 +75,7 @@ impl AtSignal {
         with_owners(|owners| {
             owners.next += 1;
             let number = owners.next;
-            owners.list.push(Owner { number, forks, signals, done: Vec::new() });
+            owners.list.push(Owner { number, forks, signals, done: Vec::new(), is_last: false });
             Self { number, forks }
         })
     }
@@ -89,6 +91,18 @@ impl AtSignal {
         };
         let waits = || with_owners(|owners| owners.list.iter().any(is_awaited));
         (0..LOOKS).take_while(|_| waits()).for_each(|_| thread::sleep(LOOK));
+    }
+
+    /// The same for what takes away what the others need: after them, or after 5 s.
+    pub(crate) fn complete_last(&self, signal: i32, work: impl FnOnce()) {
+        self.with_own(|own| own.is_last = true);
+        let is_awaited = |owner: &Owner| {
+            let is_other = owner.forks == self.forks && owner.number != self.number && !owner.is_last;
+            is_other && owner.signals.contains(&signal) && !owner.done.contains(&signal)
+        };
+        let waits = || with_owners(|owners| owners.list.iter().any(is_awaited));
+        (0..LOOKS).take_while(|_| waits()).for_each(|_| thread::sleep(LOOK));
+        self.complete(signal, work);
     }
 
     fn with_own(&self, f: impl FnOnce(&mut Owner)) {
@@ -133,5 +147,26 @@ mod tests {
             });
         });
         assert_eq!(order.iter().collect::<Vec<_>>(), ["quick", "slow", "quick returns"]);
+    }
+
+    #[test]
+    fn what_the_others_need_is_taken_away_when_they_are_done_by_two_at_once() {
+        let [first, last, other] = [&[-3][..]; 3].map(AtSignal::new);
+        let (done, order) = channel();
+        let start = Instant::now();
+        thread::scope(|scope| {
+            for at_signal in [first, last] {
+                let told = done.clone();
+                scope.spawn(move || {
+                    at_signal.complete_last(-3, || told.send("last").expect("the test waits"));
+                });
+            }
+            scope.spawn(move || {
+                thread::sleep(Duration::from_millis(200));
+                other.complete(-3, || done.send("other").expect("the test waits"));
+            });
+        });
+        assert_eq!(order.iter().collect::<Vec<_>>(), ["other", "last", "last"]);
+        assert!(start.elapsed() < LOOK * LOOKS);
     }
 }

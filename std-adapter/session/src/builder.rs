@@ -11,6 +11,7 @@ use tracebuf::service::ProducerIdentity;
 use crate::buffer_config::{BufferConfig, SMALLEST};
 use crate::clock::SessionClock;
 use crate::drain::{Drain, Task};
+use crate::ending::Ending;
 use crate::error::SessionError;
 use crate::in_process::InProcess;
 use crate::interrupts;
@@ -43,7 +44,7 @@ pub struct SessionBuilder {
 }
 
 impl Session {
-    /// A builder of a session, with one ring of 4 MiB unless set otherwise.
+    /// A builder of a session, with one ring unless set otherwise: of 4 MiB, or 16 MiB with a long trace.
     pub fn builder() -> SessionBuilder {
         SessionBuilder::default()
     }
@@ -72,8 +73,9 @@ impl SessionBuilder {
     }
 
     /// Sets the bytes of shared memory between this process's threads and the drain thread: 4 KiB to 64 MiB; unless set
-    /// 1 MiB, or some 2 MiB if threads are to [wait](Self::exhaustion). Each thread that records holds 2 KiB of it for
-    /// each buffer; the rest bridges the time until the drain thread comes.
+    /// 1 MiB, or some 2 MiB if threads are to [wait](Self::exhaustion), or with a [long trace](Self::long_trace) up to
+    /// 8 MiB, or half of the smallest buffer if that is less. Each thread that records holds 2 KiB of it for each buffer;
+    /// the rest bridges the time until the drain thread comes.
     ///
     /// On Linux, threads that are idle give theirs back when others need it, and go on in order when they record again:
     /// for some thousand threads the default is enough. Elsewhere, and in sandboxes that forbid `membarrier`, threads
@@ -116,9 +118,7 @@ impl SessionBuilder {
         self
     }
 
-    /// Moves everything into a file, every period. So there can be no [`FlightRecorder`](crate::FlightRecorder), and a
-    /// [snapshot](Session::snapshot) holds only what was recorded since: for both, record into two sessions, at twice
-    /// the cost. A buffer that [discards](BufferConfig::discard) takes nothing more once it has been full.
+    /// Moves everything into a file, every period. A buffer that [discards](BufferConfig::discard) takes nothing more once it has been full.
     #[must_use]
     pub fn long_trace(mut self, trace: LongTrace) -> Self {
         self.long_trace = Some(trace);
@@ -154,7 +154,7 @@ impl SessionBuilder {
     /// A size, number or name that cannot be, no memory, no thread, no file. Files are then as they were.
     pub fn start(mut self) -> Result<Session, SessionError> {
         if self.buffers.is_empty() {
-            self.buffers.push(BufferConfig::ring(4 << 20));
+            self.buffers.push(BufferConfig::ring(if self.long_trace.is_some() { 16 << 20 } else { 4 << 20 }));
         }
         self.check()?;
         let spare = if self.prepare_snapshots {
@@ -166,8 +166,7 @@ impl SessionBuilder {
         let (gate, waker) = (Arc::new(RecordingGate::new()), Waker::default());
         let clock = SessionClock::new(self.fast_clock);
         // With shared memory in a file, the producer is made over the file; otherwise files come last.
-        let enough = if self.exhaustion == Exhaustion::Drop { 1 << 20 } else { ENOUGH_TO_STALL };
-        let bytes = self.shared_memory.unwrap_or(enough);
+        let bytes = self.shared_memory.unwrap_or_else(|| self.enough_shared_memory());
         let wanted = SharedMemorySpec { bytes: bytes as u64, buffer: 0, identity: identity() };
         let open_files = |own| OpenFiles::new(&self.buffers, self.long_trace.as_ref(), own);
         let early = if self.is_in_file { Some(open_files(Some(wanted))?) } else { None };
@@ -185,10 +184,18 @@ impl SessionBuilder {
             Some(files) => files,
             None => open_files(None)?,
         };
-        let (service, long_trace) = files.begin(&gate)?;
+        let (service, mut long_trace) = files.begin(&gate)?;
+        if self.prepare_snapshots {
+            long_trace.iter_mut().for_each(|recording| recording.keep_history(&service));
+        }
         let service = service.state_every(&state_every);
         let side = service.side.clone();
         let progress = long_trace.as_ref().map(|recording| recording.progress.clone());
+        let thread = Arc::new(Mutex::new(Some(started.thread)));
+        let ending = match &self.long_trace {
+            Some(trace) => Ending::of(&gate, &waker, &thread, &trace.signals)?,
+            None => Ending::default(),
+        };
         let _ = started.owner.send(Drain::new(service, long_trace, clock));
 
         let exhaustion = self.exhaustion;
@@ -198,12 +205,22 @@ impl SessionBuilder {
             sources: self.sources,
             tasks: started.tasks,
             waker,
-            thread: Mutex::new(Some(started.thread)),
+            thread,
+            ending,
             progress,
             spare,
             side,
             before_stop: Mutex::default(),
         })
+    }
+
+    /// Bytes of shared memory unless set. With a long trace there is room for what busy threads record until the drain
+    /// thread comes, but no more than half a ring takes at once.
+    fn enough_shared_memory(&self) -> usize {
+        let rings = self.buffers.iter().map(|buffer| buffer.bytes).min().unwrap_or_default();
+        let for_file = self.long_trace.as_ref().map_or(0, |_| (rings / 2).min(8 << 20) & !0xFFFF) as usize;
+        let enough = if self.exhaustion == Exhaustion::Drop { 1 << 20 } else { ENOUGH_TO_STALL };
+        enough.max(for_file)
     }
 
     /// Starts the drain thread, which makes the producer.

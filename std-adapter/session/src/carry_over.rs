@@ -155,7 +155,34 @@ impl CarryOver {
     /// Appends whole packets of a trace that stay to `out`, with what they need before them. Of events from before the
     /// boot time `from`, in nanoseconds, only what they mean for others stays. Returns how many packets that is.
     pub fn pass(&mut self, packets: &[u8], from: Option<u64>, out: &mut Vec<u8>) -> u64 {
-        let (mut count, mut has_begins) = (0, false);
+        self.go_through(
+            packets,
+            |carried, id, packet| from.is_some_and(|from| carried.goes(id, packet, from)),
+            out,
+        )
+        .0
+    }
+
+    /// Takes in whole packets that a trace which goes on behind them does not get. What stays of them is appended to
+    /// `out`: ends of slices whose begins the trace has, and the service's packets. Returns how many do not stay.
+    pub(crate) fn skip(&mut self, packets: &[u8], out: &mut Vec<u8>) -> u64 {
+        let ends_none = |carried: &Self, id: Id, packet: &PacketView<'_>| {
+            let sequence = carried.sequences.get(&id);
+            let ends =
+                |event| sequence.is_some_and(|sequence| carried.ends_one_that_is_written(sequence, event));
+            !packet.event.is_some_and(ends)
+        };
+        self.go_through(packets, ends_none, out).1
+    }
+
+    /// Returns how many packets were appended, and how many went.
+    fn go_through(
+        &mut self,
+        packets: &[u8],
+        goes: impl Fn(&Self, Id, &PacketView<'_>) -> bool,
+        out: &mut Vec<u8>,
+    ) -> (u64, u64) {
+        let (mut count, mut gone, mut has_begins) = (0, 0, false);
         for bytes in TracePackets::new(packets).map_while(Result::ok) {
             let packet = PacketView::of(bytes);
             let id = self.writer_of(&packet);
@@ -167,7 +194,8 @@ impl CarryOver {
                 sequence.is_of_trace = true;
             }
             let told = self.told_loss(id, &packet, packets);
-            if from.is_some_and(|from| self.goes(id, &packet, from)) {
+            if goes(self, id, &packet) {
+                gone += 1;
                 self.due(id, packet.loss);
                 self.see(id, &packet, packets, Way::Leaves);
                 has_begins = true;
@@ -187,7 +215,7 @@ impl CarryOver {
             count += added;
         }
         self.settle(packets);
-        count
+        (count, gone)
     }
 
     /// Appends the descriptions of tracks and the counters' sums of sequences of which a window has left out all.

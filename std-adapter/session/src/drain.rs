@@ -96,6 +96,10 @@ impl Drain {
                         return self;
                     }
                 };
+            if gate.is_ending() && !self.stopped {
+                self.last_flush();
+                self.stop();
+            }
             if self.stopped {
                 // Scraping after the last flush would undo what that gave up.
                 break;

@@ -1,6 +1,7 @@
 //! The bytes of a trace, made from buffers: packets, clocks, statistics.
 
 use std::io::{self, Write};
+use std::sync::Arc;
 
 use tracebuf::buffer::{
     BufferStats, FillPolicy, OverwriteObserver, ReadOnlyTraceBuffer, Reader, SequenceInfo, TraceBuffer,
@@ -41,6 +42,10 @@ impl BufferReport {
         sequences: impl Iterator<Item = SequenceInfo>,
     ) -> Self {
         Self { stats: stats.of_trace(policy), sequences: sequences.collect() }
+    }
+
+    pub(crate) fn without_sequences(self) -> Self {
+        Self { sequences: Vec::new(), ..self }
     }
 }
 
@@ -155,10 +160,25 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> Readable for ReadOnlyTraceBuffer<M> {
     }
 }
 
+/// What came before the packets of a buffer.
+#[derive(Clone, Default)]
+pub(crate) struct Before {
+    /// What those that are gone mean for the others.
+    pub(crate) carried: CarryOver,
+    /// Whole packets that have left the buffer and are in its trace all the same.
+    pub(crate) packets: Vec<Arc<Vec<u8>>>,
+}
+
+impl From<CarryOver> for Before {
+    fn from(carried: CarryOver) -> Self {
+        Self { carried, packets: Vec::new() }
+    }
+}
+
 /// Clocks and what is beside the buffers, the packets of all of these with what they need of those that have left,
 /// statistics as of this boot time. `each` is done to all of the buffers' packets, which a piece has from a byte on.
 pub(crate) fn write_trace<'b, B: Readable + 'b>(
-    buffers: impl Iterator<Item = (&'b mut B, CarryOver)>,
+    buffers: impl Iterator<Item = (&'b mut B, Before)>,
     mut totals: Totals,
     at: u64,
     head: &Piece,
@@ -170,11 +190,13 @@ pub(crate) fn write_trace<'b, B: Readable + 'b>(
     let mut piece = Piece::default();
     piece.append(head.clone());
     let mut reports = Vec::new();
-    for (buffer, mut carried) in buffers {
+    for (buffer, Before { mut carried, packets }) in buffers {
         let at = piece.bytes.len();
-        let reports_of = buffer.report();
-        carried.begin_read(reports_of.sequences.into_iter());
-        let looks_at_all = from.is_some() || carried.waits_for_begins();
+        if packets.is_empty() {
+            let reports_of = buffer.report();
+            carried.begin_read(reports_of.sequences.into_iter());
+        }
+        let looks_at_all = from.is_some() || !packets.is_empty() || carried.waits_for_begins();
         if from.is_none() {
             carried.is_lean = !looks_at_all;
             piece.packets += carried.write_open(&mut piece.bytes);
@@ -183,6 +205,13 @@ pub(crate) fn write_trace<'b, B: Readable + 'b>(
         written.bytes += piece.bytes.len() as u64;
         output.write_all(&piece.bytes)?;
         piece.bytes.clear();
+        for packets in packets {
+            piece.packets += carried.pass(&packets, from, &mut piece.bytes);
+            each(&mut piece, 0);
+            written.bytes += piece.bytes.len() as u64;
+            output.write_all(&piece.bytes)?;
+            piece.bytes.clear();
+        }
         let mut reader = buffer.read();
         let mut raw = Piece::default();
         loop {

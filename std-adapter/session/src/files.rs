@@ -88,13 +88,15 @@ pub(crate) struct Opened {
     pub(crate) file: File,
     pub(crate) lock: Option<Lock>,
     pub(crate) id: FileId,
+    /// The folder in which a regular file has its name, where folders can be synced.
+    pub(crate) folder: Option<PathBuf>,
 }
 
 /// Opens the file of a long trace, or creates it. What is in it stays there until the session has started.
 pub(crate) fn open_long_trace(path: &Path) -> io::Result<(Opened, Option<Undo>)> {
     if let Some(file) = standard_output(path)? {
         let id = id_of(&file)?;
-        return Ok((Opened { file, lock: None, id }, None));
+        return Ok((Opened { file, lock: None, id, folder: None }, None));
     }
     // For a link that leads to nothing, the place it leads to: the file is created, and taken back, there.
     let target = followed(path)?;
@@ -107,10 +109,14 @@ pub(crate) fn open_long_trace(path: &Path) -> io::Result<(Opened, Option<Undo>)>
     let id = id_of(&file)?;
     // Two sessions may write into one pipe or device.
     if !file.metadata()?.is_file() {
-        return Ok((Opened { file, lock: None, id }, undo));
+        return Ok((Opened { file, lock: None, id, folder: None }, undo));
     }
     match Lock::where_possible(&file, path) {
-        Ok(lock) => Ok((Opened { file, lock, id }, undo)),
+        Ok(lock) => {
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            let folder = cfg!(unix).then(|| folder.unwrap_or(Path::new(".")).to_owned());
+            Ok((Opened { file, lock, id, folder }, undo))
+        }
         Err(error) => {
             if error.kind() == io::ErrorKind::ResourceBusy {
                 // Another session has opened the file that was created here, and locked it first: it stays.

@@ -67,8 +67,9 @@ use write::Inner;
 ///
 /// # Limits
 /// If threads may hang, let the ring have [`self_contained_chunks`](crate::BufferConfig::self_contained_chunks): what
-/// they did last can then be read. A session with a [long trace](crate::SessionBuilder::long_trace) has no flight
-/// recorder: use two sessions.
+/// they did last can then be read. Beside a [long trace](crate::SessionBuilder::long_trace) snapshots hold
+/// what the rings have room for, whether it was written to the file or not, from the moment on when this is made; that
+/// takes the rings' memory once more.
 pub struct FlightRecorder {
     handle: FlightHandle,
     worker: Option<JoinHandle<()>>,
@@ -104,19 +105,18 @@ impl FlightRecorder {
     /// directory. The recorder does not keep the session alive.
     ///
     /// # Errors
-    /// The folder is not one, the session has a long trace, or the system has no thread.
+    /// The folder is not one, the session has ended, or the system has no thread.
     pub fn new(session: &Arc<Session>, folder: impl AsRef<Path>) -> io::Result<Self> {
-        if session.progress.is_some() {
-            let why = "the session has a long trace, whose file takes what a flight recorder would find in the rings: \
-                       start two sessions, or do without one of them";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
-        }
         let folder = folder.as_ref().to_owned();
         if !folder.is_dir() {
             let why = format!("{} is no folder: it has to be there", Escaped(folder.display()));
             return Err(io::Error::new(io::ErrorKind::NotADirectory, why));
         }
         // Programs that go into the background leave the folder that they were started in.
+        if session.progress.is_some() {
+            // What the file has got is to be in snapshots, too.
+            session.keep_history().map_err(io::Error::other)?;
+        }
         let inner = Arc::new(Inner::new(session, std::path::absolute(folder)?));
         let waits: Arc<dyn BeforeStop> = inner.clone();
         session.tell_before_stop(Arc::downgrade(&waits));

@@ -69,13 +69,13 @@
 //! | 8 | [`parts`] (the interface for other crates), `flight_recorder` |
 //! | 7 | `builder` (sets up a session), `open_files` (files of one that starts), `buffer_config` |
 //! | 6 | `session` (what is running), `stopped` (what has ended) |
-//! | 5 | `drain` (the drain thread), `long_trace`, `snapshot`, `summary` (what it did, and lost) |
+//! | 5 | `drain` (the drain thread), `ending` (when nobody stops it), `long_trace`, `snapshot`, `summary` (what it did, and lost) |
 //! | 4 | `service` (the buffers, and the producers that fill them) |
 //! | 4 | `shared_counter`; `logger` and `metrics`, with the features of these names |
 //! | 3 | `recorder`, `packet_writer`, `in_process` (the transport of this process's threads), `side_packets`, `process_tree`, `clock_pairs` |
 //! | 2 | `producer_cell` (a producer and its memory), `queue` (what it asks for), `export` (the bytes of a trace), `transport` |
 //! | 1 | `carry_over` (what packets that have left mean for others), [`region_file`] (buffers in files), `recording_gate`, `waits`, `totals`, `refusals` |
-//! | 0 | `at_exit` and `at_signal` (what an end waits for), [`limits`], `error`, `clock`, `files`, `this_process`, `thread_identity`, `interned` |
+//! | 0 | `at_exit` and `at_signal` (what an end waits for), [`limits`], `error`, `clock`, `files`, `size_signal`, `this_process`, `thread_identity`, `interned` |
 
 #![deny(unsafe_code)]
 
@@ -100,6 +100,7 @@ mod carry_over;
 mod clock;
 mod clock_pairs;
 mod drain;
+mod ending;
 mod error;
 mod export;
 mod files;
@@ -127,6 +128,7 @@ mod service;
 mod session;
 mod shared_counter;
 mod side_packets;
+mod size_signal;
 mod snapshot;
 mod stopped;
 mod summary;
@@ -151,7 +153,7 @@ pub use error::SessionError;
 pub use flight_recorder::{FlightHandle, FlightRecorder, FlightStatus};
 #[cfg(feature = "log")]
 pub use logger::Logger;
-pub use long_trace::{LongTrace, LongTraceStatus, SyncPolicy};
+pub use long_trace::{Compression, LongTrace, LongTraceStatus, SyncPolicy};
 #[cfg(feature = "metrics")]
 pub use metrics::MetricsRecorder;
 pub use packet_writer::PacketWriter;

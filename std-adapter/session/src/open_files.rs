@@ -13,12 +13,14 @@ use crate::clock_pairs::ClockPairs;
 use crate::error::SessionError;
 use crate::export::Piece;
 use crate::files::{Opened, OwnFiles, Undo, open_long_trace};
-use crate::long_trace::{LongTrace, Recording};
+use crate::long_trace::{LongTrace, Names, Recording};
 use crate::recording_gate::RecordingGate;
 use crate::region_file::{
     BufferMemory, ClockTable, Outbox, OwnMark, OwnMemory, RegionSpec, SharedMemorySpec, create,
 };
 use crate::service::Service;
+use crate::side_packets::SideData;
+use crate::size_signal;
 use crate::transport::CentralBuffer;
 use tracebuf_std::memory::PagedMemory;
 use tracebuf_std::system::id_at;
@@ -32,7 +34,7 @@ pub(crate) struct OpenFiles<'s> {
     outboxes: Vec<Option<Outbox>>,
     own: Option<(OwnMemory, OwnMark)>,
     files: OwnFiles,
-    long_trace: Option<(&'s LongTrace, Opened)>,
+    long_trace: Option<(&'s LongTrace, Opened, Option<Names>)>,
     /// The same in all files: from it, recovery knows which trace belongs to which buffer.
     clocks: ClockReading,
     /// In each buffer's file, the place for those that follow.
@@ -46,13 +48,18 @@ impl<'s> OpenFiles<'s> {
         long_trace: Option<&'s LongTrace>,
         mut own: Option<SharedMemorySpec>,
     ) -> Result<Self, SessionError> {
+        if let Some(trace) = long_trace
+            && buffers.iter().any(|buffer| buffer.file.is_some())
+        {
+            trace.check_beside_file().map_err(|error| SessionError::writing(&trace.path, error))?;
+        }
         let opened = long_trace.map(|trace| {
-            let opened = open_long_trace(&trace.path);
-            let (file, undo) = opened.map_err(|error| SessionError::writing(&trace.path, error))?;
-            Ok(((trace, file), undo))
+            let opened = open_first(trace);
+            let (file, undo, names) = opened.map_err(|error| SessionError::writing(&trace.path, error))?;
+            Ok(((trace, file, names), undo))
         });
         let (long_trace, undo) = opened.transpose()?.unzip();
-        let its_id = long_trace.as_ref().map(|(_, file)| file.id);
+        let its_id = long_trace.as_ref().map(|(_, file, _)| file.id);
         let mut files = Self {
             buffers: Vec::new(),
             outboxes: Vec::new(),
@@ -96,7 +103,7 @@ impl<'s> OpenFiles<'s> {
         clocks.service(&self.clocks)?;
         let beside_long_trace = self.long_trace.is_some();
         let wanted = RegionSpec { region: size as u64, beside_long_trace, clocks: &clocks.bytes, own };
-        let (parts, undo) = create(path, &wanted)?;
+        let (parts, undo) = size_signal::blocked(|| create(path, &wanted))?;
         self.made.push(undo);
         self.files.regions.extend(id_at(path));
         self.outboxes.push(parts.outbox);
@@ -111,16 +118,27 @@ impl<'s> OpenFiles<'s> {
         gate: &Arc<RecordingGate>,
     ) -> Result<(Service, Option<Recording>), SessionError> {
         let Self { buffers, outboxes, own, files, made, long_trace, clocks, clock_tables } = self;
-        let long_trace = long_trace.map(|(trace, file)| {
-            let recording = Recording::start(trace, file, gate.clone(), outboxes, &clocks);
+        let side = SideData::default();
+        let long_trace = long_trace.map(|(trace, file, names)| {
+            let recording = Recording::start(trace, file, names, gate.clone(), outboxes, &clocks, &side);
             recording.map_err(|error| SessionError::writing(&trace.path, error))
         });
         let long_trace = long_trace.transpose()?;
         made.into_iter().for_each(Undo::forget);
         let mut service = Service::new(buffers, files, own.map(|(_, mark)| mark));
         service.clocks = ClockPairs::new(clocks, clock_tables);
-        Ok((service, long_trace))
+        service.side = side;
+        Ok((service.read_out(long_trace.is_some()), long_trace))
     }
+}
+
+/// Opens the file of a long trace, or the first of several.
+fn open_first(trace: &LongTrace) -> io::Result<(Opened, Option<Undo>, Option<Names>)> {
+    if !trace.rotation.is_on() {
+        return open_long_trace(&trace.path).map(|(file, undo)| (file, undo, None));
+    }
+    let mut names = Names::after_all(&trace.path)?;
+    names.open().map(|(file, undo)| (file, undo, Some(names)))
 }
 
 /// Buffers of at least this size are in large pages.

@@ -29,6 +29,8 @@ pub struct RecordingGate {
     /// What identifies it: the first buffer, or for a relay a number that no session has.
     own: BufferId,
     stopping: AtomicBool,
+    /// Nobody sends the drain thread a stop: it is to end by itself.
+    ending: AtomicBool,
     forks: u32,
     connected: Mutex<Vec<Weak<dyn Connected>>>,
 }
@@ -50,6 +52,7 @@ impl RecordingGate {
             buffer: AtomicU64::new(NO_BUFFER),
             own: NUMBERS.fetch_add(1, Ordering::Relaxed) << 16,
             stopping: AtomicBool::new(false),
+            ending: AtomicBool::new(false),
             forks: fork::forks(),
             connected: Mutex::default(),
         }
@@ -103,6 +106,16 @@ impl RecordingGate {
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::Relaxed);
         self.off();
+    }
+
+    /// The same, and the drain thread ends by itself once it is woken.
+    pub(crate) fn end(&self) {
+        self.stop();
+        self.ending.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_ending(&self) -> bool {
+        self.ending.load(Ordering::Acquire)
     }
 
     pub(crate) fn is_stopping(&self) -> bool {

@@ -19,6 +19,20 @@ use crate::side_packets::SideData;
 use crate::totals::{Dropped, Flushes, ProducerSummary, Totals, sum};
 use crate::transport::{CentralBuffer, Transport};
 
+/// When the writers of a buffer are to repeat their state.
+#[derive(Clone, Copy, Debug, Default)]
+struct StateRenewal {
+    /// After how many bytes; with 0 each chunk begins with a state.
+    every: u32,
+    /// How many bytes the buffer had taken the last time, and how many chunks it had overwritten.
+    bytes: u64,
+    overwritten: u64,
+}
+
+/// Of a ring that overwrites what was not read, states are this part of its size apart: what follows the gap cannot be
+/// read before the next one.
+const PARTS_IN_GAP: u64 = 32;
+
 /// The central buffers of a session, with everything that comes into them. Used by one thread at a time.
 #[derive(Default)]
 pub(crate) struct Service {
@@ -27,8 +41,10 @@ pub(crate) struct Service {
     pub(crate) side: SideData,
     pub(crate) clocks: ClockPairs,
     producers: Vec<AskedProducer>,
-    /// For each buffer: after how many bytes writers are to repeat their state, and how many it had the last time.
-    states: Vec<(u32, u64)>,
+    /// For each buffer: when writers are to repeat their state.
+    states: Vec<StateRenewal>,
+    /// Whether what rings overwrite is missing in a file, in which what follows is to be readable.
+    is_read_out: bool,
     /// For each buffer: how many bytes it had been given when rests of packets were last looked for.
     scraped_at: Vec<u64>,
     producer_ids: ProducerIds,
@@ -50,7 +66,13 @@ impl Service {
     }
 
     pub(crate) fn state_every(self, bytes: &[u32]) -> Self {
-        Self { states: bytes.iter().map(|bytes| (*bytes, 0)).collect(), ..self }
+        let renewal = |every: &u32| StateRenewal { every: *every, ..StateRenewal::default() };
+        Self { states: bytes.iter().map(renewal).collect(), ..self }
+    }
+
+    /// What the buffers take goes into a file, from which nothing that is overwritten before that is to be missing.
+    pub(crate) fn read_out(self, is_read_out: bool) -> Self {
+        Self { is_read_out, ..self }
     }
 
     pub(crate) fn attach(&mut self, transport: Box<dyn Transport>) {
@@ -83,9 +105,7 @@ impl Service {
             }
             connected
         });
-        if self.producers.len() > 1 {
-            self.clear_states();
-        }
+        self.clear_states();
         self.scrape_in_time();
     }
 
@@ -110,14 +130,19 @@ impl Service {
         }
     }
 
-    /// Has writers repeat their state when a buffer has taken enough: each producer counts only what it records itself.
+    /// Has writers repeat their state when a buffer has taken enough (each producer counts only what it records itself),
+    /// and sooner while it loses what was not read.
     fn clear_states(&mut self) {
-        let mut is_due = false;
-        for (buffer, (every, cleared_at)) in self.buffers.iter().zip(&mut self.states) {
-            let written = buffer.stats().bytes_written;
-            // With 0 each chunk begins with a state.
-            if *every > 0 && written.saturating_sub(*cleared_at) >= u64::from(*every) {
-                *cleared_at = written;
+        let (mut is_due, several) = (false, self.producers.len() > 1);
+        for (buffer, renewal) in self.buffers.iter().zip(&mut self.states) {
+            let stats = buffer.stats();
+            let since = stats.bytes_written.saturating_sub(renewal.bytes);
+            let is_time = several && since >= u64::from(renewal.every);
+            let has_gap = self.is_read_out
+                && stats.chunks_overwritten != renewal.overwritten
+                && since >= stats.buffer_size / PARTS_IN_GAP;
+            if renewal.every > 0 && (is_time || has_gap) {
+                (renewal.bytes, renewal.overwritten) = (stats.bytes_written, stats.chunks_overwritten);
                 is_due = true;
             }
         }

@@ -2,13 +2,13 @@
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tracebuf::producer::track_event::Clock;
 
 use crate::clock::BootClock;
 use crate::drain::{Drain, Task, Work};
+use crate::ending::{DrainThread, Ending};
 use crate::error::SessionError;
 use crate::limits;
 use crate::long_trace::{LongTraceStatus, Progress};
@@ -32,7 +32,8 @@ pub struct Session {
     pub(crate) sources: Vec<(String, u16)>,
     pub(crate) tasks: Sender<Task>,
     pub(crate) waker: Waker,
-    pub(crate) thread: Mutex<Option<JoinHandle<Option<Drain>>>>,
+    pub(crate) thread: DrainThread,
+    pub(crate) ending: Ending,
     pub(crate) progress: Option<Arc<Progress>>,
     pub(crate) spare: Spare,
     pub(crate) side: SideData,
@@ -78,8 +79,11 @@ impl Session {
 
     /// Flushes, and copies all buffers while recording goes on.
     ///
-    /// Beside a [long trace](crate::SessionBuilder::long_trace) it holds only what was recorded since the last period,
-    /// mostly without its names. Cost: the drain thread copies the used part of the buffers.
+    /// Beside a [long trace](crate::SessionBuilder::long_trace) it also holds what was written to the file and would
+    /// still be in the rings, if [memory for it is prepared](crate::SessionBuilder::prepare_snapshots) or there is a
+    /// [`FlightRecorder`](crate::FlightRecorder); otherwise only what was not yet written, mostly without its names.
+    ///
+    /// Cost: the drain thread copies the used part of the buffers.
     ///
     /// # Errors
     /// No memory for the copies; [`SessionError::Timeout`] after 10 s, of which producers have 5; those of
@@ -90,9 +94,20 @@ impl Session {
         let taken = self.ask_for(deadline + PATIENCE, Task::new, move |drain, answer| {
             // However late its turn comes, producers that answer at once are in it.
             let deadline = deadline.max(Instant::now() + GRACE);
-            drain.flush(deadline, move |drain, _| tell(&answer, Snapshot::take(&mut drain.service, &spare)));
+            drain.flush(deadline, move |drain, _| {
+                let read = drain.long_trace.as_ref().and_then(|recording| recording.history.as_ref());
+                tell(&answer, Snapshot::take(&mut drain.service, read, &spare));
+            });
         })?;
         taken.map_err(|error| SessionError::io("making a snapshot", error))
+    }
+
+    /// From now on, has snapshots beside a long trace hold what was written to the file, too.
+    pub(crate) fn keep_history(&self) -> Result<(), SessionError> {
+        self.ask(|drain| {
+            let Drain { service, long_trace, .. } = drain;
+            long_trace.iter_mut().for_each(|recording| recording.keep_history(service));
+        })
     }
 
     /// Returns a number for a producer that is to be [attached](Self::attach): from 2 to 65,535 in turn, without those
@@ -196,8 +211,9 @@ impl Session {
         self.check_caller()?;
         let told = std::mem::take(&mut *self.before_stop.lock().unwrap_or_else(PoisonError::into_inner));
         told.iter().filter_map(Weak::upgrade).for_each(|told| told.before_stop(self));
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let thread = thread.ok_or(SessionError::Stopped)?;
+        // An exit waits for a stop that has begun.
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        let thread = thread.take().ok_or(SessionError::Stopped)?;
         self.context.gate.stop();
         let stop: Work = Box::new(|drain| {
             drain.last_flush();
@@ -262,7 +278,8 @@ impl Drop for Session {
     fn drop(&mut self) {
         if !self.context.gate.is_here() {
             // The thread is not in this process, and its handle may be that of a thread of this process.
-            std::mem::forget(self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take());
+            std::mem::forget(self.thread.clone());
+            self.ending.forget();
             return;
         }
         if self.waker.is_current() {

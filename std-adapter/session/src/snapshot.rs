@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 
 use tracebuf::buffer::{BufferStats, ReadOnlyTraceBuffer};
 
-use crate::carry_over::CarryOver;
 use crate::clock_pairs::ClocksWritten;
-use crate::export::{Piece, write_trace};
+use crate::export::{Before, Piece, write_trace};
 use crate::files::OwnFiles;
+use crate::long_trace::History;
 use crate::process_tree::Numbers;
 use crate::service::Service;
 use crate::side_packets::SideRevision;
+use crate::size_signal;
 use crate::summary::{Losses, Summary, summary_of};
 use crate::totals::{Totals, Written};
 use crate::transport::CentralBuffer;
@@ -61,8 +62,8 @@ pub(crate) fn prepare(sizes: impl Iterator<Item = usize>) -> io::Result<Spare> {
 /// What was in a session's buffers at one moment.
 pub struct Snapshot {
     buffers: Vec<ReadOnlyTraceBuffer<PagedMemory>>,
-    /// What each ring's overwritten packets mean for those in the copy.
-    carried: Vec<CarryOver>,
+    /// What came before those in each copy.
+    before: Vec<Before>,
     totals: Totals,
     summary: Summary,
     /// The boot time of the copy.
@@ -79,7 +80,8 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    pub(crate) fn take(service: &mut Service, spare: &Spare) -> io::Result<Self> {
+    /// A copy of the buffers. Beside a long trace, with what is `read`, if that is kept.
+    pub(crate) fn take(service: &mut Service, read: Option<&History>, spare: &Spare) -> io::Result<Self> {
         let sizes = service.buffers.iter().map(CentralBuffer::clone_size).enumerate();
         let memory = sizes.map(|(buffer, size)| memory_of(spare, buffer, size));
         let memory = memory.collect::<io::Result<Vec<_>>>()?;
@@ -90,7 +92,9 @@ impl Snapshot {
         let buffers = service.buffers.iter().zip(memory);
         let copies = buffers.map(|(buffer, memory)| buffer.clone_read_only(memory));
         let buffers = copies.collect::<Result<Vec<_>, _>>().map_err(io::Error::other)?;
-        let carried = service.buffers.iter().map(|buffer| buffer.observer().clone()).collect();
+        let of_ring = |buffer: &CentralBuffer| Before::from(buffer.observer().clone());
+        let of_rings = || service.buffers.iter().map(of_ring).collect();
+        let before = read.map_or_else(of_rings, History::before);
         let stall = start.elapsed();
         // After the copies: newer than all that is in them.
         let mut head = Piece::default();
@@ -102,7 +106,7 @@ impl Snapshot {
         let (forks, files, summary) = (fork::forks(), service.files.clone(), summary_of(service, None));
         Ok(Self {
             buffers,
-            carried,
+            before,
             totals,
             summary,
             at,
@@ -145,7 +149,7 @@ impl Snapshot {
     pub fn write_to(self, path: impl AsRef<Path>) -> io::Result<Written> {
         let path = path.as_ref();
         self.files.check_is_none(path)?;
-        write_atomically(path, |file| self.write(file))
+        size_signal::blocked(|| write_atomically(path, |file| self.write(file)))
     }
 
     /// Writes a whole trace, with statistics at its end, in pieces of about a mebibyte. Errors are those of the output.
@@ -157,8 +161,8 @@ impl Snapshot {
     pub(crate) fn write_out(&mut self, output: &mut impl Write) -> io::Result<Written> {
         // An event that a thread is within must not keep back what the thread recorded before.
         self.buffers.iter_mut().for_each(ReadOnlyTraceBuffer::stop_waiting);
-        let carried = std::mem::take(&mut self.carried);
-        let buffers = self.buffers.iter_mut().zip(carried);
+        let before = std::mem::take(&mut self.before);
+        let buffers = self.buffers.iter_mut().zip(before);
         let renumber = |piece: &mut Piece, from| self.numbers.apply(piece, from);
         write_trace(buffers, self.totals, self.at, &self.head, self.from, renumber, output)
     }

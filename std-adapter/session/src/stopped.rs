@@ -1,5 +1,6 @@
 //! A session that has ended, with what is in its buffers.
 
+use std::fs::File;
 use std::io;
 use std::path::Path;
 
@@ -9,6 +10,7 @@ use crate::long_trace::LongTraceStatus;
 use crate::process_tree::Numbers;
 use crate::service::Service;
 use crate::side_packets::SideRevision;
+use crate::size_signal;
 use crate::summary::{Summary, summary_of};
 use crate::totals::Written;
 use tracebuf_std::whole_file::write_atomically;
@@ -59,17 +61,18 @@ impl Stopped {
         head.append(self.side.clone());
         let (totals, mut numbers) = (self.service.totals(), self.numbers.clone());
         let Self { service, is_cut, .. } = &mut *self;
-        let written = write_atomically(path, |file| {
+        let write = |file: &mut File| {
             *is_cut = true;
             let buffers = service.buffers.iter_mut().map(|buffer| {
                 let carried = std::mem::take(buffer.observer_mut());
-                (buffer, carried)
+                (buffer, carried.into())
             });
             let renumber = |piece: &mut Piece, from| numbers.apply(piece, from);
             let written = write_trace(buffers, totals, at, &head, None, renumber, file)?;
             service.invalid_packets += written.invalid_packets;
             Ok(written)
-        })?;
+        };
+        let written = size_signal::blocked(|| write_atomically(path, write))?;
         self.is_cut = false;
         Ok(written)
     }

@@ -69,6 +69,8 @@ impl Summary {
             chunks_malformed: buffers(|buffer| buffer.abi_violations)
                 .max(sequences(|sequence| sequence.chunks_malformed)),
             invalid_packets: self.invalid_packets,
+            packets_not_written: long_trace.map_or(0, |trace| trace.packets_not_written),
+            packets_unreadable: long_trace.map_or(0, |trace| trace.packets_unreadable),
             bytes_not_written: long_trace.map_or(0, |trace| trace.bytes_given_up),
             file_is_full: long_trace.is_some_and(|trace| trace.full),
             file_error: long_trace.and_then(|trace| trace.error.clone()),
@@ -127,7 +129,11 @@ pub struct Losses {
     pub chunks_malformed: u64,
     /// Packets that no trace accepts: [`Summary::invalid_packets`].
     pub invalid_packets: u64,
-    /// Bytes of the long trace that could not be written.
+    /// Packets given up because the long trace's file took nothing for too long.
+    pub packets_not_written: u64,
+    /// Packets in the long trace that readers skip, because names, clock or track that they need were lost.
+    pub packets_unreadable: u64,
+    /// Bytes of the long trace that could not be written when the session stopped.
     pub bytes_not_written: u64,
     /// The long trace's file has reached its largest size, and has nothing of what came later.
     pub file_is_full: bool,
@@ -149,6 +155,8 @@ impl Losses {
             (Count(self.packets_given_up, "packet"), "given up by the writer"),
             (Count(self.packets_claimed, "packet"), "given up, as other programs say"),
             (Count(self.packets_broken, "packet"), "in part"),
+            (Count(self.packets_not_written, "packet"), "that the file did not take in time"),
+            (Count(self.packets_unreadable, "packet"), "that cannot be read without what was lost before"),
             (Count(self.chunks_not_taken, "chunk"), "not taken"),
             (Count(self.chunks_malformed, "chunk"), "malformed"),
             (Count(self.invalid_packets, "packet"), "malformed"),
@@ -254,6 +262,10 @@ mod tests {
             (summary(|summary| summary.chunks_discarded = 1), "1 chunk not taken"),
             (summary(|summary| summary.chunks_too_late = 1), "1 chunk not taken"),
             (summary(|summary| summary.slices_left_out = 1), "1 open slice overwritten"),
+            (
+                of_file(|file| (file.packets_not_written, file.packets_unreadable) = (2, 1)),
+                "2 packets that the file did not take in time; 1 packet that cannot be read without what was lost before",
+            ),
             (of_file(|file| file.bytes_given_up = 1), "1 byte that could not be written"),
             (of_file(|file| file.full = true), "what came when the file was full"),
             (

@@ -6,6 +6,7 @@ use tracebuf::proto::{TraceFileFault, TracePackets};
 
 use super::counters::Counters;
 use super::{TraceReport, Whose};
+use crate::compressed;
 
 /// Bytes read at once, unless a packet takes more.
 const PIECE: usize = 1 << 20;
@@ -56,8 +57,7 @@ impl TraceReport {
         while let Some(packet) = packets.next() {
             match packet {
                 Ok(packet) => {
-                    self.packets += 1;
-                    let whose = self.look_at(packet, counters);
+                    let whose = self.look_at_one(packet, counters);
                     let end = before + packets.offset() as u64;
                     each(self.bytes, end - self.bytes, whose);
                     self.bytes = end;
@@ -66,6 +66,20 @@ impl TraceReport {
             }
         }
         (packets.offset(), fault)
+    }
+
+    /// Looks at a packet, or in its place at those that it contains.
+    fn look_at_one(&mut self, packet: &[u8], counters: &mut Counters) -> Whose {
+        let Some(others) = compressed::within(packet) else {
+            self.packets += 1;
+            return self.look_at(packet, counters);
+        };
+        let mut last = Whose::Others;
+        for packet in TracePackets::new(&others).map_while(Result::ok) {
+            self.packets += 1;
+            last = self.look_at(packet, counters);
+        }
+        last
     }
 }
 

@@ -1,19 +1,10 @@
 //! Packets of a trace that cannot be read, because the state that they need is missing.
 
-use tracebuf::proto::PacketView;
-
-/// Returns true if a packet can be read, by readers' rules: after a loss, a packet that needs names, a clock or a track
-/// is skipped until its sequence tells them again. `has_state` is the sequence's, false at first.
-pub(super) fn can_be_read(has_state: &mut bool, packet: &PacketView<'_>) -> bool {
-    *has_state = packet.begins_state() || *has_state && packet.loss == 0;
-    *has_state || !packet.needs_state()
-}
-
 #[cfg(test)]
 mod tests {
+    use tracebuf::proto::PacketView;
     use tracebuf::proto::fields::sequence_flags::{INCREMENTAL_STATE_CLEARED, NEEDS_INCREMENTAL_STATE};
 
-    use super::*;
     use crate::trace_stats::TraceReport;
 
     #[test]
@@ -22,7 +13,7 @@ mod tests {
         let mut read = |flags, is_lost: bool| {
             let mut packet = PacketView::default();
             (packet.flags, packet.loss) = (flags, is_lost.into());
-            can_be_read(&mut has_state, &packet)
+            packet.can_be_read(&mut has_state)
         };
         let (starts, needs) = (INCREMENTAL_STATE_CLEARED, NEEDS_INCREMENTAL_STATE);
         assert!(!read(needs, false) && read(0, false) && !read(needs, false), "before the first");

@@ -37,7 +37,8 @@ const NAME: &str = "tracebuf record";
 /// # Errors
 /// No `/proc`, a ring too small or too large, a file that cannot be written (reported before anything is recorded, if
 /// it can be known then), or whatever ends a session. A long trace's file that takes nothing for a while does not end
-/// it: the progress says so, and [`RecordReport::is_whole`] whether the file took everything in the end.
+/// it: the progress says so, and [`RecordReport::is_whole`] whether the file took everything in the end. A pipe whose
+/// reader has gone does end it.
 pub fn record(
     options: &RecordOptions,
     stop: &AtomicBool,
@@ -64,7 +65,8 @@ fn record_from(
     }
     builder = builder.ring(options.ring).data_source(MACHINE, options.has_programs().into());
     if options.long {
-        builder = builder.long_trace(LongTrace::to(output).period(crate::options::LONG_TRACE_PERIOD));
+        let trace = LongTrace::to(output).period(crate::options::LONG_TRACE_PERIOD);
+        builder = builder.long_trace(trace.compress(options.compression));
     } else {
         check_writable(output).map_err(writing)?;
     }
@@ -92,7 +94,9 @@ fn record_from(
     look(&mut sampler, Sampler::look);
     let mut pace = Pace::new(options.interval, start, Instant::now());
     let is_left = || options.duration.is_none_or(|duration| start.elapsed() < duration);
-    while !stop.load(Ordering::Relaxed) && is_left() {
+    // Nobody else comes to read what a reader has left.
+    let is_read = || session.long_trace().is_none_or(|file| !file.has_no_reader);
+    while !stop.load(Ordering::Relaxed) && is_left() && is_read() {
         let now = Instant::now();
         match pace.next(now) {
             Step::Look => {

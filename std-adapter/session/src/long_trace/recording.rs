@@ -1,34 +1,37 @@
 //! A period's work: pieces that the drain thread reads, and hands over to the file's thread.
 
+mod statistics;
+
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::mpsc::channel;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use tracebuf::proto::TracePackets;
+use tracebuf::buffer::BufferStats;
 use tracebuf::service::Drained;
 
-use super::output::{Message, Output, empty};
+use super::backlog::{Message, Sender, backlog};
+use super::compression::Packer;
+use super::history::History;
+use super::output::{Output, Series, empty};
+use super::rotation::Names;
 use super::turns::Turns;
 use super::{LongTrace, Progress, SyncPolicy};
 use crate::clock::ClockReading;
 use crate::clock_pairs::ClocksWritten;
-use crate::export::{BufferReport, PIECE, Piece, Readable, whole_within};
+use crate::export::{PIECE, Piece};
 use crate::files::Opened;
 use crate::process_tree::Numbers;
 use crate::recording_gate::RecordingGate;
 use crate::region_file::Outbox;
 use crate::service::Service;
-use crate::side_packets::SideRevision;
-use crate::totals::{Totals, Written};
-use crate::waits::{FOR_EVER, PATIENCE, POLL_INTERVAL, Wait};
+use crate::side_packets::{SideData, SideRevision};
+use crate::waits::{FOR_EVER, GRACE, PATIENCE, POLL_INTERVAL, Wait};
 
 pub(crate) struct Recording {
-    sender: Option<Sender<Message>>,
-    /// Memory of pieces that were written, for those to come: if none is left, too many are on their way.
-    spare: Receiver<Vec<u8>>,
+    sender: Option<Sender>,
     /// For each buffer that lies in a file, the way from there to the trace's file.
     outboxes: Vec<Option<Outbox>>,
     thread: Option<JoinHandle<()>>,
@@ -40,16 +43,20 @@ pub(crate) struct Recording {
     flushing: Option<(u64, Instant)>,
     turns: Option<Turns>,
     piece: Piece,
+    /// Bytes of a piece.
+    most: usize,
     /// The newest item beside the buffers that the file tells of.
     side: SideRevision,
     numbers: Numbers,
     /// The newest clocks that the file has.
     clocks_written: ClocksWritten,
     handed_over: u64,
-    /// Bytes of the clocks with which the file begins.
-    clocks: u64,
+    /// For each buffer, after how many bytes it is read before the period is over, and how many it had the last time.
+    halves: Vec<(u64, u64)>,
     invalid_packets: u64,
     ended: bool,
+    /// What was read, if snapshots are to hold it.
+    pub(crate) history: Option<History>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -62,58 +69,95 @@ enum Step {
     Busy,
 }
 
-/// Pieces on their way or being written. With the one being filled they are some 9 MiB.
-const PIECES: usize = 8;
-
 impl Recording {
     pub(crate) fn start(
         trace: &LongTrace,
         opened: Opened,
+        names: Option<Names>,
         gate: Arc<RecordingGate>,
         outboxes: Vec<Option<Outbox>>,
         clocks: &ClockReading,
+        side: &SideData,
     ) -> io::Result<Self> {
-        let (written, spare) = channel();
-        for _ in 0..PIECES {
-            let _ = written.send(Vec::new());
-        }
-        let Opened { file, lock, .. } = opened;
-        let mut output = Output::new(file.try_clone()?, written);
         let progress = Arc::new(Progress::default());
-        let (sender, receiver) = channel();
-        let shared = progress.clone();
+        progress.files.store(1, Ordering::Relaxed);
+        let mut head = Piece::default();
+        head.clock_reading(clocks)?;
+        let max_file_size = if names.is_some() { u64::MAX } else { trace.max_file_size };
+        let has_room = head.bytes.len() as u64 <= max_file_size;
+        if !has_room {
+            // A file that has no room for the clocks stays empty.
+            progress.full.store(true, Ordering::Relaxed);
+            gate.off();
+            head = Piece::default();
+        }
+        let handed_over = head.bytes.len() as u64;
+        let series = names.map(|names| {
+            let (rotation, sync, head) = (trace.rotation.clone(), trace.sync, head.clone());
+            Series { rotation, names, head, sync, side: side.clone(), begun: Instant::now() }
+        });
+        series.iter().for_each(Series::remove_old);
+        let packer = Packer::new(trace.compression)?;
+        let file = opened.file.try_clone()?;
+        let mut output = Output::new(opened, packer, progress.clone()).in_series(series);
+        let ((is_emptied, emptied), (begun, is_begun)) = (channel::<()>(), channel());
+        // Small enough for a file to end near its size.
+        let share = trace.rotation.size().map_or(u64::MAX, |size| size / 8);
+        let most = usize::try_from(share).unwrap_or(PIECE).clamp(4 << 10, PIECE);
+        let (sender, receiver) = backlog(trace.backlog, most, progress.clone());
         let thread = thread::Builder::new().name("tracebuf-file".into()).spawn(move || {
-            output.run(&receiver, &shared);
-            drop((output, lock));
+            if emptied.recv().is_err() {
+                return;
+            }
+            let is_begun = output.begin(&head);
+            let _ = begun.send(());
+            if !is_begun {
+                output.write(&head.bytes, head.packets);
+            }
+            output.run(&receiver);
         })?;
-        let mut piece = Piece::default();
-        piece.clock_reading(clocks)?;
-        let clocks_written = ClocksWritten::of(clocks);
-        let clocks = piece.bytes.len() as u64;
+        // Nothing that can fail comes after it.
         empty(&file)?;
+        let _ = is_emptied.send(());
+        // From the first moment it is a trace. A pipe may take nothing yet.
+        let _ = is_begun.recv_timeout(GRACE);
         Ok(Self {
             sender: Some(sender),
-            spare,
             outboxes,
             thread: Some(thread),
             progress,
             gate,
-            trace: trace.clone(),
+            trace: LongTrace { max_file_size, ..trace.clone() },
             next: Instant::now() + trace.period,
             flushing: None,
             turns: None,
-            piece,
+            piece: Piece::default(),
+            most,
             side: SideRevision::default(),
             numbers: Numbers::default(),
-            clocks_written,
-            handed_over: 0,
-            clocks,
+            clocks_written: ClocksWritten::of(clocks),
+            handed_over,
+            halves: Vec::new(),
             invalid_packets: 0,
-            ended: false,
+            ended: !has_room,
+            history: None,
         })
     }
 
-    /// Does what is due, and says when to come again. Never does more than a piece at once, and never waits.
+    /// From now on, keeps what is read, as much as the buffers have room for.
+    pub(crate) fn keep_history(&mut self, service: &Service) {
+        self.history.get_or_insert_with(|| History::of(service));
+    }
+
+    /// Keeps what was read from a buffer into the piece, after so many bytes.
+    fn keep(&mut self, buffer: usize, from: usize) {
+        if let Some(history) = &mut self.history {
+            history.keep(buffer, self.piece.bytes.get(from..).unwrap_or_default());
+        }
+    }
+
+    /// Does what is due, and says when to come again. Reads no more than a piece at once, unless a buffer is half full,
+    /// and never waits.
     pub(crate) fn work(&mut self, service: &mut Service) -> Duration {
         if self.ended {
             return self.trace.period;
@@ -123,16 +167,23 @@ impl Recording {
         {
             return wait;
         }
-        match self.read_on(service, Wait::Now) {
-            Step::Done => {}
-            Step::Busy => return POLL_INTERVAL,
-            Step::Piece if !self.hand_over(service, Wait::Now) => return POLL_INTERVAL,
-            Step::Piece if self.ended => return self.trace.period,
-            Step::Piece => return Duration::ZERO,
+        loop {
+            match self.read_on(service, Wait::Now) {
+                Step::Done => break,
+                Step::Busy => return POLL_INTERVAL,
+                Step::Piece => {
+                    self.hand_over(service, Wait::Now);
+                    if self.ended {
+                        return self.trace.period;
+                    }
+                    // More than a piece may have come for each that was read.
+                    if !service.buffers.iter().any(|buffer| is_half_full(&buffer.stats())) {
+                        return Duration::ZERO;
+                    }
+                }
+            }
         }
-        if !self.hand_over(service, Wait::Now) {
-            return POLL_INTERVAL;
-        }
+        self.hand_over(service, Wait::Now);
         self.turns = None;
         if self.trace.sync == SyncPolicy::EveryPeriod {
             self.send(Message::Sync);
@@ -143,6 +194,11 @@ impl Recording {
     /// Begins a period's work, with a flush; says how long to wait if it is not yet time, or not everything has come.
     fn begin(&mut self, service: &mut Service) -> Option<Duration> {
         let now = Instant::now();
+        if self.flushing.is_none() && now < self.next && self.has_taken_half(service) {
+            // What is not complete comes with the period.
+            self.turns = Some(Turns::new(service.buffers.len(), self.trace.period));
+            return None;
+        }
         let (flush, deadline) = match self.flushing {
             Some(flushing) => flushing,
             None if now < self.next => return Some(self.next - now),
@@ -159,13 +215,34 @@ impl Recording {
         self.flushing = None;
         service.end_flush(flush);
         self.add_clocks(service);
+        self.has_taken_half(service);
+        if self.trace.rotation.is_on() {
+            self.renew_end_of_file(service);
+        }
         self.turns = Some(Turns::new(service.buffers.len(), self.trace.period));
         None
     }
 
+    /// Whether a buffer has taken half of its size since it was read the last time, which begins anew if so.
+    fn has_taken_half(&mut self, service: &Service) -> bool {
+        self.halves.resize(service.buffers.len(), (0, 0));
+        let mut is_due = false;
+        let taken = || service.buffers.iter().map(|buffer| buffer.stats());
+        for ((half, before), stats) in self.halves.iter_mut().zip(taken()) {
+            *half = stats.buffer_size / 2;
+            is_due |= stats.bytes_written.saturating_sub(*before) >= *half;
+        }
+        if is_due {
+            for ((_, before), stats) in self.halves.iter_mut().zip(taken()) {
+                *before = stats.bytes_written;
+            }
+        }
+        is_due
+    }
+
     /// Hands something to the file's thread; false if that is gone.
     fn send(&self, message: Message) -> bool {
-        self.sender.as_ref().is_some_and(|sender| sender.send(message).is_ok())
+        self.sender.as_ref().is_some_and(|sender| sender.send(message))
     }
 
     /// Fills the piece, or a slot, as far as there is room beside what is left out.
@@ -174,7 +251,7 @@ impl Recording {
         while let Some(at) = self.turns.as_ref().and_then(Turns::next) {
             // Before each piece: the buffers get more in between.
             self.side = self.piece.side_data(&service.side, self.side).unwrap_or(self.side);
-            if self.piece.bytes.len() + refused >= PIECE {
+            if self.piece.bytes.len() + refused >= self.most {
                 return Step::Piece;
             }
             if let Some(Some(outbox)) = self.outboxes.get(at) {
@@ -186,7 +263,8 @@ impl Recording {
             }
             let Some(buffer) = service.buffers.get_mut(at) else { break };
             let from = self.piece.bytes.len();
-            let read = self.piece.read(&mut buffer.read(), PIECE - refused);
+            let read = self.piece.read(&mut buffer.read(), self.most - refused);
+            self.keep(at, from);
             self.renumber(service, from);
             refused += self.count(service, read);
         }
@@ -229,6 +307,7 @@ impl Recording {
         outbox.begin(buffer.memory());
         let from = self.piece.bytes.len();
         let read = self.piece.read(&mut buffer.read(), outbox.limit);
+        self.keep(at, from);
         self.renumber(service, from);
         self.count(service, read);
         let (len, room) = (self.piece.bytes.len() as u64, self.room(service));
@@ -256,103 +335,31 @@ impl Recording {
         Step::Piece
     }
 
-    /// Bytes that the file may still take. The clocks come before the room for the statistics.
-    fn room(&self, service: &Service) -> u64 {
-        let all = self.trace.max_file_size.saturating_sub(self.handed_over);
-        let first = if self.handed_over == 0 { self.clocks.min(all) } else { 0 };
-        all.saturating_sub(reserve(service)).max(first)
-    }
-
-    /// Gives the piece to the file's thread; false if that is busy.
-    fn hand_over(&mut self, service: &mut Service, wait: Wait) -> bool {
+    /// Gives the piece to the file's thread, and takes an empty one.
+    fn hand_over(&mut self, service: &mut Service, wait: Wait) {
         if self.piece.bytes.is_empty() {
-            return true;
+            return;
         }
         let room = self.room(service);
         let len = self.piece.bytes.len() as u64;
         if len > room {
             self.cut(room);
             self.end(service);
-            return true;
-        }
-        let spare = match wait {
-            Wait::UntilDone => self.spare.recv().map_err(|_| TryRecvError::Disconnected),
-            Wait::Now => self.spare.try_recv(),
-        };
-        if spare == Err(TryRecvError::Empty) {
-            return false;
-        }
-        let empty = Piece { bytes: spare.unwrap_or_default(), packets: 0 };
-        let piece = std::mem::replace(&mut self.piece, empty);
-        if !self.send(Message::Piece(piece)) {
-            // The file's thread is gone.
-            self.progress.given_up.fetch_add(len, Ordering::Relaxed);
-        }
-        self.handed_over += len;
-        true
-    }
-
-    /// The file is full: keeps only what fits of the piece, and nothing more is recorded. Returns the rest.
-    fn cut(&mut self, room: u64) -> Vec<u8> {
-        let beyond = self.piece.bytes.split_off(whole_within(&self.piece.bytes, room));
-        self.piece.packets = self.piece.packets.saturating_sub(TracePackets::new(&beyond).count() as u64);
-        self.progress.full.store(true, Ordering::Relaxed);
-        self.gate.off();
-        beyond
-    }
-
-    /// Adds the statistics, if they fit, and nothing more. A file that has no room for the clocks stays empty.
-    fn end(&mut self, service: &mut Service) {
-        self.ended = true;
-        if self.handed_over == 0 && self.piece.bytes.is_empty() {
             return;
         }
-        let mut reports: Vec<_> = service.buffers.iter().map(Readable::report).collect();
-        let mut totals = service.totals();
-        if self.progress.full.load(Ordering::Relaxed) {
-            // The format has no other word for what is missing at the end, whatever became of the flushes.
-            totals.flushes.last = Some(false);
+        let lost = |stats: BufferStats| {
+            stats.chunks_overwritten | stats.trace_writer_packet_loss | stats.abi_violations
+        };
+        if service.buffers.iter().any(|buffer| lost(buffer.stats()) > 0) {
+            self.progress.has_losses.store(true, Ordering::Relaxed);
         }
-        if !self.stats(service, &totals, &reports) {
-            // More writers came than there was room left for. Losses are reported without them.
-            self.progress.full.store(true, Ordering::Relaxed);
-            reports.iter_mut().for_each(|report| report.sequences.clear());
-            self.stats(service, &totals, &reports);
+        let waits = wait == Wait::UntilDone;
+        if !self.sender.as_ref().is_some_and(|sender| sender.piece(&mut self.piece, waits)) {
+            // The file's thread is gone.
+            self.progress.given_up.fetch_add(len, Ordering::Relaxed);
+            self.piece = Piece::default();
         }
-        if !self.piece.bytes.is_empty() {
-            let piece = std::mem::take(&mut self.piece);
-            self.send(Message::Piece(piece));
-        }
-    }
-
-    /// Adds the pairs of clocks that the file does not have yet.
-    fn add_clocks(&mut self, service: &mut Service) {
-        let written = self.piece.clocks(&mut service.clocks, self.clocks_written);
-        self.clocks_written = written.unwrap_or(self.clocks_written);
-    }
-
-    /// Adds the last clocks and the statistics, if the file still has room for them.
-    fn stats(&mut self, service: &mut Service, totals: &Totals, reports: &[BufferReport]) -> bool {
-        let (len, packets) = (self.piece.bytes.len(), self.piece.packets);
-        let written = self.clocks_written;
-        self.add_clocks(service);
-        let _ = self.piece.stats(totals, reports, Some(self.clocks_written.boottime()));
-        let fits = self.piece.bytes.len() as u64 <= self.trace.max_file_size.saturating_sub(self.handed_over);
-        if !fits {
-            self.piece.bytes.truncate(len);
-            self.piece.packets = packets;
-            self.clocks_written = written;
-        }
-        fits
-    }
-
-    pub(crate) fn written(&self) -> Written {
-        Written {
-            packets: self.progress.packets.load(Ordering::Relaxed),
-            carried: 0,
-            bytes: self.progress.status().bytes,
-            invalid_packets: self.invalid_packets,
-        }
+        self.handed_over += len;
     }
 
     pub(crate) fn finish(&mut self, service: &mut Service) {
@@ -377,8 +384,10 @@ impl Recording {
     }
 }
 
-/// Room for the statistics: some 250 bytes per buffer, up to 300 per writer.
-fn reserve(service: &Service) -> u64 {
-    let writers: usize = service.buffers.iter().map(|buffer| buffer.sequences().count()).sum();
-    1024 + 300 * (service.buffers.len() + writers) as u64
+/// Whether half of a buffer is not read yet.
+fn is_half_full(stats: &BufferStats) -> bool {
+    let gone = [stats.bytes_overwritten, stats.bytes_read, stats.padding_bytes_cleared];
+    let came = stats.bytes_written.saturating_add(stats.padding_bytes_written);
+    let held = gone.into_iter().fold(came, u64::saturating_sub);
+    held > stats.buffer_size / 2
 }

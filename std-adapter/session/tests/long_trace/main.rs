@@ -1,9 +1,13 @@
 //! Long traces: kills at any moment, full disks, removed files, readers that stop, and the largest size.
 
+mod ends;
 mod kills;
 #[cfg(target_os = "linux")]
 mod pipes;
 mod producers;
+mod rates;
+mod rotation;
+mod snapshots;
 use tracebuf_testing::trace;
 use tracebuf_testing::transport;
 
@@ -17,7 +21,7 @@ use tracebuf::producer::track_event::{Track, Unit};
 use tracebuf_analysis::recover::Survivor;
 use tracebuf_analysis::trace_stats::TraceReport;
 use tracebuf_session::region_file::{check_is_free, create_if_free};
-use tracebuf_session::{BufferConfig, LongTrace, LongTraceStatus, PacketWriter, Session};
+use tracebuf_session::{BufferConfig, LongTrace, LongTraceStatus, PacketWriter, Session, SyncPolicy};
 
 static COUNTER: Track<'static> = Track::counter("events", Unit::Count);
 
@@ -54,6 +58,21 @@ fn what_is_recorded_is_in_the_file_before_the_end_and_all_of_it_after() {
     assert_eq!(stopped.file.expect("a file").bytes, trace.bytes.len() as u64);
     assert_eq!(trace.losses(), 0);
     trace.assert_ends_with_stats();
+}
+
+#[test]
+fn the_file_is_synced_as_often_as_was_asked() {
+    let path = scratch("synced.pftrace");
+    let syncs = |policy| {
+        let session = Session::builder().long_trace(quick(&path).sync(policy)).start().expect("a session");
+        for _ in 0..3 {
+            let before = session.long_trace().expect("a status").bytes;
+            wait_for(&session, |status| status.bytes > before);
+        }
+        session.stop().expect("a stop").long_trace.expect("a status").syncs
+    };
+    assert_eq!((syncs(SyncPolicy::Never), syncs(SyncPolicy::AtEnd)), (0, 1));
+    assert!(syncs(SyncPolicy::EveryPeriod) >= 3);
 }
 
 #[test]
@@ -95,7 +114,7 @@ fn a_period_that_never_ends_leaves_all_to_the_end() {
     let session = Session::builder().long_trace(trace).start().expect("a session");
     session.recorder().instant("only");
     session.flush(Duration::from_secs(5)).expect("a flush");
-    assert_eq!(Trace::read_cut(&path).bytes.len(), 0);
+    assert!(!Trace::read(&path).contains("only"));
     session.stop().expect("a stop");
     assert!(Trace::read(&path).contains("only"));
 }

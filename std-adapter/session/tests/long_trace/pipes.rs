@@ -2,52 +2,10 @@
 
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
-use std::time::Duration;
-
 use tracebuf_session::Session;
 
 use crate::trace::{Trace, mkfifo, scratch};
 use crate::{COUNTER, quick, wait_for};
-
-/// The pipe takes 64 KiB and then nothing: packets stay in the ring until they are overwritten there.
-#[test]
-fn while_a_reader_does_not_read_losses_are_counted_and_shown() {
-    let path = scratch("stalled.fifo");
-    mkfifo(&path);
-    // For reading and writing, so that neither side waits for the other.
-    let mut reader =
-        std::fs::OpenOptions::new().read(true).write(true).open(&path).expect("the reader's end");
-    let session = Session::builder().ring(256 << 10).long_trace(quick(&path)).start().expect("a session");
-    let recorder = session.recorder();
-    let overwritten = |session: &Session| session.summary().expect("a summary").buffers[0].chunks_overwritten;
-    for value in 0.. {
-        recorder.count(&COUNTER, value);
-        if value % 1000 == 0 {
-            session.flush(Duration::from_secs(5)).expect("the drain thread does not wait for the reader");
-            if overwritten(&session) > 50 {
-                break;
-            }
-        }
-    }
-    // The session waits for the reader at its end, but not earlier.
-    let received = std::thread::spawn(move || {
-        let mut bytes = Vec::new();
-        let mut part = [0; 65_536];
-        while !bytes.ends_with(b"THE END") {
-            let len = reader.read(&mut part).expect("the pipe");
-            bytes.extend_from_slice(&part[..len]);
-        }
-        bytes.truncate(bytes.len() - 7);
-        bytes
-    });
-    session.stop().expect("a stop");
-    std::fs::write(&path, "THE END").expect("the pipe is open");
-    let copy = scratch("stalled.pftrace");
-    std::fs::write(&copy, received.join().expect("the trace")).expect("a file");
-    let trace = Trace::read(&copy);
-    assert!(trace.losses() > 0);
-    trace.assert_ends_with_stats();
-}
 
 /// The reader leaves in the pipe what it has not read, and leaves the file's thread in the middle of a packet.
 #[test]

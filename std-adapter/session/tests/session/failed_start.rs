@@ -241,7 +241,8 @@ fn a_long_trace_is_emptied_only_by_a_session_that_starts() {
     into(&link).start().expect("a session").stop().expect("a stop");
     Trace::read(&new).assert_ends_with_stats();
     let session = into(&long).start().expect("a session");
-    assert_eq!(std::fs::metadata(&long).expect("it is there").len(), 0);
+    // It has the clocks of the start.
+    assert!((1..200).contains(&Trace::read(&long).bytes.len()) && Trace::read(&long).packets().count() == 1);
     session.stop().expect("a stop");
     Trace::read(&long).assert_ends_with_stats();
 }

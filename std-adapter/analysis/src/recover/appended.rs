@@ -30,8 +30,8 @@ impl Survivor {
     /// # Errors
     /// The file system's, or [`InvalidInput`](io::ErrorKind::InvalidInput) if it is no regular file, if it does not
     /// begin like that session's trace, or if that cannot be checked because that part of the buffer's file is damaged.
-    pub fn after(mut self, trace: &Path) -> io::Result<Self> {
-        let (mut trace, len) = self.open_ours(trace)?;
+    pub fn after(mut self, trace: impl AsRef<Path>) -> io::Result<Self> {
+        let (mut trace, len) = self.open_ours(trace.as_ref())?;
         // Its content is not looked at: damaged or not, it lies there.
         self.leave_out(len, len, &mut trace)?;
         // This becomes a trace of its own.
@@ -41,8 +41,8 @@ impl Survivor {
 
     /// Like [`after`](Self::after), to be appended to the whole packets of that trace. Finding their end takes a look
     /// at all of them.
-    pub fn append_to(mut self, trace: &Path) -> io::Result<Appended> {
-        let (mut trace, len) = self.open_ours(trace)?;
+    pub fn append_to(mut self, trace: impl AsRef<Path>) -> io::Result<Appended> {
+        let (mut trace, len) = self.open_ours(trace.as_ref())?;
         let whole = whole_packets(&mut trace)?;
         self.leave_out(whole.bytes, len, &mut trace)?;
         trace.rewind()?;
@@ -52,7 +52,7 @@ impl Survivor {
 
     /// Both at once: [`append_to`](Self::append_to) the trace, [written](Appended::write_to) to `out`. Also returns
     /// what is missing between them.
-    pub fn write_with(self, trace: &Path, out: &Path) -> io::Result<(Written, Gap)> {
+    pub fn write_with(self, trace: impl AsRef<Path>, out: impl AsRef<Path>) -> io::Result<(Written, Gap)> {
         let appended = self.append_to(trace)?;
         let gap = appended.gap();
         Ok((appended.write_to(out)?, gap))
@@ -126,7 +126,8 @@ impl Appended {
     /// # Errors
     /// The file system's, or [`InvalidInput`](io::ErrorKind::InvalidInput) if `out` is the trace itself and would lose
     /// unreadable bytes.
-    pub fn write_to(self, out: &Path) -> io::Result<Written> {
+    pub fn write_to(self, out: impl AsRef<Path>) -> io::Result<Written> {
+        let out = out.as_ref();
         let Self { survivor, trace, id, whole } = self;
         let Gap { offset, unreadable, .. } = survivor.gap();
         if unreadable > 0 && id_at(out).is_ok_and(|out| out == id) {

@@ -120,8 +120,8 @@ impl Found {
 
     /// Writes all packets, including those that are [brought in](Self::bring_in), and then the buffer's statistics into
     /// a trace file, which appears when it is complete.
-    pub fn write_to(self, out: &Path) -> io::Result<Recovered> {
-        write_atomically(out, |file| self.write(TraceFile::new(file)))
+    pub fn write_to(self, out: impl AsRef<Path>) -> io::Result<Recovered> {
+        write_atomically(out.as_ref(), |file| self.write(TraceFile::new(file)))
     }
 
     fn write(self, mut file: TraceFile<impl Write>) -> io::Result<Recovered> {

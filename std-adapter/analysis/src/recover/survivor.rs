@@ -24,7 +24,7 @@ use super::{Found, SharedMemoryImage};
 /// use tracebuf_analysis::recover::Survivor;
 ///
 /// // A service restarts, and looks at what the last one had not yet written.
-/// match Survivor::open("trace.region".as_ref()) {
+/// match Survivor::open("trace.region") {
 ///     Ok(survivor) => {
 ///         let (written, gap) = survivor.write_with("trace.pftrace".as_ref(), "crash.pftrace".as_ref())?;
 ///         println!("{} packets, {gap}", written.packets);
@@ -70,7 +70,8 @@ impl Survivor {
     /// The file system's, or [`InvalidData`](io::ErrorKind::InvalidData) if no buffer is in it, or the file is
     /// [damaged](super::Damage). If the start of a session in it was killed, what the previous session left is in
     /// `FILE.previous`, and the error, or [`NotFound`](io::ErrorKind::NotFound), says so.
-    pub fn open(path: &Path) -> io::Result<Self> {
+    pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
+        let path = path.as_ref();
         let none = |error: io::Error, begins_with: &[u8]| match moved_by_a_start(path, begins_with) {
             Some(moved) => io::Error::new(error.kind(), format!("{error}: {moved}")),
             None => error,
@@ -151,8 +152,8 @@ impl Survivor {
 
     /// Writes what there is as a trace that ends with statistics, into a file that appears when it is complete. To append
     /// to a trace of that session, use [`append_to`](Self::append_to), which leaves out the clocks at its start.
-    pub fn write_to(self, out: &Path) -> io::Result<Written> {
-        write_atomically(out, |file| self.write(file, Written::default()))
+    pub fn write_to(self, out: impl AsRef<Path>) -> io::Result<Written> {
+        write_atomically(out.as_ref(), |file| self.write(file, Written::default()))
     }
 
     /// A packet cannot be longer: all of it lies in the buffer or a slot, without what the service knows of it.

@@ -231,6 +231,33 @@ mod tests {
     }
 
     #[test]
+    fn what_is_sent_wakes_the_drain_thread_and_so_does_a_thread_that_waits() {
+        use std::sync::mpsc::channel;
+
+        let (waker, gate) = (Waker::default(), Arc::new(RecordingGate::new()));
+        let queue = Queue::new(waker.clone(), gate, None);
+        let (woken, wakes) = channel();
+        let drain = std::thread::spawn(move || {
+            // As long as nothing wakes it, this takes longer than the test waits.
+            while woken.send(()).is_ok() {
+                std::thread::park_timeout(Duration::from_secs(60));
+            }
+        });
+        waker.set(drain.thread().clone());
+        let wait = |most| wakes.recv_timeout(Duration::from_millis(most)).is_ok();
+        assert!(wait(10_000), "it has begun");
+        let chunks_to_move = &[ChunkToMove { page: 0, chunk: 0, target: 0 }];
+        queue.commit(&CommitRequest { chunks_to_move, ..CommitRequest::default() });
+        assert!(wait(20_000), "chunks were sent");
+        while wait(50) {}
+        assert!(queue.stall(0, 0));
+        assert!(wait(20_000), "a thread waits for chunks");
+        drop(wakes);
+        waker.wake();
+        drain.join().expect("no panic");
+    }
+
+    #[test]
     fn what_has_to_do_with_no_chunk_does_not_heap_up_and_the_rest_stays_in_its_order() {
         let begins = |writer_id, target| Request::Register { writer_id, target };
         let ends = |writer_id| Request::Unregister { writer_id };

@@ -119,7 +119,7 @@ fn commands_that_fail_say_so_by_their_end_when_nobody_reads_why() {
     for arguments in [
         &["stats", none][..],
         &["inspect", none],
-        &["receive", none, "-o", "/dev/null"],
+        &["receive", "--once", none, "-o", "/dev/null"],
         &["recover", none, "-o", "/dev/null"],
         &["record", "-o", "/no such folder/trace"],
     ] {

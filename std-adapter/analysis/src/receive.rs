@@ -27,7 +27,7 @@
 //! | module | what it is | what it may know |
 //! |---|---|---|
 //! | `line` | a line's options, and the loop from its bytes to the files | all below |
-//! | `source` | what is read, or waited for | the options |
+//! | `source` | what is read, or waited for | nothing |
 //! | this one | the receiver: packets from a line's bytes | `starts`, `report` |
 //! | `files` | a trace file for each start of the device | `output` |
 //! | `output` | a trace file, and the packets in it | `clocks` |

@@ -255,25 +255,30 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_and_who_waits_wakes_the_thread_that_takes_it() {
-        let queue = &Queue::new(Waker::default(), Arc::new(RecordingGate::new()), None);
-        queue.waker.set(std::thread::current());
-        let calls: [fn(&Queue); 2] = [
-            |queue| queue.commit(&CommitRequest { flush: 1, ..CommitRequest::default() }),
-            |queue| assert!(queue.stall(0, 0)),
-        ];
-        for call in calls {
-            std::thread::scope(|scope| {
-                let begun = Instant::now();
-                scope.spawn(move || {
-                    // After this one has gone to sleep, as a rule.
-                    std::thread::sleep(Duration::from_millis(20));
-                    call(queue);
-                });
-                std::thread::park_timeout(Duration::from_secs(30));
-                assert!(begun.elapsed() < Duration::from_secs(10), "it slept for {:?}", begun.elapsed());
-            });
-        }
+    fn what_is_sent_wakes_the_drain_thread_and_so_does_a_thread_that_waits() {
+        use std::sync::mpsc::channel;
+
+        let (waker, gate) = (Waker::default(), Arc::new(RecordingGate::new()));
+        let queue = Queue::new(waker.clone(), gate, None);
+        let (woken, wakes) = channel();
+        let drain = std::thread::spawn(move || {
+            // As long as nothing wakes it, this takes longer than the test waits.
+            while woken.send(()).is_ok() {
+                std::thread::park_timeout(Duration::from_secs(60));
+            }
+        });
+        waker.set(drain.thread().clone());
+        let wait = |most| wakes.recv_timeout(Duration::from_millis(most)).is_ok();
+        assert!(wait(10_000), "it has begun");
+        let chunks_to_move = &[ChunkToMove { page: 0, chunk: 0, target: 0 }];
+        queue.commit(&CommitRequest { chunks_to_move, ..CommitRequest::default() });
+        assert!(wait(20_000), "chunks were sent");
+        while wait(50) {}
+        assert!(queue.stall(0, 0));
+        assert!(wait(20_000), "a thread waits for chunks");
+        drop(wakes);
+        waker.wake();
+        drain.join().expect("no panic");
     }
 
     #[test]

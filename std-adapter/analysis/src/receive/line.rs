@@ -15,10 +15,10 @@ use super::{ReceiveReport, Receiver};
 /// The line to receive from, and the file to write.
 #[derive(Clone, Debug)]
 pub struct ReceiveOptions {
-    pub(super) port: PathBuf,
+    port: PathBuf,
     output: PathBuf,
-    pub(super) baud: u32,
-    pub(super) waits: bool,
+    baud: u32,
+    waits: bool,
 }
 
 impl ReceiveOptions {
@@ -65,7 +65,8 @@ pub fn receive(
     stop: &AtomicBool,
     progress: impl FnMut(&ReceiveReport),
 ) -> io::Result<ReceiveReport> {
-    let line = open(options).map_err(|error| about(&options.port, &error))?;
+    let line =
+        open(&options.port, options.baud, options.waits).map_err(|error| about(&options.port, &error))?;
     receive_line(line, options, stop, progress)
 }
 

@@ -7,8 +7,6 @@ use std::time::{Duration, Instant};
 
 use tracebuf_std::line::{self, SILENCE, is_silence, with_timeout};
 
-use super::ReceiveOptions;
-
 /// How often to look whether a port has come.
 const LOOK: Duration = Duration::from_millis(100);
 /// How long a port that has come may refuse to be opened: the system makes it, and then says who may use it.
@@ -38,12 +36,12 @@ impl<R: Read> Read for Open<R> {
 
 impl<R: Read> Source for Open<R> {}
 
-/// Opens what the options name.
-pub(super) fn open(options: &ReceiveOptions) -> io::Result<Box<dyn Source + '_>> {
-    if options.waits {
-        return Ok(Box::new(Port::new(options, || open_once(&options.port, options.baud))?));
+/// Opens a regular file, a named pipe, or a serial port at so many bits a second; a port may be waited for.
+pub(super) fn open(path: &Path, baud: u32, waits: bool) -> io::Result<Box<dyn Source + '_>> {
+    if waits {
+        return Ok(Box::new(Port::new(path, move || open_once(path, baud))?));
     }
-    Ok(Box::new(Open(open_once(&options.port, options.baud)?.0)))
+    Ok(Box::new(Open(open_once(path, baud)?.0)))
 }
 
 /// A line, and whether it is a port, which may come back when it is gone.
@@ -87,11 +85,11 @@ struct Port<O> {
 impl<O: FnMut() -> io::Result<Opened>> Port<O> {
     /// # Errors
     /// What is there cannot be opened.
-    fn new(options: &ReceiveOptions, mut open: O) -> io::Result<Self> {
+    fn new(path: &Path, mut open: O) -> io::Result<Self> {
         let line = match open() {
             Ok(line) => Some(line),
             // Where there is no folder there will be no port.
-            Err(error) if error.kind() == ErrorKind::NotFound && has_folder(&options.port) => None,
+            Err(error) if error.kind() == ErrorKind::NotFound && has_folder(path) => None,
             Err(error) => return Err(error),
         };
         Ok(Self { open, line, interrupted: false, refuses: None, settling: SETTLING, look: LOOK })
@@ -172,12 +170,11 @@ mod tests {
         mut opens: VecDeque<io::Result<(Gives, bool)>>,
         settling: Duration,
     ) -> io::Result<Port<impl FnMut() -> io::Result<Opened>>> {
-        let options = ReceiveOptions::new("port", "trace");
         let open = move || {
             let next = opens.pop_front().unwrap_or_else(|| Err(ErrorKind::NotFound.into()));
             next.map(|(line, is_port)| (Box::new(line) as Box<dyn Read>, is_port))
         };
-        Ok(Port { settling, look: Duration::ZERO, ..Port::new(&options, open)? })
+        Ok(Port { settling, look: Duration::ZERO, ..Port::new(Path::new("port"), open)? })
     }
 
     fn gives(bytes: &[u8], then: Option<ErrorKind>, is_port: bool) -> io::Result<(Gives, bool)> {
@@ -253,7 +250,7 @@ mod tests {
     #[test]
     fn nothing_is_waited_for_where_there_is_no_folder_for_it() {
         let open = || Err::<Opened, _>(io::Error::from(ErrorKind::NotFound));
-        assert!(Port::new(&ReceiveOptions::new("no/such/folder/port", "trace"), open).is_err());
-        assert!(Port::new(&ReceiveOptions::new("port", "trace"), open).is_ok());
+        assert!(Port::new(Path::new("no/such/folder/port"), open).is_err());
+        assert!(Port::new(Path::new("port"), open).is_ok());
     }
 }

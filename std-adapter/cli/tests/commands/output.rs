@@ -119,8 +119,7 @@ fn commands_that_fail_say_so_by_their_end_when_nobody_reads_why() {
     for arguments in [
         &["stats", none][..],
         &["inspect", none],
-        // For a port that is not there it would wait.
-        &["receive", "/no such folder/port", "-o", "/dev/null"],
+        &["receive", "--once", none, "-o", "/dev/null"],
         &["recover", none, "-o", "/dev/null"],
         &["record", "-o", "/no such folder/trace"],
     ] {

@@ -132,3 +132,56 @@ fn neither_threads_that_come_and_go_nor_flushes_fill_the_queue_of_a_service_that
     let chunks = requests.iter().filter(|request| matches!(request, Request::Move(_))).count();
     assert!(chunks > 0 && requests.len() <= 4 * chunks, "{} for {chunks} chunks", requests.len());
 }
+
+/// Hears nothing: the connection has ended.
+struct Deaf;
+
+impl MessageReceiver for Deaf {
+    fn receive(&mut self, _: &Link, _: &mut dyn FnMut(ServiceMessage)) -> Option<()> {
+        None
+    }
+}
+
+#[test]
+fn whatever_there_is_to_do_wakes_the_sending_thread_which_otherwise_looks_once_a_second() {
+    let service = service("wakes");
+    service.waker.set(thread::current());
+    let is_woken = |within| {
+        let begun = Instant::now();
+        thread::park_timeout(within);
+        begun.elapsed() < within
+    };
+    let calls: [(&str, &dyn Fn()); 6] = [
+        ("it records from here on", &|| service.begin()),
+        ("a question", &|| service.act(ServiceMessage::Question(1))),
+        ("something to answer", &|| service.act(ServiceMessage::ToAnswer)),
+        ("a flush", &|| assert!(service.flush(Instant::now()).is_err())),
+        ("an end", &|| service.ask_end()),
+        ("the end of the connection", &|| service.receive(Box::new(Deaf))),
+    ];
+    for (what, call) in calls {
+        while is_woken(Duration::from_millis(10)) {}
+        call();
+        assert!(is_woken(Duration::from_secs(20)), "{what}");
+    }
+    // What another thread is just sending, that thread must look at once more.
+    let (held, is_held) = std::sync::mpsc::channel();
+    let (go, goes_on) = std::sync::mpsc::channel::<()>();
+    thread::scope(|scope| {
+        let service = &service;
+        scope.spawn(move || {
+            let _outgoing = service.outgoing();
+            held.send(()).expect("the test waits");
+            let _ = goes_on.recv();
+        });
+        is_held.recv().expect("it is held");
+        while is_woken(Duration::from_millis(10)) {}
+        service.announce_within(Duration::ZERO);
+        // Before anything else this thread waits for.
+        let woken = is_woken(Duration::from_secs(20));
+        drop(go);
+        assert!(woken, "a writer that was not announced");
+    });
+    // Whoever waits for a flush hears of the end.
+    assert!(service.flushes().is_over);
+}

@@ -12,7 +12,7 @@ use std::{slice, thread};
 use memmap2::MmapRaw;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix,
-    SocketFlags, SocketType, bind, connect, listen, recvmsg, send, socket_with,
+    SocketFlags, SocketType, bind, connect, listen, recv, recvmsg, send, socket_with,
 };
 use tracebuf_ipc::{Connection, ProducerSocket};
 use tracebuf_session::Session;
@@ -165,12 +165,8 @@ fn of_two_scrapes_at_once_the_later_is_done_and_told_once_its_flush_was_carried_
         let mut heard = Vec::new();
         let begun = Instant::now();
         while !heard.iter().any(|(tag, _)| *tag == SCRAPED) {
-            let mut room = [MaybeUninit::uninit(); 0];
-            let mut control = RecvAncillaryBuffer::new(&mut room);
             let mut bytes = [0; 4096];
-            let message =
-                recvmsg(&producer, &mut [IoSliceMut::new(&mut bytes)], &mut control, RecvFlags::empty());
-            let len = message.expect("an answer").bytes;
+            let (_, len) = recv(&producer, &mut bytes[..], RecvFlags::empty()).expect("an answer");
             assert!(len > 0 && begun.elapsed() < Duration::from_secs(30));
             let short = |record: &[u8]| u32::from_le_bytes([record[4], record[5], record[6], record[7]]);
             heard.extend(bytes[..len].chunks(16).map(|record| (record[0], short(record))));

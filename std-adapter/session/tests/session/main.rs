@@ -383,3 +383,26 @@ fn shared_memory_of_the_size_recommended_lasts_for_the_time_asked_for_whatever_i
         session.stop().expect("it runs");
     }
 }
+
+#[test]
+fn a_session_with_nothing_to_do_answers_at_once_and_not_when_it_looks_once_a_second() {
+    let (begun, mut quickest) = (std::time::Instant::now(), Duration::MAX);
+    for _ in 0..4 {
+        let session = Session::builder().start().expect("a session");
+        // Time for its thread to fall asleep.
+        std::thread::sleep(Duration::from_millis(5));
+        for _ in 0..8 {
+            session.recorder().instant("event");
+            session.summary().expect("an answer");
+            session.flush(Duration::from_secs(5)).expect("it answers");
+        }
+        drop(session.snapshot().expect("a snapshot"));
+        std::thread::sleep(Duration::from_millis(5));
+        let stopping = std::time::Instant::now();
+        session.stop().expect("a stop");
+        quickest = quickest.min(stopping.elapsed());
+    }
+    assert!(quickest < Duration::from_millis(500), "a stop takes {quickest:?}");
+    // Each call takes a millisecond; waiting for the next look, they would take a minute.
+    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+}

@@ -18,7 +18,7 @@ fn assert_is_whole(path: &std::path::Path) {
 fn what_was_appended_once_is_not_appended_again() {
     let folder = folder("twice");
     let mut left = Left::in_folder(&folder);
-    let [trace, out] = ["x.pftrace", "out.pftrace"].map(|name| folder.join(name));
+    let [trace, alone, out] = ["x.pftrace", "alone.pftrace", "out.pftrace"].map(|name| folder.join(name));
     let first = left.slots[0].bytes.clone();
     // Slots whose place in the trace is not known, and then such as are known.
     for is_known in [false, true] {

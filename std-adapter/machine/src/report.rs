@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tracebuf::buffer::BufferStats;
 
+use crate::ftrace::FtraceStatus;
 use crate::options::{LONG_TRACE_PERIOD, RecordOptions};
 use tracebuf_session::{Summary, Written};
 use tracebuf_std::display::{Bytes, Count, Escaped};
@@ -20,6 +21,8 @@ pub struct RecordProgress {
     pub duration: Option<Duration>,
     /// Values recorded.
     pub events: u64,
+    /// Events of the kernel recorded; `None` where they are not.
+    pub kernel_events: Option<u64>,
     /// Bytes of the ring that are in use; of both, where programs record too.
     pub ring_used: u64,
     /// Bytes of the ring; of both, where programs record too.
@@ -36,6 +39,8 @@ pub struct RecordProgress {
     /// Programs that have come to record too, at [one](RecordOptions::listen) or the [other](RecordOptions::perfetto)
     /// socket; `None` where there is none.
     pub programs: Option<u64>,
+    /// What is not in the trace, and why, and what to do about it: known from the start.
+    pub notes: Vec<String>,
 }
 
 impl fmt::Display for RecordProgress {
@@ -48,8 +53,11 @@ impl fmt::Display for RecordProgress {
         if let Some(programs) = self.programs {
             write!(f, " · {}", Count(programs, "program"))?;
         }
-        let rate = self.events as f64 / seconds.max(0.1);
-        write!(f, " · {} ({rate:.0}/s)", Count(self.events, "value"))?;
+        if let Some(events) = self.kernel_events {
+            let rate = events as f64 / seconds.max(0.1);
+            write!(f, " · {} ({rate:.0}/s)", Count(events, "kernel event"))?;
+        }
+        write!(f, " · {}", Count(self.events, "value"))?;
         match &self.file {
             Some(file) => write!(f, " · {} written", Bytes(file.bytes))?,
             None => {
@@ -87,6 +95,13 @@ pub struct RecordReport {
     pub programs: Option<u64>,
     /// Files that this machine does not have.
     pub missing: Vec<String>,
+    /// What else is not in the trace, and why, and what to do about it.
+    pub notes: Vec<String>,
+    /// Events of the kernel, and their losses; `None` where there are none.
+    pub ftrace: Option<FtraceStatus>,
+    /// The exit status of the command, if one was run, as shells have it: 128 and the signal, if one ended it. `None` within
+    /// if it goes on.
+    pub command: Option<Option<u8>>,
     /// Packets that shared memory had no room for.
     pub dropped: u64,
     /// Bytes of the ring that were asked for; where programs record too there are two.
@@ -154,10 +169,29 @@ impl RecordReport {
         format!("in between: {lost} had to make room before they were in the file{larger}")
     }
 
+    /// What the kernel's buffers lost, of each processor.
+    fn lost_in_kernel(&self) -> impl Iterator<Item = String> {
+        let ftrace = self.ftrace.iter();
+        let of_processors = ftrace.clone().flat_map(|ftrace| {
+            let larger = ftrace.buffer_kib.saturating_mul(4).checked_next_power_of_two().unwrap_or(u64::MAX);
+            ftrace.lost.iter().map(move |cpu| {
+                let lost = Count(cpu.lost(), "event");
+                format!(
+                    "in between: {lost} of processor {}, before they were read from the kernel; record with \
+                     --kernel-buffer {larger}KiB or fewer --events",
+                    cpu.cpu
+                )
+            })
+        });
+        let faults = ftrace.filter(|ftrace| ftrace.faults > 0);
+        of_processors
+            .chain(faults.map(|_| "parts of the kernel's pages, which could not be understood".to_owned()))
+    }
+
     /// Losses, and what to do about them, a line each.
     pub fn losses(&self) -> Vec<String> {
         let mut lost = self.summary.losses();
-        let mut losses: Vec<_> = self.all_overwritten().collect();
+        let mut losses: Vec<_> = self.all_overwritten().chain(self.lost_in_kernel()).collect();
         if self.dropped > 0 {
             let dropped = Count(self.dropped, "packet");
             losses.push(format!("{dropped} dropped: the drain thread did not run in time"));
@@ -194,10 +228,14 @@ impl fmt::Display for RecordReport {
         if let Some(programs) = self.programs {
             write!(f, ", and of {}", Count(programs, "program"))?;
         }
+        if let Some(ftrace) = &self.ftrace {
+            write!(f, "; {}", Count(ftrace.events, "kernel event"))?;
+        }
         writeln!(f, "; {}, {}", Count(self.events, "value"), Bytes(self.written.bytes))?;
         for file in &self.missing {
             writeln!(f, "not available: {file}")?;
         }
+        self.notes.iter().try_for_each(|note| writeln!(f, "{note}"))?;
         match &self.losses()[..] {
             [] => writeln!(f, "lost: nothing")?,
             losses => losses.iter().try_for_each(|loss| writeln!(f, "lost: {loss}"))?,
@@ -224,6 +262,9 @@ mod tests {
             processes: 1,
             programs: None,
             missing: Vec::new(),
+            notes: Vec::new(),
+            ftrace: None,
+            command: None,
             dropped: 0,
             ring,
             written: Written::default(),

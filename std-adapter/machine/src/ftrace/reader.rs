@@ -14,6 +14,7 @@ use super::format::EventFormat;
 use super::page::{PageLayout, ParseStatus, Record};
 use super::source::TraceFs;
 use super::stats::{CpuStats, FtraceStats, StatsPhase};
+use super::threads::SeenThreads;
 
 /// The first number of an event that a trace describes itself.
 const FIRST_GENERIC: u32 = 65536;
@@ -36,7 +37,8 @@ pub struct PageOutcome {
 #[derive(Debug)]
 enum Target {
     Message(EventMessage),
-    Switch,
+    /// For the lists; the message for those in full.
+    Switch(EventMessage),
     Waking,
 }
 
@@ -53,6 +55,11 @@ pub struct FtraceReader {
     addresses: Addresses,
     symbols: Option<KernelSymbols>,
     unknown: Vec<String>,
+    events: u64,
+    /// The threads that events name, if somebody wants to know.
+    threads: Option<SeenThreads>,
+    /// Whether each processor's next switch is to be in full; `None` if none is.
+    in_full: Option<Vec<bool>>,
     errors: BTreeSet<ParseStatus>,
     /// Of each processor, the time of the last event in a bundle.
     ends: Vec<u64>,
@@ -89,6 +96,9 @@ impl FtraceReader {
             addresses: Addresses { texts, ..Addresses::default() },
             symbols: None,
             unknown: Vec::new(),
+            events: 0,
+            threads: None,
+            in_full: None,
             errors: BTreeSet::new(),
             ends: Vec::new(),
             bundle: Bundle::default(),
@@ -108,7 +118,10 @@ impl FtraceReader {
             let waking = waking.or_else(|| format_of(fs, SCHED_WAKING));
             reader.compact = CompactFormat::new(&switch, waking.as_ref());
             if reader.compact.is_some() {
-                reader.set(switch.id, Target::Switch);
+                let place = reader.targets.get_mut(usize::from(switch.id));
+                if let Some(Some(Target::Message(message))) = place.map(Option::take) {
+                    reader.set(switch.id, Target::Switch(message));
+                }
                 waking.filter(|_| asked).into_iter().for_each(|waking| reader.set(waking.id, Target::Waking));
             }
         }
@@ -146,6 +159,27 @@ impl FtraceReader {
     /// Writes the names of the kernel's functions too, where events point to them.
     pub fn symbolize(&mut self, symbols: KernelSymbols) {
         self.symbols = Some(symbols);
+    }
+
+    /// Writes the first switch of each processor, and the first after a loss, as an event of its own, not in a list: trace
+    /// processor takes what ran before from it. Perfetto's recorder writes none so.
+    pub fn first_switch_in_full(&mut self) {
+        self.in_full = Some(Vec::new());
+    }
+
+    /// Notes the threads that events name: see [`take_threads`](Self::take_threads).
+    pub fn note_threads(&mut self) {
+        self.threads = Some(SeenThreads::default());
+    }
+
+    /// The threads that events named for the first time, or that got another name, since the last call.
+    pub fn take_threads(&mut self) -> Vec<u32> {
+        self.threads.as_mut().map(SeenThreads::take_new).unwrap_or_default()
+    }
+
+    /// Events that went into the trace.
+    pub const fn events(&self) -> u64 {
+        self.events
     }
 
     /// Events that the kernel does not have, or whose format is not known, as they were asked for.
@@ -234,6 +268,10 @@ impl FtraceReader {
                 }
                 if page.lost.is_some() {
                     self.begin(cpu, true);
+                    self.in_full
+                        .iter_mut()
+                        .filter_map(|cpus| cpus.get_mut(cpu as usize))
+                        .for_each(|is| *is = true);
                 }
                 let mut records = page.records();
                 let result = records.try_for_each(|record| {
@@ -263,29 +301,31 @@ impl FtraceReader {
         let Some(Some(target)) = self.targets.get(usize::from(record.id)) else { return Ok(false) };
         let bundle = &mut self.bundle;
         let previous_end = self.ends.get(cpu as usize).copied().unwrap_or(0);
-        match (target, &self.compact) {
-            (Target::Message(message), _) => {
+        let (time, data) = (record.timestamp, record.data);
+        let thread = match (target, &self.compact) {
+            (Target::Switch(_), Some(format)) if !is_next_in_full(&mut self.in_full, cpu) => {
+                Some(bundle.compact.switch(format, time, data))
+            }
+            (Target::Waking, Some(format)) => Some(bundle.compact.waking(format, time, data)),
+            (Target::Message(message) | Target::Switch(message), _) => {
                 self.event.clear();
                 let (event, scratch) = (&mut self.event, &mut self.message);
-                if !message.encode(record.timestamp, record.data, &mut self.addresses, scratch, event) {
+                if !message.encode(time, data, &mut self.addresses, scratch, event) {
                     return Err(ParseStatus::Event);
                 }
                 bundle.begin(cpu, false, previous_end, self.clock);
                 bundle.event(event, record.id, message.descriptor.as_deref());
+                self.threads.iter_mut().for_each(|seen| message.note_threads(data, seen));
+                None
             }
-            (kind, Some(format)) => {
-                let (time, data) = (record.timestamp, record.data);
-                let is_whole = match kind {
-                    Target::Switch => bundle.compact.switch(format, time, data),
-                    _ => bundle.compact.waking(format, time, data),
-                };
-                if !is_whole {
-                    return Err(ParseStatus::CompactEvent);
-                }
-                bundle.begin(cpu, false, previous_end, self.clock);
-            }
-            (_, None) => return Ok(false),
+            (Target::Waking, None) => return Ok(false),
+        };
+        if let Some(thread) = thread {
+            let thread = thread.ok_or(ParseStatus::CompactEvent)?;
+            bundle.begin(cpu, false, previous_end, self.clock);
+            self.threads.iter_mut().for_each(|seen| seen.see(thread));
         }
+        self.events += 1;
         if bundle.added(record.timestamp) {
             self.finish(out);
         }
@@ -374,6 +414,15 @@ const SCHED_WAKING: &str = "sched/sched_waking";
 
 fn format_of(fs: &mut impl TraceFs, name: &str) -> Option<EventFormat> {
     EventFormat::parse(&fs.read(&format!("events/{name}/format")).ok()?)
+}
+
+/// Whether a processor's next switch is to be in full; the one after it is not.
+fn is_next_in_full(in_full: &mut Option<Vec<bool>>, cpu: u32) -> bool {
+    let (Some(cpus), index) = (in_full, cpu as usize) else { return false };
+    if cpus.len() <= index {
+        cpus.resize(index + 1, true);
+    }
+    cpus.get_mut(index).is_some_and(std::mem::take)
 }
 
 /// The clock that `trace_clock` has in brackets, as a value of `FtraceClock`; `None` if it is the trace's.

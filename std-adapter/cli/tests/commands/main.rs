@@ -20,6 +20,8 @@ mod output;
 mod receive;
 #[cfg(target_os = "linux")]
 mod record;
+#[cfg(target_os = "linux")]
+mod record_command;
 mod recover;
 use tracebuf_testing::trace;
 mod wrong_command;

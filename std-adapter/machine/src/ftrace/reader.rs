@@ -13,7 +13,6 @@ use super::event::{Addresses, EventMessage};
 use super::format::EventFormat;
 use super::page::{PageLayout, ParseStatus, Record};
 use super::source::TraceFs;
-use super::stats::{CpuStats, FtraceStats, StatsPhase};
 use super::threads::SeenThreads;
 
 /// The first number of an event that a trace describes itself.
@@ -192,63 +191,6 @@ impl FtraceReader {
         self.layout
     }
 
-    /// Reads all processors, at most `max_pages` of each. Returns the pages read.
-    ///
-    /// # Errors
-    /// The system's, if the processors cannot be listed. That a page cannot be read is noted in the statistics.
-    pub fn read_pass(
-        &mut self,
-        fs: &mut impl TraceFs,
-        max_pages: usize,
-        out: &mut PacketSink<'_>,
-    ) -> io::Result<usize> {
-        self.begin_pass(fs);
-        let cpus = fs.cpus()?;
-        Ok(cpus.into_iter().map(|cpu| self.read_cpu(fs, cpu, max_pages, out)).sum())
-    }
-
-    /// Begins a read pass: kernel symbols are numbered anew, and clocks are read.
-    pub fn begin_pass(&mut self, fs: &mut impl TraceFs) {
-        self.addresses.indices.clear();
-        if let Some((_, moment)) = &mut self.clock {
-            *moment = fs.clocks().ok().or(*moment);
-        }
-    }
-
-    /// Reads a processor's pages until there are no more, or `max_pages` have been read. Returns the pages read.
-    pub fn read_cpu(
-        &mut self,
-        fs: &mut impl TraceFs,
-        cpu: u32,
-        max_pages: usize,
-        out: &mut PacketSink<'_>,
-    ) -> usize {
-        let mut page = std::mem::take(&mut self.page);
-        let mut pages = 0;
-        while pages < max_pages && cpu < MAX_CPUS {
-            match fs.read_page(cpu, &mut page) {
-                Ok(0) => break,
-                Ok(len) if len == page.len() => {
-                    self.decode(cpu, &page, out);
-                    pages += 1;
-                }
-                Ok(_) => {
-                    self.errors.insert(ParseStatus::ShortRead);
-                    break;
-                }
-                Err(error) => {
-                    if !is_expected(&error) {
-                        self.errors.insert(ParseStatus::ReadError);
-                    }
-                    break;
-                }
-            }
-        }
-        self.page = page;
-        self.finish(out);
-        pages
-    }
-
     /// Decodes a page; of processors from 1024 on nothing, because trace processor would refuse the trace. Its last events
     /// may stay in a bundle until [`finish`](Self::finish).
     pub fn decode(&mut self, cpu: u32, page: &[u8], out: &mut PacketSink<'_>) -> PageOutcome {
@@ -374,39 +316,6 @@ impl FtraceReader {
             let Ok(()) = self.packet.varint(trace_packet::SEQUENCE_FLAGS, flags);
         }
     }
-
-    /// Reads the statistics of all buffers. Unknown events are told at the start only.
-    ///
-    /// # Errors
-    /// The system's, if the processors cannot be listed. A processor whose statistics cannot be read is left out.
-    pub fn stats(&self, fs: &mut impl TraceFs, phase: StatsPhase) -> io::Result<FtraceStats> {
-        let cpus = fs.cpus()?.into_iter().filter_map(|cpu| {
-            let text = fs.read(&format!("per_cpu/cpu{cpu}/stats")).ok()?;
-            Some(CpuStats::parse(cpu, &text))
-        });
-        let mut stats = FtraceStats::new(phase, cpus.collect());
-        // A buffer that is not yet its full size says so after the number.
-        let size = fs.read("buffer_size_kb").unwrap_or_default();
-        let kib: u64 =
-            size.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default().parse().unwrap_or(0);
-        stats.buffer_pages = kib.saturating_mul(1024).div_ceil(self.layout.page_len() as u64);
-        stats.parse_errors = self.errors.iter().copied().collect();
-        stats.kernel_symbols = self
-            .symbols
-            .as_ref()
-            .map(|symbols| (symbols.len() as u64, symbols.bytes().div_ceil(1024) as u64));
-        if phase == StatsPhase::Start {
-            stats.unknown_events.clone_from(&self.unknown);
-        }
-        Ok(stats)
-    }
-
-    /// Writes statistics as a packet.
-    pub fn write_stats(stats: &FtraceStats, out: &mut PacketSink<'_>) {
-        let mut packet = Vec::new();
-        let Ok(()) = packet.message(trace_packet::FTRACE_STATS, stats);
-        out(&packet);
-    }
 }
 
 const SCHED_SWITCH: &str = "sched/sched_switch";
@@ -437,12 +346,7 @@ fn clock_of(trace_clock: &str) -> Option<u64> {
     }
 }
 
-/// Whether a read fails this way now and then: no page, no memory, another reader, a processor that is off.
-fn is_expected(error: &io::Error) -> bool {
-    const ENODEV: i32 = 19;
-    use io::ErrorKind::{OutOfMemory, ResourceBusy, WouldBlock};
-    matches!(error.kind(), WouldBlock | OutOfMemory | ResourceBusy) || error.raw_os_error() == Some(ENODEV)
-}
-
+mod passes;
+mod statistics;
 #[cfg(test)]
 mod tests;

@@ -52,7 +52,8 @@ pub(super) struct Running {
 
 impl Running {
     pub(super) fn start(command: &[OsString], recorder: &Recorder) -> Result<Self, SessionError> {
-        let (program, arguments) = command.split_first().unwrap_or((const { &OsString::new() }, &[]));
+        let none = OsString::new();
+        let (program, arguments) = command.split_first().unwrap_or((&none, &[]));
         let child = Command::new(program).args(arguments).spawn().map_err(|error| failed(command, error))?;
         let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
         let name = Path::new(program).file_name().unwrap_or_default().to_string_lossy().into_owned();

@@ -20,7 +20,7 @@ use tracebuf_std::whole_file::check_writable;
 use crate::options::RecordOptions;
 use crate::proc::Proc;
 use crate::report::{RecordProgress, RecordReport};
-use crate::sources::{SystemInfo, ThreadNumbers};
+use crate::sources::SystemInfo;
 use command::Running;
 use programs::ListenSockets;
 use running::Sources;
@@ -69,8 +69,7 @@ fn record_from(
     proc.read("stat").map_err(|error| SessionError::io("/proc/stat", error))?;
     let sockets = ListenSockets::of(options)?;
     options.command.iter().try_for_each(|command| command::check(command))?;
-    let threads = ThreadNumbers::default();
-    let (ftrace, notes) = running::ftrace(options, processors, memory, &threads)?;
+    let kernel = running::kernel(options, processors, memory)?;
     let mut builder = Session::builder().process_name(NAME).exhaustion(Exhaustion::Stall);
     if options.has_programs() {
         builder = builder.buffer(options.ring_of_programs());
@@ -90,7 +89,7 @@ fn record_from(
     let tracks = tracks.named(std::process::id(), NAME);
 
     let start = Instant::now();
-    let mut sources = Sources::start(options, proc, tracks, &recorder, &session, threads, ftrace, notes)?;
+    let mut sources = Sources::start(options, proc, tracks, &recorder, &session, kernel)?;
     let mut command =
         options.command.as_ref().map(|command| Running::start(command, &recorder)).transpose()?;
     let mut tell = |sources: &Sources| {

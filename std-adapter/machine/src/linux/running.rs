@@ -20,21 +20,31 @@ use crate::sources::{
     DataSource, FtraceOptions, FtraceSource, ProcessTreeSource, SourceThread, ThreadNumbers,
 };
 
-/// The kernel's events, if they are to be had, and what there is to say of them.
+/// The kernel's events, if they are to be had.
+#[derive(Default)]
+pub(super) struct KernelSource {
+    source: Option<FtraceSource>,
+    /// The threads that they name.
+    threads: ThreadNumbers,
+    /// What there is to say of them.
+    notes: Vec<String>,
+}
+
+/// Looks whether the kernel's events are to be had.
 ///
 /// # Errors
-/// They were asked for, and are not to be had.
-pub(super) fn ftrace(
+/// They were asked for, and are not.
+pub(super) fn kernel(
     options: &RecordOptions,
     processors: u64,
     memory: u64,
-    threads: &ThreadNumbers,
-) -> Result<(Option<FtraceSource>, Vec<String>), SessionError> {
+) -> Result<KernelSource, SessionError> {
+    let mut found = KernelSource::default();
     let invalid = |why: String| {
         SessionError::io("events of the kernel", io::Error::new(io::ErrorKind::InvalidInput, why))
     };
     let (sets, is_asked) = match &options.kernel_events {
-        KernelEvents::Off => return Ok((None, Vec::new())),
+        KernelEvents::Off => return Ok(found),
         KernelEvents::IfPossible => (DEFAULT_SETS.map(str::to_owned).to_vec(), false),
         KernelEvents::These(sets) => (sets.clone(), true),
     };
@@ -46,7 +56,7 @@ pub(super) fn ftrace(
         wanted = wanted.symbols();
     }
     if pid_namespace() == 0 {
-        wanted = wanted.tell_threads(threads);
+        wanted = wanted.tell_threads(&found.threads);
     }
     match FtraceSource::new(wanted) {
         Ok(source) if is_asked && !source.has_events() => {
@@ -55,11 +65,15 @@ pub(super) fn ftrace(
         Ok(source) => {
             let elsewhere = "processes and threads are named by what the kernel's events say only: this is a pid namespace \
                              of its own, with other numbers";
-            let notes = if pid_namespace() == 0 { Vec::new() } else { vec![elsewhere.to_owned()] };
-            Ok((Some(source), notes))
+            found.notes.extend((pid_namespace() != 0).then(|| elsewhere.to_owned()));
+            found.source = Some(source);
+            Ok(found)
         }
         Err(error) if is_asked => Err(invalid(error.to_string())),
-        Err(error) => Ok((None, vec![format!("scheduling is not in the trace: {error}")])),
+        Err(error) => {
+            found.notes.push(format!("scheduling is not in the trace: {error}"));
+            Ok(found)
+        }
     }
 }
 
@@ -90,10 +104,9 @@ impl Sources {
         tracks: Tracks,
         recorder: &Recorder,
         session: &Session,
-        threads: ThreadNumbers,
-        ftrace: Option<FtraceSource>,
-        mut notes: Vec<String>,
+        kernel: KernelSource,
     ) -> Result<Self, SessionError> {
+        let KernelSource { source: ftrace, threads, mut notes } = kernel;
         let side = session.side_packets();
         let is_same_namespace = pid_namespace() == 0 || ftrace.is_none();
         let mut sampler =

@@ -36,6 +36,8 @@ pub(super) struct Sampler {
     /// The files that were asked for, and whether they could ever be read.
     files: BTreeMap<&'static str, bool>,
     seen: Arc<Mutex<Seen>>,
+    /// The time until the second look, after the first.
+    after_first: Option<Duration>,
 }
 
 /// What was seen so far.
@@ -85,6 +87,7 @@ impl Sampler {
             next_processes: Instant::now(),
             files: BTreeMap::new(),
             seen: Arc::default(),
+            after_first: None,
         }
     }
 
@@ -207,11 +210,14 @@ impl DataSource for Sampler {
 
     /// The first look, with which the next one is compared.
     fn start(&mut self, out: &mut SourceOutput) -> io::Result<()> {
-        self.drain(out);
+        self.after_first = Some(self.drain(out));
         Ok(())
     }
 
     fn drain(&mut self, out: &mut SourceOutput) -> Duration {
+        if let Some(pause) = self.after_first.take() {
+            return pause;
+        }
         // It is part of the trace, so that the cost of recording is seen in it.
         let recorder = self.recorder.clone();
         let _look = recorder.enter("look at /proc");

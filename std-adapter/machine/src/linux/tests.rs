@@ -12,17 +12,8 @@ fn a_session_or_a_file_that_is_busy_ends_no_recording() {
     let (recording, tracks) = Recording::start();
     let options = RecordOptions::new("trace.pftrace").long().no_ftrace();
     let machine = Machine::new("busy");
-    let (session, threads) = (recording.session(), ThreadNumbers::default());
-    let sources = Sources::start(
-        &options,
-        machine.proc(),
-        tracks,
-        &recording.recorder(),
-        session,
-        threads,
-        None,
-        Vec::new(),
-    );
+    let (session, kernel) = (recording.session(), running::KernelSource::default());
+    let sources = Sources::start(&options, machine.proc(), tracks, &recording.recorder(), session, kernel);
     let sources = sources.expect("sources");
     let progress = |summary| running::progress_of(&options, Instant::now(), summary, &sources, None);
     assert!(matches!(progress(Err(SessionError::Timeout)), Ok(None)));

@@ -52,9 +52,8 @@ impl FtraceOptions {
     /// Records these events, each as `group/name` or `group/*`, with a buffer of 2 MiB for each processor, and looks every
     /// 100 ms, or from Linux 6.9 on when a buffer is half full.
     pub fn new(events: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        let mut instance = InstanceOptions::default();
-        instance.events = events.into_iter().map(Into::into).collect();
-        instance.buffer_kib = 2048;
+        let events = events.into_iter().map(Into::into).collect();
+        let instance = InstanceOptions { events, buffer_kib: 2048, ..InstanceOptions::default() };
         Self {
             instance,
             period: Duration::from_millis(100),

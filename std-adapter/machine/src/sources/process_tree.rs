@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::param::clock_ticks_per_second;
 use tracebuf::producer::track_event::Clock;
@@ -19,6 +19,8 @@ use crate::proc::{Proc, Process};
 
 /// Time between two looks whether threads have come: short, as those that end are not found any more.
 const PERIOD: Duration = Duration::from_millis(100);
+/// Time that telling of those which were there takes at once.
+const SHARE: Duration = Duration::from_millis(10);
 /// Bytes beside the buffers at which processes that are gone are forgotten, the oldest first.
 const PAST: usize = 4 << 20;
 /// The parent of the kernel's threads.
@@ -41,6 +43,8 @@ pub struct ProcessTreeSource {
     /// The processes by their first packet, the oldest first.
     by_age: BTreeMap<u64, u32>,
     bytes: usize,
+    /// Those that were there at the start and are yet to be told of, in descending order.
+    there: Vec<u32>,
 }
 
 /// The packets of a process beside the buffers.
@@ -75,7 +79,7 @@ impl ProcessTreeSource {
     }
 
     pub(crate) fn of(proc: Proc, threads: ThreadNumbers) -> Self {
-        Self { proc, threads, told: HashMap::new(), by_age: BTreeMap::new(), bytes: 0 }
+        Self { proc, threads, told: HashMap::new(), by_age: BTreeMap::new(), bytes: 0, there: Vec::new() }
     }
 
     fn status(&self, number: u32) -> Option<Status> {
@@ -161,20 +165,33 @@ impl DataSource for ProcessTreeSource {
         "linux.process_stats"
     }
 
-    fn start(&mut self, out: &mut SourceOutput) -> io::Result<()> {
-        for pid in self.proc.numbers("") {
-            self.tell(pid, None, out.side());
-        }
+    /// They are told of a few at a time: on a large machine reading all of them takes a while, and another source of the
+    /// thread has buffers that fill.
+    fn start(&mut self, _: &mut SourceOutput) -> io::Result<()> {
+        self.there = self.proc.numbers("");
+        self.there.reverse();
         Ok(())
     }
 
     fn drain(&mut self, out: &mut SourceOutput) -> Duration {
         self.look_up(out.side());
-        PERIOD
+        let begun = Instant::now();
+        while begun.elapsed() < SHARE {
+            let Some(pid) = self.there.pop() else { return PERIOD };
+            self.tell(pid, None, out.side());
+        }
+        Duration::ZERO
+    }
+
+    fn flush(&mut self, out: &mut SourceOutput) {
+        self.look_up(out.side());
+        while let Some(pid) = self.there.pop() {
+            self.tell(pid, None, out.side());
+        }
     }
 
     fn stop(&mut self, out: &mut SourceOutput) {
-        self.look_up(out.side());
+        self.flush(out);
     }
 }
 

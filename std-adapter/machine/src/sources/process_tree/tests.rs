@@ -40,6 +40,7 @@ fn processes_that_are_there_are_told_with_all_their_threads() {
     let mut out = recording.output();
     let mut source = ProcessTreeSource::of(machine.proc(), ThreadNumbers::default());
     source.start(&mut out).expect("a start");
+    source.flush(&mut out);
     let trees = trees(&recording);
     // 41 and 51 are threads: folders that `/proc` does not list have no process.
     let trees: Vec<_> = trees.iter().filter(|tree| messages(tree, field::PROCESSES).count() > 0).collect();

@@ -55,7 +55,7 @@ impl DataSource for Noting {
     fn drain(&mut self, out: &mut SourceOutput) -> Duration {
         assert!(!self.panics, "as asked for");
         self.note("drain", out);
-        for file in &self.file {
+        if let Some(file) = &self.file {
             let _ = rustix::io::read(file, &mut [0; 8]);
         }
         self.wait

@@ -18,7 +18,7 @@ FLOORS = [
     {"tracebuf-std", "tracebuf-embedded", "tracebuf-footprint"},
     {"tracebuf-session", "tracebuf-c", "tracebuf-firmware"},
     {"tracebuf-analysis", "tracebuf-ipc", "tracebuf-tracing", "tracebuf-testing"},
-    {"tracebuf-machine"},
+    {"tracebuf-machine", "tracebuf-service-example"},
     {"tracebuf-conformance"},
     {"tracebuf-cli"},
 ]

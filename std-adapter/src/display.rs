@@ -59,18 +59,9 @@ pub struct Escaped<T>(pub T);
 
 impl<T: fmt::Display> fmt::Display for Escaped<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(Escaper(f), "{}", self.0)
-    }
-}
-
-/// Escapes what is written into it, character by character.
-struct Escaper<'a, 'f>(&'a mut fmt::Formatter<'f>);
-
-impl Write for Escaper<'_, '_> {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        text.chars().try_for_each(|letter| match letter.is_control() {
-            true => write!(self.0, "{}", letter.escape_default()),
-            false => self.0.write_char(letter),
+        self.0.to_string().chars().try_for_each(|letter| match letter.is_control() {
+            true => write!(f, "{}", letter.escape_default()),
+            false => f.write_char(letter),
         })
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::display::Escaped;
-use crate::free_file::check_is_free;
+use crate::free_file::{check_is_free, folder_of, followed};
 use crate::system::{as_readable_as, check_unprotected, is_socket, is_standard_output, standard_output};
 
 /// Bytes of a file's name that its part's name repeats: with all of them it could exceed the longest name allowed.
@@ -60,47 +60,31 @@ fn is_special(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
 }
 
-/// The path of the file that links from `path` lead to, whether it exists or not.
-///
-/// # Errors
-/// More than 40 links.
-pub fn followed(path: &Path) -> io::Result<PathBuf> {
-    let mut path = path.to_owned();
-    // As many as Linux follows.
-    for _ in 0..40 {
-        let Ok(target) = fs::read_link(&path) else { return Ok(path) };
-        path.pop();
-        path.push(target);
-    }
-    Err(io::Error::other("too many links lead to each other"))
-}
-
 /// Writes a file that appears at `path` when it is complete; a device or a pipe is written into directly.
 ///
 /// # Errors
-/// Those of `write` and of the file system; what was written is then removed. If only its name could not be given, the
-/// file stays, and the error says where.
+/// Those of `write`, of the file system and of [`followed`]; what was written is then removed. If only its name could
+/// not be given, the file stays, and the error says where.
 pub fn write_atomically<T>(path: &Path, write: impl FnOnce(&mut File) -> io::Result<T>) -> io::Result<T> {
     if let Some(mut output) = standard_output(path)? {
         return write(&mut output);
     }
+    let target = &followed(path)?;
     if is_special(path) {
         return write(&mut OpenOptions::new().write(true).open(path)?);
     }
-    let path = &followed(path)?;
-    let (part, mut file) = create_beside(path)?;
+    let (part, mut file) = create_beside(target)?;
     let value = write(&mut file).and_then(|value| file.sync_all().map(|()| value)).inspect_err(|_| {
         let _ = fs::remove_file(&part);
     })?;
     // The file is complete and cannot be made again. Nor can what somebody who writes there by now would lose.
-    check_is_free(path).and_then(|()| fs::rename(&part, path)).map_err(|error| {
+    check_is_free(target).and_then(|()| fs::rename(&part, target)).map_err(|error| {
         let text =
             format!("{error}; all of it is in {}, which could not be renamed", Escaped(part.display()));
         io::Error::new(error.kind(), text)
     })?;
     // The name is on the disk when the folder is; a folder that cannot be opened keeps its name in memory.
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let _ = File::open(folder).and_then(|folder| folder.sync_all());
+    let _ = File::open(folder_of(target)).and_then(|folder| folder.sync_all());
     Ok(value)
 }
 
@@ -111,6 +95,7 @@ pub fn check_writable(path: &Path) -> io::Result<()> {
     if is_standard_output(path)? {
         return Ok(());
     }
+    let target = &followed(path)?;
     if path.is_dir() {
         return Err(io::Error::new(io::ErrorKind::IsADirectory, "there is a folder of that name"));
     }
@@ -125,7 +110,7 @@ pub fn check_writable(path: &Path) -> io::Result<()> {
         return Ok(());
     }
     check_is_free(path)?;
-    let (part, _) = create_beside(&followed(path)?)?;
+    let (part, _) = create_beside(target)?;
     fs::remove_file(part)
 }
 

@@ -4,12 +4,17 @@
 //! give up the plain view for good.
 #![allow(unsafe_code)]
 
-#[cfg(all(not(loom), target_has_atomic = "32"))]
+#[cfg(all(not(loom), not(test), target_has_atomic = "32"))]
 pub use core::sync::atomic::AtomicU32;
 #[cfg(loom)]
 pub use loom::sync::atomic::AtomicU32;
-#[cfg(all(not(loom), not(target_has_atomic = "32")))]
+#[cfg(all(not(loom), not(test), not(target_has_atomic = "32")))]
 pub use portable_atomic::AtomicU32;
+#[cfg(all(test, not(loom)))]
+pub use watched::AtomicU32;
+
+#[cfg(all(test, not(loom)))]
+pub(crate) mod watched;
 
 /// A `const fn`; under loom, whose atomics cannot be constants, a plain one.
 macro_rules! const_fn {

@@ -30,6 +30,8 @@ mod request;
 mod scrape;
 mod smb;
 mod storage;
+#[cfg(all(test, not(loom)))]
+mod tests;
 mod trace_writer;
 pub mod track_event;
 

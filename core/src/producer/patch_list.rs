@@ -63,6 +63,13 @@ impl PatchList {
         true
     }
 
+    /// The fields that another thread may look at, each with whether it is ready.
+    #[cfg(all(test, not(loom), feature = "patches"))]
+    pub(crate) fn fields_not_free(&self) -> impl Iterator<Item = (bool, ChunkPatch)> {
+        let there = self.fields.iter().filter(|field| field.state() != FREE);
+        there.map(|field| (field.state() == READY, field.patch()))
+    }
+
     /// Makes a field ready whose message has ended. False if no such field waits.
     pub(crate) fn set(&self, chunk_id: u32, offset: u16, data: [u8; 4]) -> bool {
         let place = u32::from(offset) << 16 | WAITING;

@@ -211,6 +211,8 @@ pub mod track_event {
     pub const CATEGORY_IIDS: u32 = 3;
     /// Message: `DebugAnnotation`, repeated.
     pub const DEBUG_ANNOTATIONS: u32 = 4;
+    /// Message: `LegacyEvent`, which Chrome writes.
+    pub const LEGACY_EVENT: u32 = 6;
     /// Varint: a value of [`track_event_type`](super::track_event_type).
     pub const TYPE: u32 = 9;
     /// Varint: interned name.
@@ -263,6 +265,8 @@ pub mod track_descriptor {
     pub const PARENT_UUID: u32 = 5;
     /// Message: `CounterDescriptor`, for a counter's track.
     pub const COUNTER: u32 = 8;
+    /// String: the name shown, where it is a literal of the program.
+    pub const STATIC_NAME: u32 = 10;
 }
 
 /// `ProcessDescriptor`.
@@ -287,6 +291,8 @@ pub mod thread_descriptor {
 pub mod counter_descriptor {
     /// Varint: a value of [`counter_unit`](super::counter_unit).
     pub const UNIT: u32 = 3;
+    /// Int: units that each value counts.
+    pub const UNIT_MULTIPLIER: u32 = 4;
     /// Bool: values are distances to the one before.
     pub const IS_INCREMENTAL: u32 = 5;
     /// String: a unit of its own.
@@ -319,8 +325,16 @@ pub mod debug_annotation {
     pub const STRING_VALUE: u32 = 6;
     /// Varint: shown in hexadecimal.
     pub const POINTER_VALUE: u32 = 7;
+    /// String: JSON.
+    pub const LEGACY_JSON_VALUE: u32 = 9;
     /// String: name.
     pub const NAME: u32 = 10;
+    /// Message: `DebugAnnotation`, repeated: values with names.
+    pub const DICT_ENTRIES: u32 = 11;
+    /// Message: `DebugAnnotation`, repeated: values without names.
+    pub const ARRAY_VALUES: u32 = 12;
+    /// Varint: interned string.
+    pub const STRING_VALUE_IID: u32 = 17;
 }
 
 /// `InternedData`.
@@ -337,6 +351,8 @@ pub mod interned_data {
     pub const KERNEL_SYMBOLS: u32 = 26;
     /// Message: `LogMessageBody`, repeated.
     pub const LOG_MESSAGE_BODY: u32 = 20;
+    /// Message: `InternedString`, repeated; fields as in [`interned_bytes`](super::interned_bytes).
+    pub const DEBUG_ANNOTATION_STRING_VALUES: u32 = 29;
 }
 
 /// `EventCategory`, `EventName` and `DebugAnnotationName`, which are alike.
@@ -353,6 +369,8 @@ pub mod source_location {
     pub const IID: u32 = 1;
     /// String: the file's path.
     pub const FILE_NAME: u32 = 2;
+    /// String: the function's name.
+    pub const FUNCTION_NAME: u32 = 3;
     /// Varint: the line, from 1.
     pub const LINE_NUMBER: u32 = 4;
 }

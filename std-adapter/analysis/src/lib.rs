@@ -13,6 +13,7 @@
 //! | [`inspect`] | contents of a buffer or a trace, as text and as a picture | `recover`, `trace_stats` |
 //! | [`recover`] | traces from what a crash left: files of buffers, dumps of memory | `pftrace` |
 //! | [`receive`] | traces from a device, over a serial port or a pipe | nothing |
+//! | [`trace`] | slices, counters and lines of a log of a trace: [`Trace`] | `trace_stats` |
 //! | [`trace_stats`] | losses of a trace, and what to do about them | nothing |
 //! | [`size`] | sizes of buffers for a rate | nothing |
 //! | [`pftrace`] | trace files from a buffer's packets | nothing |
@@ -25,4 +26,7 @@ pub mod pftrace;
 pub mod receive;
 pub mod recover;
 pub mod size;
+pub mod trace;
 pub mod trace_stats;
+
+pub use trace::Trace;

@@ -20,7 +20,7 @@ use tracebuf_std::free_file::create_if_free;
 /// ```no_run
 /// use tracebuf_analysis::pftrace::TraceFile;
 /// # fn write(reader: &mut tracebuf::buffer::Reader<'_>) -> std::io::Result<()> {
-/// let mut file = TraceFile::create("trace.pftrace".as_ref())?;
+/// let mut file = TraceFile::create("trace.pftrace")?;
 /// while let Some(packet) = reader.next_packet() {
 ///     file.write_packet(&packet)?;
 /// }
@@ -54,8 +54,8 @@ impl TraceFile {
     ///
     /// # Errors
     /// Those of the file system, or that a session is using the file.
-    pub fn create(path: &Path) -> io::Result<Self> {
-        Ok(Self::new(create_if_free(path)?))
+    pub fn create(path: impl AsRef<Path>) -> io::Result<Self> {
+        Ok(Self::new(create_if_free(path.as_ref())?))
     }
 }
 

@@ -26,7 +26,8 @@
 //!
 //! | module | what it is | what it may know |
 //! |---|---|---|
-//! | `line` | a line, its options, and the loop from its bytes to the files | all below |
+//! | `line` | a line's options, and the loop from its bytes to the files | all below |
+//! | `source` | what is read, or waited for | the options |
 //! | this one | the receiver: packets from a line's bytes | `starts`, `report` |
 //! | `files` | a trace file for each start of the device | `output` |
 //! | `output` | a trace file, and the packets in it | nothing |
@@ -36,6 +37,7 @@ mod files;
 mod line;
 mod output;
 mod report;
+mod source;
 mod starts;
 
 pub use line::{ReceiveOptions, receive, receive_from};
@@ -134,6 +136,8 @@ struct Frames {
     expected: Option<u16>,
     /// Something that may have been a frame came since the last intact one.
     damaged: bool,
+    /// The line was interrupted since then.
+    interrupted: bool,
     /// Losses so far.
     losses: u64,
     starts: Starts,
@@ -154,7 +158,24 @@ impl Receiver {
     /// The report when nothing more will come: what is not finished then is lost.
     pub fn finish(mut self) -> ReceiveReport {
         self.frames.give_up_unfinished();
-        ReceiveReport { frames_unfinished: self.decoder.is_within_frame().into(), ..self.frames.report }
+        self.end_frame();
+        self.frames.report
+    }
+
+    /// Notes that the line was interrupted, as when the device was unplugged: what is not finished is lost, and so may
+    /// be more. The device may have restarted meanwhile.
+    pub fn interrupt(&mut self) {
+        self.frames.give_up_unfinished();
+        self.end_frame();
+        self.decoder = decoder();
+        self.frames.packet = Current::Ended;
+        self.frames.damaged = self.frames.report.bytes > 0;
+        self.frames.interrupted = true;
+        self.frames.report.interruptions += 1;
+    }
+
+    fn end_frame(&mut self) {
+        self.frames.report.frames_unfinished += u64::from(self.decoder.is_within_frame());
     }
 
     /// Takes the next bytes, and passes on each packet that they complete, in the form in which it goes into a trace
@@ -227,6 +248,7 @@ impl Frames {
         // new first frame with it, and goes on with a second. Noise of a frame's length costs the packet that it is in,
         // shorter noise nothing.
         let damaged = std::mem::take(&mut self.damaged);
+        let was_interrupted = std::mem::take(&mut self.interrupted);
         let expected = self.expected.unwrap_or(number);
         let gap = number.wrapping_sub(expected);
         let may_be_start = is_devices_first || (2..=NUMBERS_AT_START).contains(&number);
@@ -241,7 +263,7 @@ impl Frames {
         let before = if is_devices_first { self.losses } else { before };
         if restarted {
             self.starts.restarted(before);
-        } else if may_be_start && number < expected {
+        } else if was_interrupted || may_be_start && number < expected {
             // Or a loss where the numbers wrap, as they do without a restart.
             self.starts.suspected(before);
         }

@@ -20,11 +20,13 @@
 //!
 //! | module | what it is | what it may know |
 //! |---|---|---|
-//! | `appended` | what a session left, appended to the trace that it wrote | `survivor` |
-//! | `survivor` | what a session left in the file of a buffer | `found`, `shared` |
-//! | `dump` | memory by address, and the search for a region in it | `found`, `formats` |
+//! | `appended` | what a session left, appended to the trace that it wrote | `survivor`, `repeated` |
+//! | `survivor` | what a session left in the file of a buffer | `found`, `shared`, `repeated` |
+//! | `dump` | memory by address, and the search for a region in it | `found`, `formats`, `unmarked` |
 //! | `found` | a region that was found, and its trace | `shared`, `aligned` |
+//! | `repeated` | packets that a trace has already | nothing |
 //! | `shared` | shared memory beside a region | `aligned` |
+//! | `unmarked` | shared memory whose mark is gone | `shared` |
 //! | `formats`, `symbols` | ELF and Intel HEX, and the names in them | `error` |
 //! | `aligned`, `error` | a region's memory, and errors | nothing |
 
@@ -34,9 +36,11 @@ mod dump;
 mod error;
 mod formats;
 mod found;
+mod repeated;
 mod shared;
 mod survivor;
 mod symbols;
+mod unmarked;
 
 pub use aligned::Aligned;
 pub use appended::Appended;

@@ -1,20 +1,19 @@
 //! Files that commands read and write.
 
+use std::cell::Cell;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use flate2::bufread::GzDecoder;
 
 use crate::failure::{name_of, status};
+use crate::options::MostUnpacked;
 use tracebuf_std::console::{file_of, output_of};
-use tracebuf_std::display::Count;
+use tracebuf_std::display::{Bytes, Count};
 use tracebuf_std::system::{id_at, id_of};
-
-/// The most that a gzipped file may unpack to where all of it must be in memory. A file can become a thousand times as
-/// large.
-const UNPACKED_MAX: u64 = if cfg!(target_pointer_width = "64") { 4 << 30 } else { 1 << 30 };
 
 /// The name of a file to write; - is standard output.
 pub(crate) fn output_path() -> impl TypedValueParser<Value = PathBuf> {
@@ -98,10 +97,11 @@ fn is_end_behind_zeros(file: &mut impl BufRead) -> io::Result<bool> {
     }
 }
 
-/// All of such a file, and whether that is all of it; at most [`UNPACKED_MAX`] of a gzipped one. If it is cut or damaged,
-/// that is reported, and the bytes are those that could be unpacked.
-pub(crate) fn read_as_far(path: &Path) -> io::Result<(Vec<u8>, bool)> {
-    let (bytes, broken) = read_all(open_plain(path)?, UNPACKED_MAX)?;
+/// All of such a file, and whether that is all of it; of a gzipped one, no more than it may unpack to. If it is cut or
+/// damaged, that is reported, and the bytes are those that could be unpacked.
+pub(crate) fn read_as_far(path: &Path, most: &MostUnpacked) -> io::Result<(Vec<u8>, bool)> {
+    let len = fs::metadata(path).ok().filter(fs::Metadata::is_file).map_or(0, |file| file.len());
+    let (bytes, broken) = read_all(open_plain(path)?, len, most)?;
     if let Some(error) = &broken {
         report_cut(path, error, bytes.len() as u64);
     }
@@ -120,22 +120,58 @@ pub(crate) fn is_of_content(error: &io::Error) -> bool {
     error.raw_os_error().is_none() && error.kind() != io::ErrorKind::OutOfMemory
 }
 
-/// The bytes, and what is wrong with those that follow them.
-fn read_all(file: impl BufRead, unpacked_max: u64) -> io::Result<(Vec<u8>, Option<io::Error>)> {
+/// The bytes, and what is wrong with those that follow them. The file has this many, if that is known.
+fn read_all(file: impl BufRead, len: u64, most: &MostUnpacked) -> io::Result<(Vec<u8>, Option<io::Error>)> {
+    /// Bytes after which it is looked whether they are too many.
+    const PIECE: u64 = 1 << 20;
     let mut bytes = Vec::new();
     let (is_gzipped, mut file) = looked_at(file)?;
     if !is_gzipped {
         return file.read_to_end(&mut bytes).map(|_| (bytes, None));
     }
-    let result = Unpacked::new(file).take(unpacked_max + 1).read_to_end(&mut bytes);
-    if bytes.len() as u64 > unpacked_max {
-        let why = format!("it unpacks to more than {unpacked_max} bytes");
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
+    let packed = Rc::new(Cell::new(0));
+    let mut file = Unpacked::new(Taken { file, taken: packed.clone() });
+    loop {
+        let limit = most.of(len.max(packed.get()));
+        let piece = PIECE.min(limit.saturating_add(1) - bytes.len() as u64);
+        let result = file.by_ref().take(piece).read_to_end(&mut bytes);
+        // By now more of a pipe has come.
+        let limit = most.of(len.max(packed.get()));
+        if bytes.len() as u64 > limit {
+            let why = format!("it unpacks to more than {}; --most-unpacked takes more of it", Bytes(limit));
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
+        }
+        match result {
+            Ok(0) => return Ok((bytes, None)),
+            Ok(_) => {}
+            Err(error) if is_of_content(&error) && !bytes.is_empty() => return Ok((bytes, Some(error))),
+            Err(error) => return Err(error),
+        }
     }
-    match result {
-        Ok(_) => Ok((bytes, None)),
-        Err(error) if is_of_content(&error) && !bytes.is_empty() => Ok((bytes, Some(error))),
-        Err(error) => Err(error),
+}
+
+/// A file of which it is known how much was taken.
+struct Taken<R> {
+    file: R,
+    taken: Rc<Cell<u64>>,
+}
+
+impl<R: BufRead> Read for Taken<R> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let count = self.file.read(bytes)?;
+        self.taken.set(self.taken.get() + count as u64);
+        Ok(count)
+    }
+}
+
+impl<R: BufRead> BufRead for Taken<R> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.file.fill_buf()
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.taken.set(self.taken.get() + count as u64);
+        self.file.consume(count);
     }
 }
 
@@ -158,19 +194,50 @@ mod tests {
     use super::*;
     use flate2::{Compression, bufread::GzEncoder};
 
+    const ANY: MostUnpacked = MostUnpacked::of_bytes(1 << 30);
+
+    fn packed(plain: &[u8]) -> Vec<u8> {
+        let mut packed = Vec::new();
+        GzEncoder::new(plain, Compression::best()).read_to_end(&mut packed).unwrap();
+        packed
+    }
+
     #[test]
     fn a_gzipped_file_unpacks_to_so_much_and_no_more() {
         let plain = [7; 1000];
-        let mut packed = Vec::new();
-        GzEncoder::new(&plain[..], Compression::best()).read_to_end(&mut packed).unwrap();
-        assert_eq!(read_all(&packed[..], 1000).unwrap().0, plain);
-        let error = read_all(&packed[..], 999).unwrap_err();
-        assert_eq!(error.to_string(), "it unpacks to more than 999 bytes");
+        let packed = packed(&plain);
+        let at_most = |file: &[u8], most| read_all(file, 0, &MostUnpacked::of_bytes(most));
+        assert_eq!(at_most(&packed, 1000).unwrap().0, plain);
+        let error = at_most(&packed, 999).unwrap_err();
+        assert_eq!(error.to_string(), "it unpacks to more than 999 bytes; --most-unpacked takes more of it");
         // Two members in a row are one file.
-        let error = read_all(&[&packed[..], &packed].concat()[..], 1999).unwrap_err();
+        let error = at_most(&[&packed[..], &packed].concat(), 1999).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
         // What is not packed has no such limit.
-        assert_eq!(read_all(&plain[..], 999).unwrap().0, plain);
+        assert_eq!(at_most(&plain, 999).unwrap().0, plain);
+    }
+
+    #[test]
+    fn without_an_option_the_limit_is_in_proportion_to_the_file() {
+        let (few, most) = (MostUnpacked::FEW as usize, MostUnpacked::default());
+        // Hardly any file becomes as much larger as zeros do.
+        let bomb = packed(&vec![0; few + 1]);
+        assert!(bomb.len() * 100 < few);
+        let error = read_all(&bomb[..], bomb.len() as u64, &most).unwrap_err();
+        assert_eq!(error.to_string(), "it unpacks to more than 64 MiB; --most-unpacked takes more of it");
+        assert_eq!(read_all(&bomb[..], 0, &MostUnpacked::of_bytes(few as u64 + 1)).unwrap().0.len(), few + 1);
+        // One that is as long as this on the whole may begin with as much.
+        let enough = few as u64 / MostUnpacked::TIMES + 1;
+        assert_eq!(read_all(&bomb[..], enough, &most).unwrap().0.len(), few + 1);
+        // Of a pipe counts what has come.
+        let mut state = 1u64;
+        let mut random = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 56) as u8
+        };
+        let much: Vec<u8> = (0..enough + 1000).map(|_| random()).collect();
+        let both = [packed(&much), bomb].concat();
+        assert_eq!(read_all(&both[..], 0, &most).unwrap().0.len(), much.len() + few + 1);
     }
 
     #[test]
@@ -179,20 +246,20 @@ mod tests {
         let mut packed = Vec::new();
         GzEncoder::new(&plain[..], Compression::best()).read_to_end(&mut packed).unwrap();
         for len in [packed.len() / 2, packed.len() - 8, packed.len() - 1] {
-            let (bytes, broken) = read_all(&packed[..len], 1 << 20).unwrap();
+            let (bytes, broken) = read_all(&packed[..len], 0, &ANY).unwrap();
             assert!(broken.is_some() && plain.starts_with(&bytes), "{len}");
             assert!(bytes.len() > plain.len() / 4, "{len}: {}", bytes.len());
         }
         for (behind, is_whole) in
             [(vec![0; 1], true), (vec![0; 100_000], true), (vec![0, 1], false), (b"more".to_vec(), false)]
         {
-            let (bytes, broken) = read_all(&[&packed[..], &behind].concat()[..], 1 << 20).unwrap();
+            let (bytes, broken) = read_all(&[&packed[..], &behind].concat()[..], 0, &ANY).unwrap();
             assert!(bytes == plain && broken.is_none() == is_whole, "{broken:?}");
         }
         // Zeros may be between two as well.
-        let (bytes, broken) = read_all(&[&packed[..], &[0; 500], &packed].concat()[..], 1 << 20).unwrap();
+        let (bytes, broken) = read_all(&[&packed[..], &[0; 500], &packed].concat()[..], 0, &ANY).unwrap();
         assert!(bytes == [&plain[..], &plain].concat() && broken.is_none(), "{broken:?}");
-        assert!(read_all(&packed[..12], 1 << 20).is_err());
+        assert!(read_all(&packed[..12], 0, &ANY).is_err());
     }
 
     #[test]
@@ -208,7 +275,7 @@ mod tests {
         let mut packed = Vec::new();
         GzEncoder::new(&[7; 1000][..], Compression::best()).read_to_end(&mut packed).unwrap();
         packed.truncate(packed.len() - 8);
-        let error = read_all(packed.chain(BufReader::new(Failing)), 2000).unwrap_err();
+        let error = read_all(packed.chain(BufReader::new(Failing)), 0, &ANY).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(EIO));
     }
 
@@ -225,13 +292,13 @@ mod tests {
         let mut packed = Vec::new();
         GzEncoder::new(&plain[..], Compression::best()).read_to_end(&mut packed).unwrap();
         for bytes in [&plain, &packed] {
-            assert_eq!(read_all(BufReader::new(Slow(bytes)), 1000).unwrap().0, plain);
+            assert_eq!(read_all(BufReader::new(Slow(bytes)), 0, &ANY).unwrap().0, plain);
         }
         // Pages of shared memory with 14 chunks, some of them being read; then another method.
         let others = [[0x1F, 0x8B, 8, 0x50], [0x1F, 0x8B, 0x3B, 0x50], [0x1F, 0x8B, 7, 0x10]];
         let others = others.iter().map(|bytes| &bytes[..]);
         for short in [&b""[..], b"\x1F", b"x", b"\x1F\x8B\x08"].into_iter().chain(others) {
-            assert_eq!(read_all(BufReader::new(Slow(short)), 1000).unwrap().0, short);
+            assert_eq!(read_all(BufReader::new(Slow(short)), 0, &ANY).unwrap().0, short);
         }
     }
 }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use crate::failure::Failure;
 use crate::file_kind::{FileKind, if_missing, if_moved};
 use crate::files::{check_is_other, output_path, read_as_far};
-use crate::options::{BufferChoice, report_others};
+use crate::options::{BufferChoice, MostUnpacked, report_others};
 use crate::terminal::{beside, is_stdout, printed};
 use tracebuf_analysis::inspect::Inspection;
 use tracebuf_session::region_file::create_if_free;
@@ -27,6 +27,8 @@ pub(crate) struct Args {
     file: PathBuf,
     #[command(flatten)]
     which: BufferChoice,
+    #[command(flatten)]
+    most_unpacked: MostUnpacked,
     /// Also draw a picture into this file; - is standard output.
     #[arg(long, value_name = "OUT", value_parser = output_path())]
     svg: Option<PathBuf>,
@@ -44,8 +46,8 @@ pub(crate) struct Args {
 /// Runs the command.
 pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
     let file = &arguments.file;
-    let (content, _) =
-        read_as_far(file).map_err(|error| Failure::of(file, &error).followed_by(if_missing(file, &error)))?;
+    let (content, _) = read_as_far(file, &arguments.most_unpacked)
+        .map_err(|error| Failure::of(file, &error).followed_by(if_missing(file, &error)))?;
     let inspection = look_at(file, &content, &arguments.which)?;
     report_others(&inspection.others);
     let mut is_beside = false;

@@ -70,6 +70,33 @@ fn size(text: &str) -> Result<f64, String> {
     Ok(number * factor)
 }
 
+/// How much a gzipped file may unpack to where all of it must be in memory: a small file can become a thousand times as
+/// large.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+pub(crate) struct MostUnpacked {
+    /// The most that a gzipped file may unpack to; without it 64 MiB, or 32 times the file if that is more.
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    most_unpacked: Option<u64>,
+}
+
+impl MostUnpacked {
+    /// What any file may unpack to.
+    pub(crate) const FEW: u64 = 64 << 20;
+    /// How many times its size a larger one may. Traces become 5 to 20 times as large.
+    pub(crate) const TIMES: u64 = 32;
+
+    #[cfg(test)]
+    pub(crate) const fn of_bytes(most: u64) -> Self {
+        Self { most_unpacked: Some(most) }
+    }
+
+    /// The most for a file of so many bytes, packed.
+    pub(crate) fn of(&self, packed: u64) -> u64 {
+        let most = self.most_unpacked.unwrap_or_else(|| Self::FEW.max(packed.saturating_mul(Self::TIMES)));
+        most.min(isize::MAX as u64)
+    }
+}
+
 /// At most so many other buffers are listed one by one.
 const OTHERS: usize = 8;
 

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, name_of};
 use crate::file_kind::{ENOUGH, FileKind};
 use crate::files::{check_is_other, output_path};
 use crate::terminal::{ProgressLine, is_stdout, print_beside, stop_on_signals};
@@ -23,10 +23,11 @@ use tracebuf_std::console::file_of;
 /// before it was reset goes into that start's file, although it comes later. Standard output, a pipe or a device gets
 /// everything. The report says which files there are, and where times do not go together.
 ///
-/// Ends with the file, when nothing has the pipe open for writing any more, or with Ctrl-C.
+/// Ends with the file, when nothing has the pipe open for writing any more, or with Ctrl-C. A port that is not there is
+/// waited for, and again whenever it is gone, as when the device is reset or unplugged.
 ///
 /// Exit status: 0 when packets came, whatever was lost, 1 when none came, or when something could not be read or
-/// written, as when the port is gone.
+/// written, as with --once when the port is gone.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// A serial port, such as /dev/ttyACM0 or COM3, a file, or a pipe; - is standard input.
@@ -37,16 +38,24 @@ pub(crate) struct Args {
     /// Bits a second of a serial port.
     #[arg(long, default_value_t = ReceiveOptions::DEFAULT_BAUD)]
     baud: u32,
+    /// End when the port is gone, and at once if it is not there.
+    #[arg(long)]
+    once: bool,
 }
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
     let stop = stop_on_signals();
     let line = ProgressLine::new();
-    let Args { port, output, baud } = arguments;
+    let Args { port, output, baud, once } = arguments;
+    let mut was_waiting = false;
     let (mut report, mut beside) = (None, false);
     let progress = |so_far: &ReceiveReport| {
         line.show(so_far);
+        if so_far.is_waiting && !was_waiting {
+            line.print_unseen(&format_args!("waiting for {}", name_of(port)));
+        }
+        was_waiting = so_far.is_waiting;
         report = Some(so_far.clone());
     };
     let result = check_is_other(output, port)
@@ -58,7 +67,7 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
                 let options = ReceiveOptions::new("standard input", output);
                 file_of(io::stdin()).and_then(|line| receive_from(line, &options, &stop, progress))
             } else {
-                receive(&ReceiveOptions::new(port, output).baud(*baud), &stop, progress)
+                receive(&ReceiveOptions::new(port, output).baud(*baud).waits(!once), &stop, progress)
             };
             received.map_err(|error| Failure::of_library(output, error))
         });

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use crate::failure::{Failure, name_of, status};
 use crate::file_kind::{FileKind, if_missing, if_moved};
 use crate::files::{check_is_other, output_path, read_as_far};
-use crate::options::{BufferChoice, report_others};
+use crate::options::{BufferChoice, MostUnpacked, report_others};
 use crate::terminal::is_stdout;
 use tracebuf::buffer::AttachError;
 use tracebuf_analysis::recover::{Gap, RecoverError, Survivor};
@@ -22,7 +22,7 @@ use tracebuf_std::whole_file::check_writable;
 /// already read out of the buffer is not in the trace. What writers had finished but was not yet moved into the buffer,
 /// their last moments, is in the trace if it lies in shared memory before the buffer, as with the firmware library's
 /// recorder, or in the buffer's file. Exit status: 0 when there is a trace, even an empty one, 3 when it lacks
-/// something because a file was cut or damaged, 1 if there is none.
+/// something because a file or memory was cut, damaged or overwritten, 1 if there is none.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The dump of memory, or the file of a buffer, plain or gzipped; - is standard input.
@@ -32,6 +32,8 @@ pub(crate) struct Args {
     output: PathBuf,
     #[command(flatten)]
     which: BufferChoice,
+    #[command(flatten)]
+    most_unpacked: MostUnpacked,
     /// Leave out what is already in this trace, written by the same session. For files of buffers.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["address", "symbol"])]
     after: Option<PathBuf>,
@@ -69,8 +71,8 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
     {
         return survive(arguments, survivor);
     }
-    let (file, is_whole) =
-        read_as_far(dump).map_err(|error| Failure::of(dump, &error).followed_by(if_missing(dump, &error)))?;
+    let (file, is_whole) = read_as_far(dump, &arguments.most_unpacked)
+        .map_err(|error| Failure::of(dump, &error).followed_by(if_missing(dump, &error)))?;
     let survivor = Survivor::parse(&file);
     match survivor {
         // All that counts is there, wherever a gzipped file was cut.
@@ -96,13 +98,22 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
     })?;
     status!("buffer at {:#x}: {}", found.address, found.salvage);
     report_others(&found.others);
-    let shared = found.shared.as_ref().map(|shared| (shared.chunks, shared.writers));
+    let shared =
+        found.shared.as_ref().map(|shared| (shared.chunks, shared.writers, shared.pages_overwritten));
+    let unmarked = found.unmarked;
     let written = found.write_to(output).map_err(|error| Failure::writing(output, error))?;
-    if let Some((chunks, writers)) = shared {
-        report_shared(chunks, writers, written.brought_in);
+    if let Some((chunks, writers, pages)) = shared {
+        report_shared(chunks, writers, pages, written.brought_in);
+    }
+    if unmarked > 0 {
+        let chunks = Count(unmarked, "chunk");
+        status!(
+            "shared memory: its start mark is gone, so {chunks} before the buffer are not in the trace; keep the first \
+             8 bytes of the recorder's memory from being cleared, and dump before the next start"
+        );
     }
     report_packets(written.packets, written.invalid_packets, output);
-    Ok(ended(damage.is_some() || !is_whole))
+    Ok(ended(damage.is_some() || !is_whole || written.chunks_lost > 0))
 }
 
 /// The file of a buffer.
@@ -110,8 +121,9 @@ fn survive(arguments: &Args, survivor: Survivor) -> Result<ExitCode, Failure> {
     let Args { output, after, with, .. } = arguments;
     status!("buffer in a file: {}", survivor.salvage());
     if let Some(shared) = survivor.shared() {
-        report_shared(shared.chunks, shared.writers, survivor.brought_in());
+        report_shared(shared.chunks, shared.writers, shared.pages_overwritten, survivor.brought_in());
     }
+    let is_damaged = survivor.chunks_lost() > 0;
     let (gap, written) = match (after, with) {
         (Some(trace), _) => {
             let survivor = survivor.after(trace).map_err(|error| refused(trace, error))?;
@@ -129,7 +141,7 @@ fn survive(arguments: &Args, survivor: Survivor) -> Result<ExitCode, Failure> {
         let lost = "what was there is lost, and so says the next packet of each sequence";
         status!("{}: {gap}: {lost}", name_of(trace));
     }
-    Ok(ended(!gap.is_none()))
+    Ok(ended(is_damaged || !gap.is_none()))
 }
 
 /// About a trace that nothing can be appended to.
@@ -143,7 +155,11 @@ fn ended(in_part: bool) -> ExitCode {
 }
 
 /// Reports what became of so many chunks in shared memory.
-fn report_shared(chunks: u64, writers: u64, brought_in: u64) {
+fn report_shared(chunks: u64, writers: u64, pages_overwritten: u64, brought_in: u64) {
+    if pages_overwritten > 0 {
+        let pages = Count(pages_overwritten, "page");
+        status!("shared memory: {pages} overwritten by something else, and what was in them is lost");
+    }
     let there = format!("{} of {}", Count(chunks, "chunk"), Count(writers, "writer"));
     match brought_in {
         0 => status!("shared memory: nothing to bring in that the buffer does not have, or has room for"),

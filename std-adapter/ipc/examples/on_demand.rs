@@ -1,8 +1,8 @@
 //! A program that runs all the time, and is traced whenever you want to look.
 //!
-//! `cargo run --release -p tracebuf-ipc --example on_demand -- /tmp/on_demand` finds prime numbers until it is
+//! `cargo run --release -p tracebuf-ipc --example on_demand -- $XDG_RUNTIME_DIR/on_demand` finds prime numbers until it is
 //! interrupted, or for the number of seconds given after the socket. Meanwhile, as often as you like,
-//! `tracebuf record --listen /tmp/on_demand` writes a trace of the machine that includes what this program does.
+//! `tracebuf record --listen $XDG_RUNTIME_DIR/on_demand` writes a trace of the machine that includes what this program does.
 //! For Linux.
 
 use std::path::Path;

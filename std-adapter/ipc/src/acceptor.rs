@@ -14,7 +14,7 @@ use tracebuf::service::ProducerIdentity;
 use crate::link::{Link, Peer, SocketKind, spawn};
 use crate::socket_file::SocketFile;
 use tracebuf_session::limits::SHARED_MEMORY;
-use tracebuf_session::parts::{ProcessTree, join};
+use tracebuf_session::parts::{ProcessTree, Refusals, join};
 use tracebuf_session::{BootClock, Session, SessionError, Transport, Waker};
 use tracebuf_std::display::Count;
 
@@ -43,6 +43,8 @@ pub(crate) struct NewProducer {
     pub(crate) waker: Waker,
     /// It records nothing before this boot time.
     pub(crate) time: u64,
+    /// Where it is reported if it is sent away.
+    pub(crate) refusals: Refusals,
     /// Where it is reported if it is in a container.
     pub(crate) process_tree: ProcessTree,
     /// Its place, held for as long as it is there.
@@ -192,7 +194,17 @@ impl<H: Admission> Acceptor<H> {
         self.listener.close();
         // Those that have come and were not accepted hear that they never will be: otherwise they would wait as long as
         // the socket exists.
-        while self.listener.socket.link.accept(None).is_ok() {}
+        let waited = H::WAITS && self.taken() >= self.producers;
+        while let Ok(link) = self.listener.socket.link.accept(None) {
+            if waited && let Some(session) = self.session.upgrade() {
+                let Peer { uid, pid } = link.peer();
+                session.refusals().note(uid, pid, &self.no_place());
+            }
+        }
+    }
+
+    fn no_place(&self) -> String {
+        format!("the service has {}, as many as it takes", Count(self.producers as u64, "producer"))
     }
 
     /// Places that are taken. Only the thread that asks takes more.
@@ -203,12 +215,13 @@ impl<H: Admission> Acceptor<H> {
     fn attach(&self, session: &Session, link: Link) -> Admitted {
         let link = Arc::new(link);
         let refuse = |why: &str| {
+            let Peer { uid, pid } = link.peer();
+            session.refusals().note(uid, pid, why);
             self.admission.refuse(&link, why);
             Admitted::Refused(link.clone())
         };
         if self.taken() >= self.producers {
-            let producers = Count(self.producers as u64, "producer");
-            return refuse(&format!("the service has {producers}, as many as it takes"));
+            return refuse(&self.no_place());
         }
         let producer_id = match session.new_producer_id() {
             Ok(id) => id,
@@ -222,6 +235,7 @@ impl<H: Admission> Acceptor<H> {
             buffers: self.buffers,
             waker: session.waker(),
             time: BootClock.now(),
+            refusals: session.refusals(),
             process_tree: session.process_tree(),
             place: self.places.clone(),
             listener: Arc::downgrade(&self.listener),

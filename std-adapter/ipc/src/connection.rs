@@ -11,6 +11,7 @@ use tracebuf::producer::{Exhaustion, MemoryError};
 use crate::link::{Link, spawn};
 use crate::service_link::{MessageReceiver, MessageSender, ServiceLink};
 use crate::shared_memory::SharedWords;
+use crate::trust::TrustedUsers;
 use tracebuf_session::parts::{FOR_EVER, PATIENCE, ProducerCell, RecorderContext, RecordingGate, made_by};
 use tracebuf_session::{Recorder, SessionClock, SessionError, Waker};
 use tracebuf_std::process::named;
@@ -21,6 +22,7 @@ pub struct ConnectionBuilder {
     exhaustion: Exhaustion,
     process_name: Option<String>,
     fast_clock: bool,
+    pub(crate) trusted: TrustedUsers,
     pub(crate) data_source: Option<String>,
     pub(crate) categories: Vec<String>,
 }
@@ -96,6 +98,15 @@ impl ConnectionBuilder {
     #[must_use]
     pub fn fast_clock(mut self) -> Self {
         self.fast_clock = true;
+        self
+    }
+
+    /// Takes this user's service too, wherever its socket lies. Otherwise, in a folder where everybody may make files, such
+    /// as `/tmp`, a program takes a service of its own user, of root or of the folder's owner: another one may have been
+    /// there first. Everywhere else whoever may make files in the folder has been chosen by its owner.
+    #[must_use]
+    pub fn service_user(mut self, uid: u32) -> Self {
+        self.trusted.named = Some(uid);
         self
     }
 

@@ -39,10 +39,11 @@
 //! | `perfetto` | Perfetto's protocol, from both ends | all but `native` |
 //! | `native` | this crate's protocol, from both ends | all but `perfetto` |
 //! | `follower` | one connection after another, to whichever service listens | `connection`, `link` |
-//! | `connection` | a producer, once it has agreed with its service | `service_link`, `shared_memory`, `link` |
+//! | `connection` | a producer, once it has agreed with its service | `service_link`, `shared_memory`, `trust`, `link` |
 //! | `service_link` | a producer's two threads: one sends, one receives | `link` |
 //! | `remote_producer` | the service's end of a producer: its messages and their endpoint | `acceptor`, `shared_memory`, `pid_namespace`, `link` |
 //! | `acceptor` | producers that come are accepted, numbered and attached | `socket_file`, `link` |
+//! | `trust` | whose socket a program takes for its service's | `link` |
 //! | `socket_file` | a socket with a path, which is removed at the end | `link` |
 //! | `shared_memory` | memory of two processes, and the service's endpoint over it | – |
 //! | `pid_namespace` | processes in containers, and their threads | – |
@@ -66,6 +67,7 @@ mod remote_producer;
 mod service_link;
 mod shared_memory;
 mod socket_file;
+mod trust;
 
 pub use connection::{Connection, ConnectionBuilder};
 pub use follower::Follower;

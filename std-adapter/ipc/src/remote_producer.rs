@@ -7,17 +7,24 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
+use tracebuf::service::ProducerIdentity;
+
 use crate::acceptor::{Listener, NewProducer};
 use crate::link::Link;
 use crate::pid_namespace::{NamespacedProcess, PROC};
 use crate::shared_memory::{SharedEndpoint, SharedWords};
 use tracebuf_session::Waker;
+use tracebuf_session::parts::Refusals;
 
 /// Most messages that wait for the drain thread. The producer then waits too: what it sends takes no more memory.
 const WAITING: usize = 16;
 
 /// How long the messages of one producer are carried out at a time; at least one message is.
 const TURN: Duration = Duration::from_millis(1);
+
+/// How long a producer is given for its first words: each has one of the service's places until then too. Those of this
+/// crate and of Perfetto's SDK say something at once.
+const FIRST_WORDS: Duration = Duration::from_secs(5);
 
 /// What a producer sends, and the endpoint that carries it out. The connection ends when this is dropped.
 pub(crate) struct RemoteProducer<T> {
@@ -28,6 +35,10 @@ pub(crate) struct RemoteProducer<T> {
     /// False once the connection has ended and everything that had come was taken.
     pub(crate) is_open: bool,
     listener: Weak<Listener>,
+    /// When it has come.
+    came: Instant,
+    has_spoken: bool,
+    refusals: Refusals,
     /// Its place at the service, held as long as this exists.
     _place: Arc<()>,
 }
@@ -59,7 +70,8 @@ impl<T: Send + 'static> RemoteProducer<T> {
         mut next: impl FnMut(&Link) -> Option<Vec<T>> + Send + 'static,
         is_of_new_writer: fn(&T) -> bool,
     ) -> io::Result<Self> {
-        let NewProducer { link, identity, buffers, waker, time, process_tree, place, listener } = newcomer;
+        let NewProducer { link, identity, buffers, waker, time, refusals, process_tree, place, listener } =
+            newcomer;
         let endpoint = SharedEndpoint::over(words, identity, buffers)?;
         let mut looked_at = None;
         let mut next = move |link: &Link| {
@@ -90,7 +102,19 @@ impl<T: Send + 'static> RemoteProducer<T> {
             drop(sender);
             its_waker.wake();
         })?;
-        Ok(Self { link, endpoint, messages, waker, is_open: true, listener, _place: place })
+        let (came, has_spoken) = (Instant::now(), false);
+        Ok(Self {
+            link,
+            endpoint,
+            messages,
+            waker,
+            is_open: true,
+            listener,
+            came,
+            has_spoken,
+            refusals,
+            _place: place,
+        })
     }
 }
 
@@ -112,6 +136,34 @@ impl<T> RemoteProducer<T> {
                 None
             }
         }
+    }
+
+    /// It has said what programs say that are going to record.
+    pub(crate) fn speaks(&mut self) {
+        self.has_spoken = true;
+    }
+
+    /// Sends away one that has said nothing for too long. Called whenever the session's thread looks at it, once a
+    /// second at least.
+    pub(crate) fn end_if_silent(&mut self) {
+        self.end_if_silent_for(FIRST_WORDS);
+    }
+
+    fn end_if_silent_for(&mut self, most: Duration) {
+        if !self.has_spoken && self.came.elapsed() >= most {
+            let ProducerIdentity { uid, pid, .. } = self.endpoint.borrow_dependent().identity();
+            self.refusals.note(uid, pid, &format!("it has said nothing for {} s", most.as_secs()));
+            self.has_spoken = true;
+            // The thread that waits for what comes hears of the end.
+            self.link.shut();
+        }
+    }
+
+    /// The most packets that a producer can have given up since it has come: a thread that does nothing else takes some
+    /// nanoseconds for each.
+    pub(crate) fn most_packets(&self) -> u64 {
+        let threads = thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
+        u64::try_from(self.came.elapsed().as_nanos()).unwrap_or(u64::MAX).saturating_mul(threads)
     }
 
     pub(crate) fn end(&self) {
@@ -153,3 +205,6 @@ macro_rules! remote_transport {
     };
 }
 pub(crate) use remote_transport;
+
+#[cfg(test)]
+mod tests;

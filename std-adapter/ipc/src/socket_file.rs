@@ -29,7 +29,8 @@ impl SocketFile {
     ///
     /// # Errors
     /// Something listens there, or what the system says.
-    pub fn bind(path: &Path, kind: SocketKind) -> Result<Self, SessionError> {
+    pub fn bind(path: impl AsRef<Path>, kind: SocketKind) -> Result<Self, SessionError> {
+        let path = path.as_ref();
         let bind = || {
             let link = listen(path, kind)?;
             let file = id_in(&path.symlink_metadata()?);

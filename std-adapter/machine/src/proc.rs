@@ -1,7 +1,8 @@
 //! `/proc` as numbers. Parsing is apart from reading, so that it can be tested anywhere.
 
 use std::collections::{BTreeMap, HashSet};
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
@@ -138,12 +139,17 @@ impl Proc {
 
     /// A file's text; what is not UTF-8, as names of processes may be, is replaced.
     pub(crate) fn read(&self, name: impl AsRef<Path>) -> io::Result<String> {
-        self.bytes(name).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        let bytes = self.bytes(name)?;
+        Ok(String::from_utf8(bytes)
+            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
     }
 
-    /// A file as it is.
+    /// A file as it is. They have no size that the system knows before, and each read of a few bytes would be a call.
     pub(crate) fn bytes(&self, name: impl AsRef<Path>) -> io::Result<Vec<u8>> {
-        std::fs::read(self.root.join(name))
+        const MOST: usize = 8192;
+        let mut bytes = Vec::with_capacity(MOST);
+        File::open(self.root.join(name))?.take(u64::MAX).read_to_end(&mut bytes)?;
+        Ok(bytes)
     }
 
     /// The names in a folder of `/proc`, or of a process, that are numbers; none if it cannot be read.

@@ -8,7 +8,7 @@ use tracebuf::buffer::BufferStats;
 
 use crate::ftrace::FtraceStatus;
 use crate::options::{LONG_TRACE_PERIOD, RecordOptions};
-use tracebuf_session::{Summary, Written};
+use tracebuf_session::{RefusedProgram, Summary, Written};
 use tracebuf_std::display::{Bytes, Count, Escaped};
 
 /// Progress of a recording. Its `Display` is the progress line.
@@ -206,6 +206,12 @@ impl RecordReport {
         }
         // The values' are reported above; the buffer's counter has them too.
         lost.packets_given_up = lost.packets_given_up.saturating_sub(self.dropped);
+        losses.extend(self.summary.refused.iter().map(RefusedProgram::to_string));
+        let others = self.summary.refusals
+            - self.summary.refused.iter().map(|one| one.times).sum::<u64>().min(self.summary.refusals);
+        if others > 0 {
+            losses.push(format!("{} more sent away", Count(others, "program")));
+        }
         losses.extend(lost.counts().map(|(count, what)| format!("{count} {what}")));
         let silent = self.summary.silent().filter_map(|producer| producer.identity);
         losses.extend(silent.map(|silent| {

@@ -193,6 +193,7 @@ impl SessionBuilder {
             progress,
             spare,
             side,
+            before_stop: Mutex::default(),
         })
     }
 

@@ -5,10 +5,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use tracebuf_std::file_lock::Lock;
+use tracebuf_std::free_file::followed;
 use tracebuf_std::system::{
     FileId, for_one_writer, id_at, id_of, open_at_once, rename_to_free, standard_output,
 };
-use tracebuf_std::whole_file::followed;
 
 /// Takes a new file back when dropped, unless the file is to stay.
 #[must_use]
@@ -97,7 +97,8 @@ pub(crate) fn open_long_trace(path: &Path) -> io::Result<(Opened, Option<Undo>)>
         return Ok((Opened { file, lock: None, id }, None));
     }
     // For a link that leads to nothing, the place it leads to: the file is created, and taken back, there.
-    let path = &if path.exists() { path.to_owned() } else { followed(path)? };
+    let target = followed(path)?;
+    let path = if path.exists() { path } else { &target };
     let (file, undo) = match for_one_writer().create_new(true).open(path) {
         Ok(file) => (file, Some(Undo::new(path, Vec::new()))),
         // It exists, or this says why it cannot.

@@ -67,13 +67,14 @@
 //! |---|---|
 //! | 8 | [`parts`] (the interface for other crates), `flight_recorder` |
 //! | 7 | `builder` (sets up a session), `open_files` (files of one that starts), `buffer_config` |
-//! | 6 | `session` (what is running), `stopped` (what has ended), `summary` (what it did, and lost) |
-//! | 5 | `drain` (the drain thread), `long_trace`, `snapshot` |
+//! | 6 | `session` (what is running), `stopped` (what has ended) |
+//! | 5 | `drain` (the drain thread), `long_trace`, `snapshot`, `summary` (what it did, and lost) |
 //! | 4 | `service` (the buffers, and the producers that fill them) |
+//! | 4 | `shared_counter`; `logger` and `metrics`, with the features of these names |
 //! | 3 | `recorder`, `packet_writer`, `in_process` (the transport of this process's threads), `side_packets`, `process_tree` |
 //! | 2 | `producer_cell` (a producer and its memory), `queue` (what it asks for), `export` (the bytes of a trace), `transport`, `trim` |
-//! | 1 | [`region_file`] (buffers in files), `recording_gate`, `waits`, `totals` |
-//! | 0 | [`limits`], `error`, `clock`, `files`, `this_process` |
+//! | 1 | [`region_file`] (buffers in files), `recording_gate`, `waits`, `totals`, `refusals` |
+//! | 0 | `at_exit` and `at_signal` (what an end waits for), [`limits`], `error`, `clock`, `files`, `this_process`, `interned` |
 
 #![deny(unsafe_code)]
 
@@ -90,6 +91,8 @@ macro_rules! debug_fields {
     };
 }
 
+mod at_exit;
+mod at_signal;
 mod buffer_config;
 mod builder;
 mod clock;
@@ -99,8 +102,13 @@ mod export;
 mod files;
 mod flight_recorder;
 mod in_process;
+mod interned;
 pub mod limits;
+#[cfg(feature = "log")]
+mod logger;
 mod long_trace;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod open_files;
 mod packet_writer;
 pub mod parts;
@@ -109,9 +117,11 @@ mod producer_cell;
 mod queue;
 mod recorder;
 mod recording_gate;
+mod refusals;
 pub mod region_file;
 mod service;
 mod session;
+mod shared_counter;
 mod side_packets;
 mod snapshot;
 mod stopped;
@@ -125,18 +135,26 @@ mod waits;
 // What recorders take and give, so that most programs need no more of the core.
 pub use tracebuf::producer::Exhaustion;
 pub use tracebuf::producer::track_event::{
-    Details, Event, LogMessage, LogPriority, OnTrack, Tracer, TracerStats, Track, Unit, Value,
+    Details, Event, LogMessage, LogPriority, OnTrack, Tracer, TracerStats, Track, Unit, Value, details,
 };
 
 pub use buffer_config::BufferConfig;
 pub use builder::SessionBuilder;
 pub use clock::{BootClock, SessionClock};
 pub use error::SessionError;
-pub use flight_recorder::{FlightRecorder, FlightStatus};
+pub use flight_recorder::{FlightHandle, FlightRecorder, FlightStatus};
+#[cfg(feature = "log")]
+pub use logger::Logger;
 pub use long_trace::{LongTrace, LongTraceStatus, SyncPolicy};
+#[cfg(feature = "metrics")]
+pub use metrics::MetricsRecorder;
 pub use packet_writer::PacketWriter;
-pub use recorder::{Recorder, Relay, SliceGuard, ThreadTracer, TrackRecorder, TrackSliceGuard};
+pub use recorder::{
+    EventTime, Recorder, Relay, SliceGuard, ThreadTracer, TrackRecorder, TrackRecorderAt, TrackSliceGuard,
+};
+pub use refusals::RefusedProgram;
 pub use session::Session;
+pub use shared_counter::SharedCounter;
 pub use side_packets::SidePackets;
 pub use snapshot::Snapshot;
 pub use stopped::Stopped;

@@ -9,11 +9,13 @@ use crate::packet_writer::PacketWriter;
 use crate::producer_cell::RecorderContext;
 use crate::recording_gate::{BufferId, NO_BUFFER, RecordingGate};
 
+mod at;
 mod events;
 mod on_track;
 mod relay;
 mod tracers;
 
+pub use at::{EventTime, TrackRecorderAt};
 pub use events::SliceGuard;
 pub use on_track::{TrackRecorder, TrackSliceGuard};
 pub use relay::Relay;

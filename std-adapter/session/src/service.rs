@@ -11,7 +11,7 @@ use asked::AskedProducer;
 use producer_ids::ProducerIds;
 
 use crate::files::OwnFiles;
-use crate::limits::BUFFERS_MAX;
+use crate::limits::{BUFFERS_MAX, OWN_PRODUCER_ID};
 use crate::region_file::OwnMark;
 use crate::side_packets::SideData;
 use crate::totals::{Dropped, Flushes, ProducerSummary, Totals, sum};
@@ -30,6 +30,7 @@ pub(crate) struct Service {
     /// Counts of producers that are gone.
     past: EndpointStats,
     past_dropped: Dropped,
+    past_claimed: u64,
     seen: u64,
     flushes: Flushes,
     flush: u64,
@@ -63,6 +64,7 @@ impl Service {
     /// Carries out what producers have asked for so far.
     pub(crate) fn drain(&mut self) {
         let (buffers, past, past_dropped) = (&mut self.buffers[..], &mut self.past, &mut self.past_dropped);
+        let past_claimed = &mut self.past_claimed;
         self.producers.retain_mut(|producer| {
             let AskedProducer { transport, flushes, .. } = producer;
             transport.drain(buffers, flushes);
@@ -72,6 +74,7 @@ impl Service {
                 transport.disconnect(buffers);
                 *past = sum(*past, transport.stats());
                 add_dropped(past_dropped, transport.as_ref());
+                *past_claimed = past_claimed.saturating_add(claimed(transport.as_ref()));
             }
             connected
         });
@@ -155,12 +158,10 @@ impl Service {
     pub(crate) fn producers(&self) -> impl Iterator<Item = ProducerSummary> {
         self.producers.iter().map(|producer| {
             let transport = &producer.transport;
-            let dropped = (0..BUFFERS_MAX).map(|buffer| transport.packets_dropped(buffer));
             ProducerSummary {
                 identity: transport.identity(),
                 has_answered: !producer.is_late(),
-                // A producer elsewhere may say anything.
-                packets_dropped: dropped.fold(0, u64::saturating_add),
+                packets_dropped: all_dropped(transport.as_ref()),
                 endpoint: transport.stats(),
             }
         })
@@ -170,8 +171,10 @@ impl Service {
         let endpoints = self.transports().fold(self.past, |all, transport| sum(all, transport.stats()));
         let mut dropped = self.past_dropped;
         self.transports().for_each(|transport| add_dropped(&mut dropped, transport));
+        let claimed = self.transports().map(claimed).fold(self.past_claimed, u64::saturating_add);
         Totals {
             dropped,
+            claimed,
             producers_connected: u32::try_from(self.producers.len()).unwrap_or(u32::MAX),
             producers_seen: self.seen,
             endpoints,
@@ -179,6 +182,18 @@ impl Service {
             flushes: self.flushes,
         }
     }
+}
+
+/// Packets that a producer has given up, in all buffers.
+fn all_dropped(transport: &dyn Transport) -> u64 {
+    // A producer elsewhere may say anything.
+    (0..BUFFERS_MAX).map(|buffer| transport.packets_dropped(buffer)).fold(0, u64::saturating_add)
+}
+
+/// The same, if nobody else can know: those of this process's threads are counted here.
+fn claimed(transport: &dyn Transport) -> u64 {
+    let is_own = transport.identity().is_some_and(|identity| identity.producer_id == OWN_PRODUCER_ID);
+    if is_own { 0 } else { all_dropped(transport) }
 }
 
 fn add_dropped(dropped: &mut Dropped, transport: &dyn Transport) {

@@ -1,7 +1,7 @@
 //! A running session.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,7 @@ use crate::long_trace::{LongTraceStatus, Progress};
 use crate::process_tree::ProcessTree;
 use crate::producer_cell::RecorderContext;
 use crate::recorder::Recorder;
+use crate::refusals::Refusals;
 use crate::side_packets::{SideData, SidePackets};
 use crate::snapshot::{Snapshot, Spare};
 use crate::stopped::Stopped;
@@ -35,6 +36,13 @@ pub struct Session {
     pub(crate) progress: Option<Arc<Progress>>,
     pub(crate) spare: Spare,
     pub(crate) side: SideData,
+    pub(crate) before_stop: Mutex<Vec<Weak<dyn BeforeStop>>>,
+}
+
+/// Something that asks a session for its last before that stops.
+pub(crate) trait BeforeStop: Send + Sync {
+    /// The session, which may have no owner any more, is about to stop.
+    fn before_stop(&self, session: &Session);
 }
 
 impl Session {
@@ -122,6 +130,11 @@ impl Session {
         self.side.packets.clone()
     }
 
+    /// Programs that came and were sent away, for whoever accepts them: [`Summary::refused`] tells of them.
+    pub fn refusals(&self) -> Refusals {
+        self.side.refusals.clone()
+    }
+
     /// The data sources, each with the number of its buffer.
     pub fn data_sources(&self) -> &[(String, u16)] {
         &self.sources
@@ -163,17 +176,26 @@ impl Session {
         Ok(Summary { long_trace: self.long_trace(), ..summary })
     }
 
+    /// Has something told before it stops.
+    pub(crate) fn tell_before_stop(&self, other: Weak<dyn BeforeStop>) {
+        let mut told = self.before_stop.lock().unwrap_or_else(PoisonError::into_inner);
+        told.retain(|known| known.strong_count() > 0);
+        told.push(other);
+    }
+
     /// Ends recording, flushes, completes the long trace, and returns the buffers. An event over several chunks that a
     /// thread is still within is given up, and counted, unless its buffer is full and keeps its oldest.
     ///
     /// Producers have 5 s to send what they have; then that is scraped. Snapshots and flushes that were asked for
-    /// before are done first; other callers that wait get [`SessionError::Stopped`].
+    /// before are done first, as are triggers of a flight recorder that wait for their time; other callers that wait get [`SessionError::Stopped`].
     ///
     /// # Errors
     /// The session was stopped before, or this is a child after a fork, or the session's own thread.
     /// [`Stopped::long_trace`] says if the long trace could not be written whole.
     pub fn stop(&self) -> Result<Stopped, SessionError> {
         self.check_caller()?;
+        let told = std::mem::take(&mut *self.before_stop.lock().unwrap_or_else(PoisonError::into_inner));
+        told.iter().filter_map(Weak::upgrade).for_each(|told| told.before_stop(self));
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         let thread = thread.ok_or(SessionError::Stopped)?;
         self.context.gate.stop();

@@ -8,12 +8,15 @@ use tracebuf::proto::Message;
 
 use crate::export::Piece;
 use crate::process_tree::ProcessTree;
+use crate::refusals::Refusals;
 
 /// All that a session keeps beside its buffers. Clones are the same.
 #[derive(Clone, Default)]
 pub(crate) struct SideData {
     pub(crate) process_tree: ProcessTree,
     pub(crate) packets: SidePackets,
+    /// Programs that were sent away: no packets, but as much beside the buffers.
+    pub(crate) refusals: Refusals,
 }
 
 /// How much of it was written: the numbers of the newest.

@@ -12,6 +12,7 @@ use crate::export::{Piece, write_trace};
 use crate::files::OwnFiles;
 use crate::service::Service;
 use crate::side_packets::SideRevision;
+use crate::summary::{Losses, Summary, summary_of};
 use crate::totals::{Totals, Written};
 use crate::transport::CentralBuffer;
 use tracebuf_std::fork;
@@ -59,6 +60,7 @@ pub(crate) fn prepare(sizes: impl Iterator<Item = usize>) -> io::Result<Spare> {
 pub struct Snapshot {
     buffers: Vec<ReadOnlyTraceBuffer<PagedMemory>>,
     totals: Totals,
+    summary: Summary,
     clocks: ClockReading,
     side: Piece,
     stall: Duration,
@@ -83,8 +85,8 @@ impl Snapshot {
         let buffers = copies.collect::<Result<Vec<_>, _>>().map_err(io::Error::other)?;
         let stall = start.elapsed();
         let (totals, clocks, spare) = (service.totals(), ClockReading::now(), spare.clone());
-        let (forks, files) = (fork::forks(), service.files.clone());
-        Ok(Self { buffers, totals, clocks, side, stall, spare, forks, from: None, files })
+        let (forks, files, summary) = (fork::forks(), service.files.clone(), summary_of(service, None));
+        Ok(Self { buffers, totals, summary, clocks, side, stall, spare, forks, from: None, files })
     }
 
     /// Returns how long the drain thread took for the copy. Recording threads go on meanwhile.
@@ -108,20 +110,35 @@ impl Snapshot {
     /// Writes a whole trace, with statistics at its end, into a file that appears at `path` when it is complete.
     ///
     /// It is written beside `path`, synced and renamed: an existing file is replaced whole, or stays as it is. If that
-    /// fails or is cut short, `.NAME.PID-N.part` stays. A link's target, a device or a pipe is written into.
+    /// fails or is cut short, `.NAME.PID-N.part` stays. A link's target, a device or a pipe is written into, but not what
+    /// another user's link in a folder like `/tmp` leads to.
     ///
     /// # Errors
     /// What the file system says; or `path` names no file, or one of this session's or another's own files.
-    pub fn write_to(self, path: &Path) -> io::Result<Written> {
+    pub fn write_to(self, path: impl AsRef<Path>) -> io::Result<Written> {
+        let path = path.as_ref();
         self.files.check_is_none(path)?;
         write_atomically(path, |file| self.write(file))
     }
 
     /// Writes a whole trace, with statistics at its end, in pieces of about a mebibyte. Errors are those of the output.
     pub fn write(mut self, output: &mut impl Write) -> io::Result<Written> {
+        self.write_out(output)
+    }
+
+    /// Writes it, once.
+    pub(crate) fn write_out(&mut self, output: &mut impl Write) -> io::Result<Written> {
         // An event that a thread is within must not keep back what the thread recorded before.
         self.buffers.iter_mut().for_each(ReadOnlyTraceBuffer::stop_waiting);
         write_trace(&mut self.buffers, self.totals, &self.clocks, &self.side, self.from, output)
+    }
+
+    /// What is missing in the trace, once that is written, except what the rings have overwritten: that is only older.
+    pub(crate) fn losses(&self) -> Losses {
+        let buffers = self.buffers().collect();
+        let sequences = self.buffers.iter().flat_map(ReadOnlyTraceBuffer::sequences).collect();
+        let losses = Summary { buffers, sequences, ..self.summary.clone() }.losses();
+        Losses { chunks_overwritten: 0, bytes_overwritten: 0, ..losses }
     }
 }
 

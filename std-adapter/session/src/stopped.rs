@@ -41,7 +41,8 @@ impl Stopped {
     /// # Errors
     /// What the file system says, or that `path` is the file of the long trace or of a buffer. If the file was begun,
     /// further calls say that what there was has been read; the first error names the file that has it, if any.
-    pub fn write_to(&mut self, path: &Path) -> io::Result<Written> {
+    pub fn write_to(&mut self, path: impl AsRef<Path>) -> io::Result<Written> {
+        let path = path.as_ref();
         if self.is_cut {
             return Err(io::Error::other(
                 "it was read for a file that could not be completed, or not be named",

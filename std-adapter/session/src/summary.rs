@@ -7,6 +7,7 @@ use tracebuf::service::ProducerIdentity;
 
 use crate::limits::OWN_PRODUCER_ID;
 use crate::long_trace::LongTraceStatus;
+use crate::refusals::RefusedProgram;
 use crate::service::Service;
 use crate::totals::{Flushes, ProducerSummary, Written};
 use crate::transport::CentralBuffer;
@@ -22,6 +23,12 @@ pub struct Summary {
     pub sequences: Vec<SequenceInfo>,
     /// The producers that are there, or were when the session stopped; this process's threads are the first.
     pub producers: Vec<ProducerSummary>,
+    /// Programs that came and were sent away, with the reason: the first 64.
+    pub refused: Vec<RefusedProgram>,
+    /// How often programs were sent away, those that are not listed among them.
+    pub refusals: u64,
+    /// Packets that only other programs say they gave up: [`BufferStats::trace_writer_packet_loss`] has them too.
+    pub packets_claimed: u64,
     /// How flushes went.
     pub flushes: Flushes,
     /// Chunks for a buffer that the producer may not write to, or from more writers than its endpoint has places for.
@@ -49,7 +56,10 @@ impl Summary {
         Losses {
             chunks_overwritten: buffers(|buffer| buffer.chunks_overwritten),
             bytes_overwritten: buffers(|buffer| buffer.bytes_overwritten),
-            packets_given_up: buffers(|buffer| buffer.trace_writer_packet_loss),
+            packets_given_up: buffers(|buffer| buffer.trace_writer_packet_loss)
+                .saturating_sub(self.packets_claimed),
+            packets_claimed: self.packets_claimed,
+            programs_refused: self.refusals,
             packets_broken: sequences(|sequence| sequence.packets_broken),
             chunks_not_taken: sum([refused, self.chunks_discarded, self.chunks_too_late]),
             // Some count as both, and a writer's own counters are gone once another takes its place.
@@ -73,11 +83,15 @@ impl Summary {
 
 pub(crate) fn summary_of(service: &Service, file: Option<Written>) -> Summary {
     let totals = service.totals();
+    let (refused, refusals) = service.side.refusals.all();
     let full = service.buffers.iter().filter(|buffer| buffer.policy() == FillPolicy::Discard);
     Summary {
         buffers: totals.dropped.told(service.buffers.iter().map(CentralBuffer::stats)).collect(),
         sequences: service.buffers.iter().flat_map(CentralBuffer::sequences).collect(),
         producers: service.producers().collect(),
+        refused,
+        refusals,
+        packets_claimed: totals.claimed,
         flushes: totals.flushes,
         chunks_discarded: totals.endpoints.chunks_discarded,
         patches_discarded: totals.endpoints.patches_discarded,
@@ -98,6 +112,8 @@ pub struct Losses {
     pub bytes_overwritten: u64,
     /// Packets that their writers gave up, most of them because shared memory was full.
     pub packets_given_up: u64,
+    /// Packets that only other programs say they gave up: no more than they can have written.
+    pub packets_claimed: u64,
     /// Packets that began and could not be put together, from the writers in [`Summary::sequences`].
     pub packets_broken: u64,
     /// Chunks that no buffer took: it is full and keeps its oldest, or may not take them.
@@ -114,6 +130,8 @@ pub struct Losses {
     pub file_error: Option<String>,
     /// Other producers that have not answered the last flush, and may have more than could be scraped.
     pub programs_silent: u64,
+    /// How often programs came and were sent away: [`Summary::refused`] says which, and why.
+    pub programs_refused: u64,
 }
 
 impl Losses {
@@ -122,6 +140,7 @@ impl Losses {
     pub fn counts(&self) -> impl Iterator<Item = (Count, &'static str)> {
         let counts = [
             (Count(self.packets_given_up, "packet"), "given up by the writer"),
+            (Count(self.packets_claimed, "packet"), "given up, as other programs say"),
             (Count(self.packets_broken, "packet"), "in part"),
             (Count(self.chunks_not_taken, "chunk"), "not taken"),
             (Count(self.chunks_malformed, "chunk"), "malformed"),
@@ -159,6 +178,8 @@ impl fmt::Display for Losses {
         }
         let silent = Count(self.programs_silent, "program");
         say(silent.0 > 0, format_args!("perhaps the last packets of {silent} without an answer"))?;
+        let refused = Count(self.programs_refused, "program");
+        say(refused.0 > 0, format_args!("what {refused} would have recorded, which were sent away"))?;
         if self.is_nothing() { f.write_str("nothing") } else { Ok(()) }
     }
 }
@@ -203,6 +224,17 @@ mod tests {
                     summary.invalid_packets = 1;
                 }),
                 "2 packets given up by the writer; 1 packet malformed",
+            ),
+            (
+                summary(|summary| {
+                    summary.buffers[0].trace_writer_packet_loss = 7;
+                    summary.packets_claimed = 5;
+                }),
+                "2 packets given up by the writer; 5 packets given up, as other programs say",
+            ),
+            (
+                summary(|summary| summary.refusals = 2),
+                "what 2 programs would have recorded, which were sent away",
             ),
             (
                 summary(|summary| {

@@ -47,7 +47,8 @@ pub struct ProducerSummary {
     pub identity: Option<ProducerIdentity>,
     /// It has sent everything that ended flushes asked it for.
     pub has_answered: bool,
-    /// Packets that its writers gave up, in all buffers, and that nothing in shared memory tells of.
+    /// Packets that its writers gave up, in all buffers, and that nothing in shared memory tells of. A program elsewhere
+    /// says so itself; it is not believed to have lost more than it can have written.
     pub packets_dropped: u64,
     /// What became of its chunks and patches before they reached a buffer.
     pub endpoint: EndpointStats,
@@ -64,6 +65,8 @@ pub struct Totals {
     pub endpoints: EndpointStats,
     /// Packets that writers gave up.
     pub dropped: Dropped,
+    /// Those of them, in all buffers, of which only other programs say so.
+    pub claimed: u64,
     /// Packets that no trace accepts.
     pub invalid_packets: u64,
     /// How flushes went.

@@ -10,7 +10,7 @@ use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use fork::{assert_ended_by, end_of, fork, status_of};
-use trace::{Trace, folder, wait_for};
+use trace::{Trace, find_snapshot, folder, wait_for, wait_for_snapshot};
 use tracebuf_analysis::recover::Survivor;
 use tracebuf_session::{BufferConfig, FlightRecorder, LongTrace, Relay, Session, SessionError};
 
@@ -87,7 +87,7 @@ fn a_recorder_outlives_its_session_in_a_child_without_harm() {
     });
     assert_eq!(status_of(child), 0);
     assert!(held.is_some_and(|(_, recorder)| recorder.snapshot("parent").is_ok()));
-    assert!(!folder.join("child-0.pftrace").exists());
+    assert_eq!(find_snapshot(&folder, "child", 1), None);
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn a_signal_that_ends_the_program_after_a_snapshot_ends_a_child_at_once() {
     let (_session, recorder) = recorder(&folder);
     recorder.before_ending_on(&[libc::SIGTERM]).expect("a handler");
     assert_ended_by(fork(sleep), libc::SIGTERM);
-    assert!(!folder.join("signal-15-0.pftrace").exists());
+    assert_eq!(find_snapshot(&folder, "SIGTERM", 1), None);
     // A child that has its own recorder writes a snapshot.
     let child = fork(|| {
         let (_session, recorder) = self::recorder(&folder);
@@ -126,14 +126,13 @@ fn a_signal_that_ends_the_program_after_a_snapshot_ends_a_child_at_once() {
     });
     wait_for(&folder.join("ready"));
     assert_ended_by(child, libc::SIGTERM);
-    Trace::read(&folder.join("signal-15-0.pftrace")).assert_ends_with_stats();
+    Trace::read(&find_snapshot(&folder, "SIGTERM", 1).expect("a trace")).assert_ends_with_stats();
     assert_eq!(recorder.status().written, 0);
 }
 
 #[test]
 fn a_signal_ends_the_program_at_once_when_the_last_recorder_that_watched_it_is_gone() {
     let folder = folder("fork-gone");
-    let trace = |number: u32| folder.join(format!("signal-15-{number}.pftrace"));
     let child = fork(|| {
         let ((_session, recorder), (_other_session, other)) = (recorder(&folder), recorder(&folder));
         recorder.before_ending_on(&[libc::SIGTERM]).expect("a handler");
@@ -141,14 +140,14 @@ fn a_signal_ends_the_program_at_once_when_the_last_recorder_that_watched_it_is_g
         drop(recorder);
         // SAFETY: this process has a handler for it, and a recorder that lets it go on.
         unsafe { libc::kill(libc::getpid(), libc::SIGTERM) };
-        wait_for(&trace(0));
+        wait_for_snapshot(&folder, "SIGTERM", 1);
         drop(other);
         std::fs::write(folder.join("ready"), "").expect("a file");
         sleep()
     });
     wait_for(&folder.join("ready"));
     assert_ended_by(child, libc::SIGTERM);
-    assert!(!trace(1).exists());
+    assert_eq!(find_snapshot(&folder, "SIGTERM", 2), None);
 }
 
 #[test]
@@ -236,7 +235,7 @@ fn a_recorder_made_after_another_is_gone_watches_the_same_signal() {
     });
     wait_for(&folder.join("ready"));
     assert_ended_by(child, libc::SIGTERM);
-    Trace::read(&folder.join("signal-15-0.pftrace")).assert_ends_with_stats();
+    Trace::read(&find_snapshot(&folder, "SIGTERM", 1).expect("a trace")).assert_ends_with_stats();
 }
 
 #[test]

@@ -153,6 +153,19 @@ pub fn as_readable_as(options: &mut OpenOptions, file: &Metadata) {
     options.mode(file.mode() & 0o777);
 }
 
+/// An error if the system does not follow this link, or if another user may have planted it in this folder.
+pub fn check_link(link: &Path, folder: &Path) -> io::Result<()> {
+    if let Some(error) = fs::metadata(link).err().filter(|error| error.kind() != io::ErrorKind::NotFound) {
+        return Err(error);
+    }
+    let (owner, folder) = (fs::symlink_metadata(link)?.uid(), fs::metadata(folder)?);
+    if folder.mode() & 0o1002 == 0o1002 && ![user_id(), folder.uid()].contains(&owner) {
+        let why = "it is another user's link, in a folder for all";
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    }
+    Ok(())
+}
+
 /// An error if the file of this name is protected against writing.
 pub fn check_unprotected(path: &Path) -> io::Result<()> {
     Ok(access(path, Access::WRITE_OK)?)

@@ -1,6 +1,7 @@
 //! Signals that a thread of the program acts on.
 #![allow(unsafe_code)]
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io;
 use std::process::id;
@@ -9,8 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use signal_hook::consts::{FORBIDDEN, SIGBUS, SIGHUP};
+use signal_hook::consts::{SIGABRT, SIGBUS, SIGFPE, SIGHUP, SIGILL, SIGKILL, SIGSEGV, SIGSTOP};
 use signal_hook::iterator::{self, Handle};
+pub use signal_hook::low_level::signal_name;
 use signal_hook::{SigId, low_level};
 
 use super::fork;
@@ -32,8 +34,8 @@ impl SignalWatches {
     }
 
     /// The same for signals that end the program: after `act` they take their default action. Another of them, 500 ms
-    /// or more after the first, takes it at once; SIGHUP, which is reported more than once, counts as neither. So they
-    /// do in a child, and once this has ended, unless the process watches them elsewhere.
+    /// or more after the first, takes it at once; SIGHUP, which comes more than once, counts as neither. So they do in
+    /// a child, and once this has ended, unless watched elsewhere. A thread that aborts waits for `act`, up to 5 s.
     pub fn watch_before_end(&self, signals: &[i32], act: impl Fn(i32) + Send + 'static) -> io::Result<()> {
         let first = FirstSignal::default();
         let acted_on = first.clone();
@@ -88,6 +90,7 @@ impl Watching {
         // Not before: until then nothing notes them down, and they take their default action.
         let mut watching = Self { watch: Watch::of(signals), handle, repeats, thread: None };
         let spawned = thread::Builder::new().name("tracebuf-signals".into()).spawn(move || {
+            IS_WATCHER.set(true);
             noted.forever().for_each(&act);
             // Those that came last, before the end was seen.
             noted.pending().for_each(&act);
@@ -117,6 +120,8 @@ impl Watching {
     }
 }
 
+thread_local!(static IS_WATCHER: Cell<bool> = const { Cell::new(false) });
+
 /// For each signal, how many watch it, and in which process: its id is the upper half.
 static WATCHERS: [AtomicU64; 65] = [const { AtomicU64::new(0) }; 65];
 
@@ -129,18 +134,22 @@ fn count_here(watchers: u64) -> u32 {
     if watchers >> 32 == u64::from(id()) { watchers as u32 } else { 0 }
 }
 
-/// Checks that these signals can be caught.
-///
-/// # Errors
-/// The first that cannot be.
+/// An error for the first of these signals that cannot be caught: it says why.
 pub fn check_signals(signals: &[i32]) -> io::Result<()> {
-    // With others, `signal-hook` panics; a number below 128 that is no signal is an error of the system's. It allows
-    // SIGBUS, raised by memory that is gone, but a program that returns from it would raise it again.
-    let can_be = |signal: &i32| (1..128).contains(signal) && !FORBIDDEN.contains(signal) && *signal != SIGBUS;
-    signals.iter().find(|signal| !can_be(signal)).map_or(Ok(()), |signal| {
-        let message = format!("signal {signal} cannot be caught");
-        Err(io::Error::new(io::ErrorKind::InvalidInput, message))
-    })
+    // With most of these `signal-hook` panics; a number below 128 that is no signal is an error of the system's.
+    for signal in signals {
+        let why = match *signal {
+            SIGKILL | SIGSTOP => "the system lets no program do so",
+            SIGSEGV | SIGBUS | SIGILL | SIGFPE => {
+                "it tells of a crash, and comes again when its handler ends"
+            }
+            1..128 => continue,
+            _ => "there is none of this number",
+        };
+        let name = signal_name(*signal).map_or_else(|| format!("signal {signal}"), str::to_owned);
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{name} cannot be caught: {why}")));
+    }
+    Ok(())
 }
 
 /// Some signals that this process notes down, and for which it has or will have a thread, until this is dropped.
@@ -181,9 +190,12 @@ fn default_unless_watched(signal: i32) -> io::Result<()> {
         if watchers(signal).is_some_and(|watchers| count_here(watchers.load(Ordering::Relaxed)) == 0) {
             // With a signal that it does not know, it does nothing.
             let _ = low_level::emulate_default_handler(signal);
+        } else if signal == SIGABRT && !IS_WATCHER.get() {
+            // `abort` ends the program as soon as this returns: a watcher's thread is to do so, when it has acted.
+            thread::sleep(Duration::from_secs(5));
         }
     };
-    // SAFETY: signal handlers may load an atomic and ask for the process's id, and the documentation lets them call
+    // SAFETY: signal handlers may load an atomic, sleep and ask for the process's id, and the documentation lets them call
     // what emulates the default. Nothing here allocates, locks or panics.
     let this = unsafe { low_level::register(signal, in_handler) }?;
     if let Some(before) = ends.ok().and_then(|mut ends| ends.insert(signal, this)) {

@@ -47,6 +47,26 @@ pub fn wait_for(path: &Path) {
     }
 }
 
+/// The file of a flight recorder of this reason and number, if it is there.
+pub fn find_snapshot(folder: &Path, reason: &str, number: u64) -> Option<PathBuf> {
+    let ending = format!(".{reason}-{number}.pftrace");
+    let mut paths =
+        std::fs::read_dir(folder).expect("the folder").map(|entry| entry.expect("an entry").path());
+    paths.find(|path| path.file_name().expect("a name").to_string_lossy().ends_with(&ending))
+}
+
+/// The same, once it is there.
+pub fn wait_for_snapshot(folder: &Path, reason: &str, number: u64) -> PathBuf {
+    let start = Instant::now();
+    loop {
+        if let Some(path) = find_snapshot(folder, reason, number) {
+            return path;
+        }
+        assert!(start.elapsed() < Duration::from_secs(10), "{reason}-{number} appears");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// A field: its number and its value, or its bytes.
 pub enum Field<'a> {
     Number(u32, u64),

@@ -11,7 +11,7 @@ use rustix::fs::{FlockOperation, flock};
 use tracebuf_std::file_lock::{Lock, lock, lock_within};
 use tracebuf_std::whole_file::{check_writable, write_atomically};
 
-fn folder(name: &str) -> PathBuf {
+pub(crate) fn folder(name: &str) -> PathBuf {
     let folder = std::env::temp_dir().join(format!("tracebuf-{name}-{}", std::process::id()));
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).expect("a folder");

@@ -3,55 +3,57 @@
 use std::cell::RefCell;
 use std::fmt;
 
-use tracebuf::producer::track_event::{Event, LogMessage, LogPriority};
+use tracebuf::producer::track_event::{Event, LogMessage, LogPriority, details};
 use tracing_core::{Level, Metadata};
 
+use super::event_name::EventName;
 use super::fields::KeptFields;
 use super::frontend::Frontend;
+use super::origin::{LogOrigin, Origin};
 
-/// Records an instant, named by its message, and a log line if those are wanted.
+/// Records an instant, named by its message if it has one, and a log line if those are wanted; and the values of counters.
 pub(super) fn instant(frontend: &Frontend, event: &tracing_core::Event<'_>) {
     if !frontend.recorder.is_on() {
         return;
     }
     let metadata = event.metadata();
-    with_fields(event, |message, fields| {
-        // Without a message, it is named by its place.
-        let name = if message.is_empty() { metadata.name() } else { "" };
+    with_fields(event, |message, fields, record| {
+        let mut is_only_counters = message.is_empty();
+        for (field, value) in fields.iter() {
+            is_only_counters &= frontend.counters.take(&frontend.recorder, field, value);
+        }
+        if is_only_counters && !fields.is_empty() {
+            return;
+        }
+        let origin = match record {
+            Some(record) => Origin::of_record(record, fields),
+            None => Origin::of(metadata),
+        };
+        let name = EventName::of(metadata, message, fields);
+        let describe = |event: &mut Event<'_, '_, '_>| {
+            name.add_to(event, frontend.origins);
+            event.category(metadata.level().as_str());
+            if frontend.origins {
+                origin.describe(event);
+            }
+            fields.annotate(event);
+        };
         frontend.recorder.with(|tracer| {
             if frontend.logs {
-                tracer.log_with(name, line(metadata, message, fields), |event| {
-                    describe(frontend, metadata, message, fields, event)
-                });
+                tracer.log_with(name.fixed, line(metadata, &origin, message, fields), details(describe));
             } else {
-                tracer
-                    .track()
-                    .instant_with(name, |event| describe(frontend, metadata, message, fields, event));
+                tracer.track().instant_with(name.fixed, details(describe));
             }
         });
     });
 }
 
-fn describe<'x, 'e, 'w, 'a>(
-    frontend: &Frontend,
-    metadata: &'static Metadata<'static>,
-    message: &str,
-    fields: &KeptFields,
-    event: &'x mut Event<'e, 'w, 'a>,
-) -> &'x mut Event<'e, 'w, 'a> {
-    if !message.is_empty() {
-        event.name(message);
-    }
-    frontend.describe(metadata, event);
-    fields.annotate(event);
-    event
-}
-
-fn line<'a, 'f>(
-    metadata: &Metadata<'a>,
+fn line<'f>(
+    metadata: &Metadata<'_>,
+    origin: &Origin<'_>,
     message: &'f str,
     fields: &'f KeptFields,
-) -> LogMessage<'a, LogLine<'f>> {
+) -> LogMessage<'static, LogLine<'f>> {
     let priority = match *metadata.level() {
         Level::TRACE => LogPriority::Verbose,
         Level::DEBUG => LogPriority::Debug,
@@ -60,9 +62,9 @@ fn line<'a, 'f>(
         Level::ERROR => LogPriority::Error,
     };
     let message = LogMessage::new(priority, LogLine(message, fields));
-    match (metadata.file(), metadata.line()) {
-        (Some(file), Some(line)) => message.source_location(file, line),
-        _ => message,
+    match origin.tag() {
+        Some((file, line)) => message.source_location(file, line),
+        None => message,
     }
 }
 
@@ -87,11 +89,12 @@ const KEPT_TEXT: usize = 8192;
 
 /// Passes an event's message and its other fields to `f`, in memory that is reused, unless the event occurs within
 /// another. Formatted before the event is written, because formatting a value may itself trace.
-fn with_fields(event: &tracing_core::Event<'_>, f: impl FnOnce(&str, &KeptFields)) {
+fn with_fields(event: &tracing_core::Event<'_>, f: impl FnOnce(&str, &KeptFields, Option<&LogOrigin>)) {
     let mut fields = SCRATCH.try_with(|scratch| scratch.take()).unwrap_or_default();
     event.record(&mut fields);
     let message = fields.take_text("message");
-    f(fields.text_at(&message), &fields);
+    let record = LogOrigin::take(event.metadata(), &mut fields);
+    f(fields.text_at(&message), &fields, record.as_ref());
     fields.clear(KEPT_TEXT);
     let _ = SCRATCH.try_with(|scratch| scratch.replace(fields));
 }

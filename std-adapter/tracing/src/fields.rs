@@ -103,6 +103,34 @@ impl KeptFields {
         self.text.get(place.clone()).unwrap_or_default()
     }
 
+    /// The fields in order, with their values.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&'static str, Value<'_>)> {
+        self.list.iter().map(|field| (field.name, self.value(field)))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Takes a field that is a whole number off the list.
+    pub(super) fn take_number(&mut self, name: &str) -> Option<u64> {
+        let number = |field: &KeptField| match field.value {
+            FieldValue::Plain(Value::Uint(number)) if field.name == name => Some(number),
+            _ => None,
+        };
+        let (at, number) = self.list.iter().enumerate().find_map(|(at, field)| Some((at, number(field)?)))?;
+        self.list.remove(at);
+        Some(number)
+    }
+
+    /// A field that is a text; empty if there is none.
+    pub(super) fn text_of(&self, name: &str) -> &str {
+        match self.list.iter().find(|field| field.name == name).map(|field| &field.value) {
+            Some(FieldValue::Text(place)) => self.text_at(place),
+            _ => "",
+        }
+    }
+
     /// Takes a field that is a text off the list; its place is empty if there is none.
     pub(super) fn take_text(&mut self, name: &str) -> Range<usize> {
         let is_it = |field: &KeptField| field.name == name && matches!(field.value, FieldValue::Text(_));
@@ -163,9 +191,9 @@ impl KeptFields {
 
     /// Writes all as `name=value`, the first after `between`.
     pub(super) fn write_pairs(&self, mut between: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for field in &self.list {
-            write!(f, "{between}{}=", field.name)?;
-            match self.value(field) {
+        for (name, value) in self.iter() {
+            write!(f, "{between}{name}=")?;
+            match value {
                 Value::Bool(value) => write!(f, "{value}"),
                 Value::Uint(value) | Value::Pointer(value) => write!(f, "{value}"),
                 Value::Int(value) => write!(f, "{value}"),
@@ -189,6 +217,21 @@ impl Visit for KeptFields {
 
     fn record_i64(&mut self, field: &Field, value: i64) {
         self.keep_plain(field, value);
+    }
+
+    fn record_i128(&mut self, field: &Field, value: i128) {
+        match (i64::try_from(value), u64::try_from(value)) {
+            (Ok(value), _) => self.keep_plain(field, value),
+            (_, Ok(value)) => self.keep_plain(field, value),
+            _ => self.record_debug(field, &value),
+        }
+    }
+
+    fn record_u128(&mut self, field: &Field, value: u128) {
+        match u64::try_from(value) {
+            Ok(value) => self.keep_plain(field, value),
+            Err(_) => self.record_debug(field, &value),
+        }
     }
 
     fn record_f64(&mut self, field: &Field, value: f64) {

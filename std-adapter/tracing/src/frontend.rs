@@ -6,8 +6,11 @@ use std::sync::{Arc, OnceLock};
 use tracebuf::producer::track_event::Event;
 use tracing_core::Metadata;
 
+use super::counters::Counters;
 use super::layers::{self, MOST, WHICH};
 use super::lifetime::Life;
+use super::origin::Origin;
+use super::slow::SlowRules;
 use tracebuf_session::Recorder;
 
 /// A layer or subscriber, which records spans and makes their ids.
@@ -21,6 +24,8 @@ pub(super) struct Frontend {
     pub(super) lifetimes: bool,
     pub(super) origins: bool,
     pub(super) logs: bool,
+    pub(super) counters: Counters,
+    pub(super) slow: SlowRules,
     process: OnceLock<Arc<Life>>,
 }
 
@@ -39,8 +44,9 @@ impl Frontend {
     }
 
     fn new(number: u64, recorder: Recorder) -> Self {
-        let process = OnceLock::new();
-        Self { recorder, number, flows: false, lifetimes: false, origins: false, logs: false, process }
+        let (process, counters, slow) = (OnceLock::new(), Counters::default(), SlowRules::default());
+        let (flows, lifetimes, origins, logs) = (false, false, false, false);
+        Self { recorder, number, flows, lifetimes, origins, logs, counters, slow, process }
     }
 
     /// Made when the first life begins; by then a session has given it its name. Others do not wait for it: a traced
@@ -62,23 +68,59 @@ impl Frontend {
     ) -> &'x mut Event<'e, 'w, 'a> {
         event.category(metadata.level().as_str());
         if self.origins {
-            event.category(metadata.target());
-            if let Some(file) = metadata.file() {
-                event.source_location(file, metadata.line().unwrap_or(0));
-            }
+            Origin::of(metadata).describe(event);
         }
         event
     }
 
     /// Whether there is something to keep of a span with this metadata.
     pub(super) fn keeps(&self, metadata: &Metadata<'_>) -> bool {
-        self.flows || self.lifetimes || !metadata.fields().is_empty()
+        self.flows || self.lifetimes || !metadata.fields().is_empty() || self.slow.watch(metadata)
     }
 }
 
 /// The options of whatever has a front end.
 macro_rules! options {
     () => {
+        /// Records what async programs need: [lifetimes](Self::lifetimes), [flows](Self::flows), [logs](Self::logs) and
+        /// [origins](Self::origins). Threads only show the polls of a request; its own track shows how long it takes.
+        pub fn for_async(recorder: Recorder) -> Self {
+            Self::new(recorder).lifetimes(true).flows(true).logs(true).origins(true)
+        }
+
+        /// Has a flight recorder write a snapshot `slow-NAME` when a span of this name takes longer than this, from its
+        /// making to the end of its last handle: for an async span the waiting is included.
+        ///
+        /// The snapshot reaches from 100 ms before the span to 100 ms after it, as far as the ring does, whatever else
+        /// is set. An instant with the span's name, duration and fields marks the end. A span that hangs triggers
+        /// nothing until it ends. Of several rules that a span breaks, the first counts. How many snapshots stay and
+        /// how soon one may follow another, the flight recorder says; once it is gone, there are none.
+        ///
+        /// Cost: for these spans an entry, as with fields, and two readings of the clock; for others a comparison of
+        /// names.
+        #[must_use]
+        pub fn slow(self, name: impl Into<String>, limit: Duration, flight: &FlightRecorder) -> Self {
+            self.watch($crate::slow::Which::Name(name.into()), limit, flight)
+        }
+
+        /// The same for spans of a target, such as a module, and of those within it.
+        #[must_use]
+        pub fn slow_in(self, target: impl Into<String>, limit: Duration, flight: &FlightRecorder) -> Self {
+            self.watch($crate::slow::Which::Target(target.into()), limit, flight)
+        }
+
+        /// The same for all spans. Each name is a reason of its own, of which a flight recorder has 64 at most.
+        #[must_use]
+        pub fn slow_any(self, limit: Duration, flight: &FlightRecorder) -> Self {
+            self.watch($crate::slow::Which::Any, limit, flight)
+        }
+
+        fn watch(mut self, which: $crate::slow::Which, limit: Duration, flight: &FlightRecorder) -> Self {
+            self.frontend.slow.add(which, limit, flight);
+            $crate::lifetime::ARE_WANTED.store(true, std::sync::atomic::Ordering::Relaxed);
+            self
+        }
+
         /// Joins the slices of a span, and those of one that follows from it, by arrows: flows. Their ids are 64 bits
         /// that look random, so they practically never equal your own or those of other processes.
         ///

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use tracing_core::span::{Attributes, Id, Record};
 use tracing_core::{Event, Subscriber};
@@ -15,7 +16,7 @@ use super::frontend::{Frontend, options};
 use super::lifetime::{self, Life};
 use super::spans::SpanData;
 use super::stack;
-use tracebuf_session::Recorder;
+use tracebuf_session::{FlightRecorder, Recorder};
 
 /// Records what passes through it, on top of a registry.
 ///

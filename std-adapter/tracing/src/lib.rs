@@ -8,15 +8,17 @@
 //! use tracing_subscriber::prelude::*;
 //!
 //! let session = Session::builder().ring(16 << 20).fast_clock().start()?;
-//! let subscriber = tracing_subscriber::registry().with(TraceLayer::new(session.recorder()));
-//! tracing::subscriber::with_default(subscriber, || {
+//! // With what async programs need. `TraceLayer::new` records least.
+//! let layer = TraceLayer::for_async(session.recorder());
+//! tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
 //!     let _span = tracing::info_span!("request", path = "/").entered();
 //!     tracing::warn!(retries = 3, "slow");
 //! });
 //! # Ok::<(), tracebuf_session::SessionError>(())
 //! ```
 //!
-//! As the only subscriber, [`TraceSubscriber`] costs least.
+//! As the only subscriber, [`TraceSubscriber`] costs least. Both have a flight recorder write what led to a
+//! [slow span](TraceLayer::slow).
 //!
 //! # What becomes what
 //! | `tracing` | trace |
@@ -25,8 +27,11 @@
 //! | span made and closed | with `lifetimes(true)`, a slice with its name on a track of its own, within its parent's |
 //! | fields | debug annotations, those of a span on each of its slices |
 //! | field recorded while the span is entered | an annotation of the slice's end, and of each later slice |
-//! | event | an instant with the message as its name; without one, `event FILE:LINE` |
+//! | event | an instant with the message as its name; without one, the name that it was given, the text of its field `error` or `err`, or its target, with file and line as the source location |
 //! | event | with `logs(true)`, a line of a log as well: message, fields and level, with file and line as its tag |
+//! | event's field `counter.x`, `gauge.x` or `histogram.x` | a value of the counter track `x` of this process |
+//! | event's field `monotonic_counter.x` | the sum of these on the counter track `x`, since the layer was made |
+//! | record of the crate `log`, passed on by `tracing-log` | an event as those of `tracing`, with the record's own target, file and line |
 //! | file and line | with `origins(true)`, the source location |
 //! | target | with `origins(true)`, another category |
 //! | module | nothing: the target is the same, unless set otherwise |
@@ -89,11 +94,15 @@
 //! | `subscriber` | [`TraceSubscriber`] | `stack`, `spans`, `events`, `frontend`, `lifetime`, `fields`, `ids` |
 //! | `layer` | [`TraceLayer`] | `stack`, `spans`, `events`, `frontend`, `lifetime`, `fields` |
 //! | `stack` | the spans that each thread is in, and their slices | `spans`, `frontend`, `layers` |
-//! | `spans` | data of spans: fields, flows, a life | `frontend`, `lifetime`, `fields`, `ids` |
-//! | `events` | events as instants and lines of a log | `fields`, `frontend` |
-//! | `frontend` | what layer and subscriber have in common | `layers`, `lifetime` |
+//! | `spans` | data of spans: fields, flows, a life | `frontend`, `lifetime`, `slow`, `fields`, `ids` |
+//! | `events` | events as instants and lines of a log | `event_name`, `fields`, `frontend`, `origin`, `counters` |
+//! | `event_name` | names for events without a message | `fields` |
+//! | `origin` | where an event comes from | `fields` |
+//! | `frontend` | what layer and subscriber have in common | `layers`, `lifetime`, `slow`, `counters`, `origin` |
 //! | `lifetime` | the life of a span, on a track of its own | – |
+//! | `slow` | spans that take too long | – |
 //! | `layers` | the layers that exist | – |
+//! | `counters` | fields of events as counters | – |
 //! | `fields` | fields of spans and events | – |
 //! | `ids` | numbers of callsites and of spans | – |
 
@@ -101,6 +110,8 @@
 #![deny(missing_debug_implementations)]
 #![deny(unsafe_code)]
 
+mod counters;
+mod event_name;
 mod events;
 mod fields;
 mod frontend;
@@ -108,6 +119,8 @@ mod ids;
 mod layer;
 mod layers;
 mod lifetime;
+mod origin;
+mod slow;
 mod spans;
 mod stack;
 mod subscriber;

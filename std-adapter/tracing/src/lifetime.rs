@@ -11,7 +11,7 @@ use tracebuf::producer::track_event::Track;
 use tracebuf_session::parts::{BufferId, NO_BUFFER, is_one_session};
 use tracebuf_session::this_process;
 
-/// Whether there was ever a layer that records lives: until then nothing looks for one when a span ends.
+/// Whether there was ever a layer that records lives or measures spans: until then nothing is done when a span ends.
 pub(super) static ARE_WANTED: AtomicBool = AtomicBool::new(false);
 
 /// How many nested lives may contain others: deeper ones lie within the last of these, beside their parent. A thread

@@ -14,6 +14,7 @@ use super::fields::KeptFields;
 use super::frontend::Frontend;
 use super::ids;
 use super::lifetime::Life;
+use super::slow::Watched;
 use tracebuf_session::Recorder;
 use tracebuf_session::parts::NO_BUFFER;
 
@@ -58,6 +59,8 @@ pub(super) struct SpanData {
     pub(super) number: u64,
     has_flow: bool,
     pub(super) life: Option<Arc<Life>>,
+    /// Apart, as few spans have it.
+    watched: Option<Box<Watched>>,
     /// Flows of other spans that go to its next slice.
     followed: Mutex<VecDeque<u64>>,
 }
@@ -79,6 +82,7 @@ impl SpanData {
             number,
             has_flow: frontend.flows,
             life: None,
+            watched: frontend.slow.begin(metadata).map(Box::new),
             followed: Mutex::default(),
         };
         if frontend.lifetimes {
@@ -96,10 +100,19 @@ impl SpanData {
         span
     }
 
-    /// Ends the slice of the life of a span whose last handle is gone, with the fields that were recorded since.
-    /// Several layers may hear of the same end.
+    /// Ends a span whose last handle is gone. Several layers may hear of the same end.
     pub(super) fn end(&self, recorder: &Recorder) {
-        let Some(life) = &self.life else { return };
+        if let Some(life) = &self.life {
+            self.end_life(life, recorder);
+        }
+        // After that: the snapshot has the end, too.
+        if let Some(watched) = &self.watched {
+            watched.end(self.metadata, |event| self.annotate(event));
+        }
+    }
+
+    /// Ends the slice of its life, with the fields that were recorded since.
+    fn end_life(&self, life: &Life, recorder: &Recorder) {
         let mut buffer = life.take_open();
         if buffer == NO_BUFFER {
             return;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tracing_core::span::{Attributes, Current, Id, Record};
 use tracing_core::{Event, Interest, Level, LevelFilter, Metadata, Subscriber};
@@ -14,7 +15,7 @@ use super::ids;
 use super::lifetime::Life;
 use super::spans::{SpanData, Spans};
 use super::stack;
-use tracebuf_session::Recorder;
+use tracebuf_session::{FlightRecorder, Recorder};
 
 /// Records all spans and events, and nothing else: no registry, no other layers.
 ///

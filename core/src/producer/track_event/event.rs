@@ -35,7 +35,8 @@ pub struct Event<'e, 'w, 'a> {
     pub(super) is_end: bool,
 }
 
-/// Details of an event: a closure that returns its [`Event`], as the event's own functions do.
+/// Details of an event: a closure that returns its [`Event`], as the event's own functions do. For one that returns
+/// nothing there is [`details`].
 ///
 /// ```
 /// # use tracebuf::producer::track_event::*;
@@ -55,6 +56,33 @@ pub trait Details<'a>:
 impl<'a, F> Details<'a> for F where
     F: for<'x, 'e, 'w> FnOnce(&'x mut Event<'e, 'w, 'a>) -> &'x mut Event<'e, 'w, 'a>
 {
+}
+
+/// Details by a closure that returns nothing: for loops, conditions and several statements.
+///
+/// ```
+/// use tracebuf::producer::track_event::*;
+///
+/// # fn example<const N: usize, const T: usize>(track: OnTrack<'_, '_, impl Clock, N, T>) {
+/// let sizes = [40, 1500];
+/// track.instant_with("sent", details(|event| {
+///     event.category("net");
+///     for size in sizes {
+///         event.arg("bytes", size);
+///     }
+/// }));
+/// # }
+/// ```
+pub fn details<F>(
+    write: F,
+) -> impl for<'x, 'e, 'w, 'a> FnOnce(&'x mut Event<'e, 'w, 'a>) -> &'x mut Event<'e, 'w, 'a>
+where
+    F: for<'e, 'w, 'a> FnOnce(&mut Event<'e, 'w, 'a>),
+{
+    move |event| {
+        write(event);
+        event
+    }
 }
 
 /// [`Names`] of any size.
@@ -94,6 +122,15 @@ impl<'a> Event<'_, '_, 'a> {
         self
     }
 
+    /// Like [`arg`](Self::arg), with a key that need not live as long as the tracer: it is written out in each event.
+    pub fn named_arg<'v>(&mut self, key: &str, value: impl Into<Value<'v>>) -> &mut Self {
+        let mut annotation = self.message.message(track_event::DEBUG_ANNOTATIONS);
+        annotation.string(debug_annotation::NAME, key);
+        write_value(&mut annotation, value.into());
+        drop(annotation);
+        self
+    }
+
     /// A category. It is interned; an event can have several. The end of a slice has none: its begin's count.
     pub fn category(&mut self, name: &'a str) -> &mut Self {
         if self.is_end {
@@ -106,6 +143,14 @@ impl<'a> Event<'_, '_, 'a> {
         self
     }
 
+    /// A category that does not live as long as the tracer, written as it is.
+    pub fn category_text(&mut self, name: &str) -> &mut Self {
+        if !self.is_end {
+            self.message.string(track_event::CATEGORIES, name);
+        }
+        self
+    }
+
     /// Where in the source the event is: a file's path, and a line from 1.
     ///
     /// It is interned, as one of the tracer's names, and costs 3 bytes; on microcontrollers it is written out in each
@@ -113,12 +158,17 @@ impl<'a> Event<'_, '_, 'a> {
     pub fn source_location(&mut self, file: &'a str, line: u32) -> &mut Self {
         match NameKind::source(line).and_then(|kind| self.names.intern(kind, file)) {
             Some(iid) => self.message.varint(track_event::SOURCE_LOCATION_IID, u64::from(iid)),
-            None => {
-                let mut location = self.message.message(track_event::SOURCE_LOCATION);
-                location.string(source_location::FILE_NAME, file);
-                location.varint(source_location::LINE_NUMBER, u64::from(line));
-            }
+            None => return self.source_text(file, line),
         }
+        self
+    }
+
+    /// The same for a path that does not live as long as the tracer, written as it is.
+    pub fn source_text(&mut self, file: &str, line: u32) -> &mut Self {
+        let mut location = self.message.message(track_event::SOURCE_LOCATION);
+        location.string(source_location::FILE_NAME, file);
+        location.varint(source_location::LINE_NUMBER, u64::from(line));
+        drop(location);
         self
     }
 
@@ -168,15 +218,18 @@ impl<'a> Event<'_, '_, 'a> {
         if iid.is_some_and(|iid| write_short(iid, value, self.message.here())) {
             return;
         }
-        let mut annotation = self.annotation(iid, key);
-        match value {
-            Value::Bool(value) => annotation.bool(debug_annotation::BOOL_VALUE, value),
-            Value::Uint(value) => annotation.varint(debug_annotation::UINT_VALUE, value),
-            Value::Int(value) => annotation.varint(debug_annotation::INT_VALUE, value as u64),
-            Value::Double(value) => annotation.double(debug_annotation::DOUBLE_VALUE, value),
-            Value::Str(value) => annotation.string(debug_annotation::STRING_VALUE, value),
-            Value::Pointer(value) => annotation.varint(debug_annotation::POINTER_VALUE, value),
-        }
+        write_value(&mut self.annotation(iid, key), value);
+    }
+}
+
+fn write_value(annotation: &mut MessageHandle<'_, '_>, value: Value<'_>) {
+    match value {
+        Value::Bool(value) => annotation.bool(debug_annotation::BOOL_VALUE, value),
+        Value::Uint(value) => annotation.varint(debug_annotation::UINT_VALUE, value),
+        Value::Int(value) => annotation.varint(debug_annotation::INT_VALUE, value as u64),
+        Value::Double(value) => annotation.double(debug_annotation::DOUBLE_VALUE, value),
+        Value::Str(value) => annotation.string(debug_annotation::STRING_VALUE, value),
+        Value::Pointer(value) => annotation.varint(debug_annotation::POINTER_VALUE, value),
     }
 }
 

@@ -56,14 +56,17 @@ mod tracer;
 mod track;
 
 pub use clock::{Clock, Extended32};
-pub use event::{Details, Event, Value};
-pub use tracer::{LogMessage, LogPriority, OnTrack, Tracer, TracerConfig, TracerSliceGuard, TracerStats};
+pub use event::{Details, Event, Value, details};
+pub use tracer::{
+    LogMessage, LogPriority, OnTrack, OnTrackAt, Tracer, TracerConfig, TracerSliceGuard, TracerStats,
+};
 pub use track::{Track, Unit};
 
 crate::debug::opaque_debug! {
     "Event": [] Event<'_, '_, '_>,
     "Extended32": [] Extended32,
     "OnTrack": [C, const NAMES: usize, const TRACKS: usize] OnTrack<'_, '_, C, NAMES, TRACKS>,
+    "OnTrackAt": [C, const NAMES: usize, const TRACKS: usize] OnTrackAt<'_, '_, C, NAMES, TRACKS>,
     "TracerSliceGuard": [C: Clock, const NAMES: usize, const TRACKS: usize] TracerSliceGuard<'_, '_, C, NAMES, TRACKS>,
     "Tracer": [C, const NAMES: usize, const TRACKS: usize] Tracer<'_, C, NAMES, TRACKS>,
 }

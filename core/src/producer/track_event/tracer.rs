@@ -10,12 +10,14 @@ use crate::proto::fields::{sequence_flags, trace_packet, track_event};
 use core::cell::{Cell, RefCell};
 use heapless::Vec;
 
+mod at;
 mod config;
 mod log;
 mod on_track;
 mod small_event;
 mod state;
 
+pub use at::OnTrackAt;
 pub use config::{TracerConfig, TracerStats};
 pub use log::{LogMessage, LogPriority};
 pub use on_track::{OnTrack, TracerSliceGuard};

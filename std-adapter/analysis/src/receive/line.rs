@@ -1,23 +1,24 @@
 //! A line that a trace is received from: its options, its opening, and the loop from its bytes to the files.
 
-use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tracebuf_std::line::{self, Line, SILENCE, is_silence, with_timeout};
+use tracebuf_std::line::{Line, is_silence, with_timeout};
 use tracebuf_std::whole_file::about;
 
 use super::files::Files;
+use super::source::{Open, Source, open};
 use super::{ReceiveReport, Receiver};
 
 /// The line to receive from, and the file to write.
 #[derive(Clone, Debug)]
 pub struct ReceiveOptions {
-    port: PathBuf,
+    pub(super) port: PathBuf,
     output: PathBuf,
-    baud: u32,
+    pub(super) baud: u32,
+    pub(super) waits: bool,
 }
 
 impl ReceiveOptions {
@@ -27,7 +28,7 @@ impl ReceiveOptions {
     /// Receives from a serial port, a named pipe (on a Unix) or a regular file into a trace file.
     pub fn new(port: impl AsRef<Path>, output: impl AsRef<Path>) -> Self {
         let (port, output) = (port.as_ref().to_owned(), output.as_ref().to_owned());
-        Self { port, output, baud: Self::DEFAULT_BAUD }
+        Self { port, output, baud: Self::DEFAULT_BAUD, waits: false }
     }
 
     /// Sets the bits a second of a serial port.
@@ -36,10 +37,18 @@ impl ReceiveOptions {
         self.baud = baud;
         self
     }
+
+    /// Waits for a serial port that is not there, and again whenever it is gone, as when its device is unplugged or
+    /// reset. Otherwise both are errors.
+    #[must_use]
+    pub fn waits(mut self, waits: bool) -> Self {
+        self.waits = waits;
+        self
+    }
 }
 
 /// Receives from a regular file, a named pipe (on a Unix) or a serial port into a trace file, until the file ends, the
-/// pipe's last writer closes it, or `stop` is set. Reports progress twice a second, and the totals at the end, even
+/// pipe's last writer closes it, the port [is gone](ReceiveOptions::waits), or `stop` is set. Reports progress twice a second, and the totals at the end, even
 /// after an error.
 ///
 /// # Errors
@@ -56,7 +65,7 @@ pub fn receive(
     stop: &AtomicBool,
     progress: impl FnMut(&ReceiveReport),
 ) -> io::Result<ReceiveReport> {
-    let line = open(&options.port, options.baud).map_err(|error| about(&options.port, &error))?;
+    let line = open(options).map_err(|error| about(&options.port, &error))?;
     receive_line(line, options, stop, progress)
 }
 
@@ -85,12 +94,12 @@ pub fn receive_from(
     stop: &AtomicBool,
     progress: impl FnMut(&ReceiveReport),
 ) -> io::Result<ReceiveReport> {
-    receive_line(with_timeout(line)?, options, stop, progress)
+    receive_line(Box::new(Open(with_timeout(line)?)), options, stop, progress)
 }
 
 /// Receives from a line whose silence ends in an error from time to time.
 fn receive_line(
-    mut line: impl Read,
+    mut line: Box<dyn Source + '_>,
     options: &ReceiveOptions,
     stop: &AtomicBool,
     mut progress: impl FnMut(&ReceiveReport),
@@ -109,6 +118,9 @@ fn receive_line(
                     receiver.push(bytes, |start, packet| files.packet(start, packet))?;
                 }
                 Err(error) if is_silence(&error) => {
+                    if line.take_interruption() {
+                        receiver.interrupt();
+                    }
                     // While the device is silent, the files have everything that came.
                     files.flush()?;
                 }
@@ -118,7 +130,8 @@ fn receive_line(
             if now >= next_word {
                 // Words that are overdue, as after the process was stopped, are not made up for.
                 next_word = now + Duration::from_millis(500);
-                progress(&ReceiveReport { files: files.paths(), ..receiver.report() });
+                let (files, is_waiting) = (files.paths(), !line.is_there());
+                progress(&ReceiveReport { files, is_waiting, ..receiver.report() });
             }
         }
         Ok(())
@@ -138,32 +151,10 @@ fn receive_line(
     Ok(report)
 }
 
-/// Opens a regular file, a named pipe, or a serial port at so many bits a second.
-fn open(path: &Path, baud: u32) -> io::Result<Box<dyn Read>> {
-    let kind = line::kind_of(path);
-    if kind.is_some_and(|kind| kind.is_file()) {
-        return Ok(Box::new(File::open(path)?));
-    }
-    if let Some(pipe) = kind.and_then(|kind| line::open_pipe(path, kind)) {
-        return Ok(Box::new(with_timeout(pipe?)?));
-    }
-    // The crate takes text. A link's name need not be text, but it leads to one of the system's names.
-    let name = match path.to_str() {
-        Some(name) => name.to_owned(),
-        None => fs::canonicalize(path)?.to_string_lossy().into_owned(),
-    };
-    match serialport::new(name, baud).timeout(SILENCE).open() {
-        Ok(port) => Ok(Box::new(port)),
-        Err(_) if kind.is_some_and(|kind| line::is_no_port(path, kind)) => {
-            let neither = "it is neither a serial port nor a file of what came over one";
-            Err(io::Error::new(io::ErrorKind::InvalidInput, neither))
-        }
-        Err(error) => Err(line::explained(path, kind, error.into())),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+
     use super::*;
 
     /// A line that is silent for long, as if the process had been stopped, and then gives some bytes, one at a time.
@@ -186,7 +177,7 @@ mod tests {
         let trace = std::env::temp_dir().join(format!("tracebuf-pause-{}.pftrace", std::process::id()));
         let (mut words, stop) = (0, AtomicBool::new(false));
         let options = ReceiveOptions::new("the line", trace);
-        let received = receive_line(Stopped(0), &options, &stop, |_| words += 1);
+        let received = receive_line(Box::new(Open(Stopped(0))), &options, &stop, |_| words += 1);
         assert!(received.is_err(), "no packet came");
         // The other is that of the end.
         assert_eq!(words, 2);

@@ -27,11 +27,15 @@ pub struct ReceiveReport {
     pub packets_incomplete: u64,
     /// Packets that arrived whole but are malformed.
     pub packets_malformed: u64,
-    /// Frames that the end of the line cut short: none or one.
+    /// Frames that the end of the line, or an interruption, cut short: at most one for each.
     pub frames_unfinished: u64,
     /// Whether the first intact frame is not a device's first, which has the number 1 and begins a packet. The number
     /// of frames before it is unknown, and none of them is counted as lost.
     pub beginning_missing: bool,
+    /// How often the port was gone.
+    pub interruptions: u64,
+    /// Whether it is gone, or has not come yet, and is waited for.
+    pub is_waiting: bool,
     /// Restarts of the device, judging by numbers. How many frames were lost before each is unknown.
     pub restarts: u64,
     /// The device's starts that packets came from, as far as they could be told apart.
@@ -46,7 +50,7 @@ impl ReceiveReport {
     fn is_whole(&self) -> bool {
         let frames = [self.frames_lost, self.frames_corrupt, self.frames_unfinished];
         let packets = [self.packets_incomplete, self.packets_malformed, self.packets_unwritten];
-        frames == [0; 3] && packets == [0; 3] && self.restarts == 0
+        frames == [0; 3] && packets == [0; 3] && self.restarts == 0 && self.interruptions == 0
     }
 
     /// Tells where the starts are.
@@ -74,6 +78,9 @@ impl ReceiveReport {
 
 impl fmt::Display for ReceiveReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_waiting {
+            f.write_str("waiting for the port: ")?;
+        }
         write!(f, "{} from {}", Count(self.packets, "packet"), Count(self.bytes, "byte"))?;
         if self.frames == 0 {
             return f.write_str(", not one intact frame in them");
@@ -94,6 +101,9 @@ impl fmt::Display for ReceiveReport {
         }
         if self.packets_unwritten > 0 {
             write!(f, ", {} not written", self.packets_unwritten)?;
+        }
+        if self.interruptions > 0 {
+            write!(f, "; the port was gone {}", Count(self.interruptions, "time"))?;
         }
         if self.restarts > 0 {
             let times = Count(self.restarts, "time");

@@ -1,16 +1,16 @@
 //! Remains of a session, appended to the trace that it wrote.
 
 use std::fs::{self, File};
-use std::io::{self, BufReader, Read, Seek};
+use std::io::{self, Read, Seek};
 use std::path::Path;
 
-use tracebuf::proto::{MAX_LENGTH, WireType, fields, tag, varint};
 use tracebuf_session::Written;
 use tracebuf_session::parts::whole_within;
 use tracebuf_std::display::Count;
 use tracebuf_std::system::{FileId, id_at, id_of};
 use tracebuf_std::whole_file::write_atomically;
 
+use super::repeated::{Repeated, walk};
 use super::{Gap, Survivor};
 
 /// Remains of a session, and the trace to which they are to be appended, made by [`Survivor::append_to`].
@@ -24,31 +24,35 @@ pub struct Appended {
 }
 
 impl Survivor {
-    /// Leaves out what this trace, written by the session, already has.
+    /// Leaves out what this trace, written by the session, already has. It may also be one to which this was appended
+    /// before, or a snapshot of that session. Cost: a look at each packet that the session has not written there.
     ///
     /// # Errors
     /// The file system's, or [`InvalidInput`](io::ErrorKind::InvalidInput) if it is no regular file, if it does not
     /// begin like that session's trace, or if that cannot be checked because that part of the buffer's file is damaged.
-    pub fn after(mut self, trace: &Path) -> io::Result<Self> {
-        let (_, len) = self.open_ours(trace)?;
-        // Its content was not looked at: damaged or not, it lies there.
-        self.leave_out(len, len);
+    pub fn after(mut self, trace: impl AsRef<Path>) -> io::Result<Self> {
+        let (mut trace, len) = self.open_ours(trace.as_ref())?;
+        // Its content is not looked at: damaged or not, it lies there.
+        self.leave_out(len, len, &mut trace)?;
+        // This becomes a trace of its own.
+        self.repeated.ends_with_statistics = false;
         Ok(self)
     }
 
     /// Like [`after`](Self::after), to be appended to the whole packets of that trace. Finding their end takes a look
     /// at all of them.
-    pub fn append_to(mut self, trace: &Path) -> io::Result<Appended> {
-        let (mut trace, len) = self.open_ours(trace)?;
+    pub fn append_to(mut self, trace: impl AsRef<Path>) -> io::Result<Appended> {
+        let (mut trace, len) = self.open_ours(trace.as_ref())?;
         let whole = whole_packets(&mut trace)?;
-        self.leave_out(whole.bytes, len);
+        self.leave_out(whole.bytes, len, &mut trace)?;
+        trace.rewind()?;
         let id = id_of(&trace)?;
         Ok(Appended { survivor: self, trace, id, whole })
     }
 
     /// Both at once: [`append_to`](Self::append_to) the trace, [written](Appended::write_to) to `out`. Also returns
     /// what is missing between them.
-    pub fn write_with(self, trace: &Path, out: &Path) -> io::Result<(Written, Gap)> {
+    pub fn write_with(self, trace: impl AsRef<Path>, out: impl AsRef<Path>) -> io::Result<(Written, Gap)> {
         let appended = self.append_to(trace)?;
         let gap = appended.gap();
         Ok((appended.write_to(out)?, gap))
@@ -84,7 +88,11 @@ impl Survivor {
     }
 
     /// Leaves out what a trace of `len` bytes has, whose first `whole` bytes were read.
-    fn leave_out(&mut self, whole: u64, len: u64) {
+    fn leave_out(&mut self, whole: u64, len: u64, trace: &mut File) -> io::Result<()> {
+        // Behind what the session itself has written there may be what this or a part of it became before.
+        let ends = self.slots.iter().filter_map(|slot| Some(slot.at? + slot.len));
+        let written = ends.fold(self.clocks.len() as u64, u64::max);
+        self.repeated = Repeated::of(trace, written, whole, self.longest())?;
         self.gap = Gap { offset: whole, ..Gap::default() };
         // First of all it has the clocks; if they are not whole there, they are here.
         let mut reach = whole.max(self.clocks.len() as u64);
@@ -102,6 +110,7 @@ impl Survivor {
         }
         self.ring_follows_loss |= len > reach;
         self.gap.add(reach, len, len);
+        Ok(())
     }
 }
 
@@ -117,7 +126,8 @@ impl Appended {
     /// # Errors
     /// The file system's, or [`InvalidInput`](io::ErrorKind::InvalidInput) if `out` is the trace itself and would lose
     /// unreadable bytes.
-    pub fn write_to(self, out: &Path) -> io::Result<Written> {
+    pub fn write_to(self, out: impl AsRef<Path>) -> io::Result<Written> {
+        let out = out.as_ref();
         let Self { survivor, trace, id, whole } = self;
         let Gap { offset, unreadable, .. } = survivor.gap();
         if unreadable > 0 && id_at(out).is_ok_and(|out| out == id) {
@@ -142,30 +152,10 @@ fn refused<T>(why: &str) -> io::Result<T> {
 /// Measures the whole packets that a trace begins with, then returns to its start. It may be larger than memory, so
 /// only tags and lengths are read.
 fn whole_packets(trace: &mut File) -> io::Result<Written> {
-    let end = trace.metadata()?.len();
-    let mut file = BufReader::new(&mut *trace);
-    let mut whole = Written::default();
-    loop {
-        let mut head = Vec::with_capacity(2 * varint::MAX_LEN);
-        file.by_ref().take(2 * varint::MAX_LEN as u64).read_to_end(&mut head)?;
-        let Some(size) = packet_size(&head).filter(|size| *size <= end - whole.bytes) else {
-            break;
-        };
-        file.seek_relative(size as i64 - head.len() as i64)?;
-        whole.bytes += size;
-        whole.packets += 1;
-    }
+    let (mut whole, end) = (Written::default(), trace.metadata()?.len());
+    whole.bytes = walk(trace, 0, end, 0, |_| whole.packets += 1)?;
     trace.rewind()?;
     Ok(whole)
-}
-
-/// Bytes of the packet that begins like this, including its tag and length.
-fn packet_size(head: &[u8]) -> Option<u64> {
-    let (found, rest) = varint::split(head)?;
-    let (length, rest) = varint::split(rest)?;
-    let is_packet = found == u64::from(tag(fields::trace::PACKET, WireType::Length));
-    let behind_head = Some(length).filter(|length| is_packet && *length <= u64::from(MAX_LENGTH))?;
-    Some((head.len() - rest.len()) as u64 + behind_head)
 }
 
 #[cfg(test)]

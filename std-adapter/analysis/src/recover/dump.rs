@@ -9,6 +9,7 @@ use tracebuf_session::region_file::{self, Contents, PendingWrite, RecoveredSmb};
 
 use super::found::{Found, attach, region};
 use super::symbols::{Symbols, Variable};
+use super::unmarked::chunks_before;
 use super::{Damage, RecoverError, SharedMemoryImage, formats};
 
 /// A place in a dump to look at.
@@ -131,7 +132,14 @@ impl<'f> Dump<'f> {
     /// shared memory before it or in its file, if there is any.
     pub fn find(&self, place: Place) -> Result<Found, RecoverError> {
         let found = self.find_region(place)?;
-        Ok(Found { shared: self.shared_before(found.address), ..found })
+        let shared = self.shared_before(found.address);
+        let unmarked = match (&shared, self.around(found.address)) {
+            (None, Some((before, _))) => chunks_before(before),
+            _ => 0,
+        };
+        // What else the file had is gone.
+        let lost_beside = u64::from(self.damage.is_some());
+        Ok(Found { shared, unmarked, lost_beside, ..found })
     }
 
     fn find_region(&self, place: Place) -> Result<Found, RecoverError> {

@@ -21,6 +21,13 @@ pub struct Found {
     /// Shared memory before it, if the firmware [marks it](tracebuf::service::StartMark). Its content is not in the
     /// buffer until it is [brought in](Self::bring_in).
     pub shared: Option<SharedMemoryImage>,
+    /// Chunks that lie before it as if in shared memory whose [mark](tracebuf::service::StartMark) is gone, judging by
+    /// what is in them. They cannot be brought in: the mark would say whose they are.
+    pub unmarked: u64,
+    /// Chunks that are gone besides those of the ring, at least this many.
+    pub(super) lost_beside: u64,
+    /// Chunks of shared memory that the buffer has refused, and counted.
+    pub(super) malformed: u64,
     /// Addresses of others in what was searched, such as a snapshot of the same ring. Empty if no search was needed.
     pub others: Vec<u64>,
 }
@@ -38,7 +45,16 @@ pub(super) fn attach_owned(address: u64, mut bytes: Vec<u8>) -> Result<Found, At
 
 fn attach_to(address: u64, region: Aligned) -> Result<Found, AttachError> {
     let (buffer, salvage) = ReadOnlyTraceBuffer::attach_ended(region)?;
-    Ok(Found { address, salvage, buffer, shared: None, others: Vec::new() })
+    Ok(Found {
+        address,
+        salvage,
+        buffer,
+        shared: None,
+        unmarked: 0,
+        lost_beside: 0,
+        malformed: 0,
+        others: Vec::new(),
+    })
 }
 
 /// The part of these bytes that the region takes. Its ring may be cut off.
@@ -62,6 +78,9 @@ pub struct Recovered {
     /// Chunks of [shared memory](super::SharedMemoryImage) that the buffer did not have completely, as
     /// [`bring_in`](Found::bring_in) counts them.
     pub brought_in: u64,
+    /// Chunks that are gone: see [`Found::chunks_lost`]. The trace's statistics have them among those that break the
+    /// rules.
+    pub chunks_lost: u64,
 }
 
 impl Found {
@@ -74,16 +93,35 @@ impl Found {
     /// whatever still waits for more is given up. Cost: a copy of the region, and a commit for each chunk.
     pub fn bring_in(mut self) -> (Self, u64) {
         let Some(shared) = self.shared.take() else { return (self, 0) };
+        self.lost_beside += shared.pages_overwritten;
+        let malformed = self.buffer.stats().abi_violations;
         let memory = vec![0; self.buffer.grown_size(shared.room())];
         let Ok(ring) = self.buffer.grow(Aligned::from(memory)) else { return (self, 0) };
-        let (ring, brought_in) = shared.move_into(ring);
+        let (ring, brought_in, refused) = shared.move_into(ring);
+        // The ring's own counter has the others.
+        self.lost_beside += refused;
+        self.malformed = ring.stats().abi_violations.saturating_sub(malformed);
         (Self { buffer: ring.into_read_only(), ..self }, brought_in)
+    }
+
+    /// Chunks that are gone because the memory is cut or damaged, at least this many: those dropped from the ring, one
+    /// for unreadable bytes, and what does not make sense in [shared memory](Self::shared), of which all is known once
+    /// it was [brought in](Self::bring_in).
+    pub fn chunks_lost(&self) -> u64 {
+        self.lost_unknown_to_ring() + self.malformed
+    }
+
+    /// Those that the buffer's statistics do not have.
+    pub(super) fn lost_unknown_to_ring(&self) -> u64 {
+        let pages = self.shared.as_ref().map_or(0, |shared| shared.pages_overwritten);
+        let unreadable = u64::from(self.salvage.bytes_unreadable > 0);
+        u64::from(self.salvage.chunks_dropped()) + unreadable + pages + self.unmarked + self.lost_beside
     }
 
     /// Writes all packets, including those that are [brought in](Self::bring_in), and then the buffer's statistics into
     /// a trace file, which appears when it is complete.
-    pub fn write_to(self, out: &Path) -> io::Result<Recovered> {
-        write_atomically(out, |file| self.write(TraceFile::new(file)))
+    pub fn write_to(self, out: impl AsRef<Path>) -> io::Result<Recovered> {
+        write_atomically(out.as_ref(), |file| self.write(TraceFile::new(file)))
     }
 
     fn write(self, mut file: TraceFile<impl Write>) -> io::Result<Recovered> {
@@ -99,7 +137,10 @@ impl Found {
         // A ring is also offered what it already had and has since read or overwritten.
         let mut stats = all.buffer.stats().of_trace(all.buffer.policy());
         stats.buffer_size = buffer_size;
+        stats.abi_violations = stats.abi_violations.saturating_add(all.lost_unknown_to_ring());
+        let chunks_lost = all.chunks_lost();
         let invalid_packets = file.finish(Some((&stats, &sequences)))?;
-        Ok(Recovered { packets: packets - invalid_packets.min(packets), invalid_packets, brought_in })
+        let packets = packets - invalid_packets.min(packets);
+        Ok(Recovered { packets, invalid_packets, brought_in, chunks_lost })
     }
 }

@@ -34,6 +34,8 @@ pub struct SharedMemoryImage {
     pub chunks: u64,
     /// The number of their writers.
     pub writers: u64,
+    /// Pages that something else has overwritten: what writers had in them is gone.
+    pub pages_overwritten: u64,
     identity: ProducerIdentity,
     page_size: u32,
     words: Vec<u32>,
@@ -78,7 +80,11 @@ impl SharedMemoryImage {
             return None;
         }
         // Here nothing has checked the pages, unlike in the program that wrote them, where they were its own memory.
-        words.chunks_mut(page_words).filter(|page| !is_page(page)).for_each(|page| page.fill(0));
+        let mut pages_overwritten = 0;
+        for page in words.chunks_mut(page_words).filter(|page| !is_page(page)) {
+            page.fill(0);
+            pages_overwritten += 1;
+        }
         let memory = SharedMemory::new(atomic_words(&mut words), page_size).ok()?;
         let mut consumer = Consumer::new(memory);
         consumer.reclaim();
@@ -92,7 +98,7 @@ impl SharedMemoryImage {
         let consumer = Consumer::new(memory);
         let chunks = writers(&consumer).count() as u64;
         let writers = writers(&consumer).collect::<BTreeSet<_>>().len() as u64;
-        Some(Self { address, chunks, writers, identity, page_size, words })
+        Some(Self { address, chunks, writers, pages_overwritten, identity, page_size, words })
     }
 
     /// Its description, without the memory itself.
@@ -106,10 +112,11 @@ impl SharedMemoryImage {
         chunks.saturating_mul(AROUND).saturating_add(size_of_val(&self.words[..]))
     }
 
-    /// Puts into the ring what it does not have, and returns how many chunks that were.
-    pub(super) fn move_into(mut self, ring: TraceBuffer<Aligned>) -> (TraceBuffer<Aligned>, u64) {
+    /// Puts into the ring what it does not have. Returns how many chunks that were, and how many were refused without
+    /// the ring's knowing, because they make no sense.
+    pub(super) fn move_into(mut self, ring: TraceBuffer<Aligned>) -> (TraceBuffer<Aligned>, u64, u64) {
         let Ok(memory) = SharedMemory::new(atomic_words(&mut self.words), self.page_size) else {
-            return (ring, 0);
+            return (ring, 0, 0);
         };
         let consumer = Consumer::new(memory);
         let writers: BTreeSet<u16> = writers(&consumer).collect();
@@ -123,7 +130,7 @@ impl SharedMemoryImage {
         endpoint.disconnect(&mut rings);
         let [ring] = rings;
         let chunks = taken(&ring).saturating_sub(before);
-        (ring, chunks)
+        (ring, chunks, endpoint.stats().chunks_discarded)
     }
 }
 
@@ -150,7 +157,7 @@ fn disown(page: &mut [u32], chunk: u32, page_size: u32) {
 }
 
 /// Returns true if a page begins as writers leave it. If not, something else has overwritten it.
-fn is_page(page: &[u32]) -> bool {
+pub(super) fn is_page(page: &[u32]) -> bool {
     let [bitmap, reserved, ..] = page else { return false };
     let bitmap = Bitmap(u32::from_le(*bitmap));
     *reserved == 0 && !bitmap.reserved_bit() && !bitmap.has_stray_states()
@@ -159,7 +166,11 @@ fn is_page(page: &[u32]) -> bool {
 impl fmt::Display for SharedMemoryImage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (chunks, writers) = (Count(self.chunks, "chunk"), Count(self.writers, "writer"));
-        write!(f, "shared memory at {:#x}: {chunks} of {writers}", self.address)
+        write!(f, "shared memory at {:#x}: {chunks} of {writers}", self.address)?;
+        match self.pages_overwritten {
+            0 => Ok(()),
+            pages => write!(f, ", {} overwritten by something else", Count(pages, "page")),
+        }
     }
 }
 

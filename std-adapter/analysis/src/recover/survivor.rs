@@ -15,6 +15,7 @@ use tracebuf_std::display::Count;
 use tracebuf_std::whole_file::write_atomically;
 
 use super::found::attach_owned;
+use super::repeated::Repeated;
 use super::{Found, SharedMemoryImage};
 
 /// Remains in a [file that held a buffer](tracebuf_session::region_file), ready to be written as a trace.
@@ -23,7 +24,7 @@ use super::{Found, SharedMemoryImage};
 /// use tracebuf_analysis::recover::Survivor;
 ///
 /// // A service restarts, and looks at what the last one had not yet written.
-/// match Survivor::open("trace.region".as_ref()) {
+/// match Survivor::open("trace.region") {
 ///     Ok(survivor) => {
 ///         let (written, gap) = survivor.write_with("trace.pftrace".as_ref(), "crash.pftrace".as_ref())?;
 ///         println!("{} packets, {gap}", written.packets);
@@ -46,6 +47,8 @@ pub struct Survivor {
     /// Whether something before the ring's content is lost.
     pub(super) ring_follows_loss: bool,
     pub(super) gap: Gap,
+    /// Packets that the trace of the session has already.
+    pub(super) repeated: Repeated,
     /// Content of shared memory; the ring has what it did not have already.
     shared: Option<SharedMemoryImage>,
     brought_in: u64,
@@ -67,7 +70,8 @@ impl Survivor {
     /// The file system's, or [`InvalidData`](io::ErrorKind::InvalidData) if no buffer is in it, or the file is
     /// [damaged](super::Damage). If the start of a session in it was killed, what the previous session left is in
     /// `FILE.previous`, and the error, or [`NotFound`](io::ErrorKind::NotFound), says so.
-    pub fn open(path: &Path) -> io::Result<Self> {
+    pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
+        let path = path.as_ref();
         let none = |error: io::Error, begins_with: &[u8]| match moved_by_a_start(path, begins_with) {
             Some(moved) => io::Error::new(error.kind(), format!("{error}: {moved}")),
             None => error,
@@ -113,7 +117,8 @@ impl Survivor {
         let buffer_size = found.buffer.stats().buffer_size;
         let (found, brought_in) = found.bring_in();
         let (clocks, gap, ring_follows_loss) = (contents.clocks, Gap::default(), follows_loss);
-        Ok(Self { found, clocks, slots, ring_follows_loss, gap, shared, brought_in, buffer_size })
+        let repeated = Repeated::default();
+        Ok(Self { found, clocks, slots, ring_follows_loss, gap, repeated, shared, brought_in, buffer_size })
     }
 
     /// Chunks that the session's threads had finished in [shared memory](super::SharedMemoryImage), if that [lies in
@@ -134,6 +139,12 @@ impl Survivor {
         self.found.salvage
     }
 
+    /// Chunks that are gone, at least this many: see [`Found::chunks_lost`]. The trace's statistics have them among
+    /// those that break the rules, and one for a [gap](Self::gap).
+    pub fn chunks_lost(&self) -> u64 {
+        self.found.chunks_lost()
+    }
+
     /// The gap between this and the trace that it is [after](Self::after) or [appended to](Self::append_to).
     pub fn gap(&self) -> Gap {
         self.gap
@@ -141,14 +152,22 @@ impl Survivor {
 
     /// Writes what there is as a trace that ends with statistics, into a file that appears when it is complete. To append
     /// to a trace of that session, use [`append_to`](Self::append_to), which leaves out the clocks at its start.
-    pub fn write_to(self, out: &Path) -> io::Result<Written> {
-        write_atomically(out, |file| self.write(file, Written::default()))
+    pub fn write_to(self, out: impl AsRef<Path>) -> io::Result<Written> {
+        write_atomically(out.as_ref(), |file| self.write(file, Written::default()))
+    }
+
+    /// A packet cannot be longer: all of it lies in the buffer or a slot, without what the service knows of it.
+    pub(super) fn longest(&self) -> u64 {
+        const OF_SERVICE: u64 = 1024;
+        self.slots.iter().map(|slot| slot.len).fold(self.found.buffer.stats().buffer_size, u64::max)
+            + OF_SERVICE
     }
 
     /// Appends to what is `written` already.
     pub(super) fn write(mut self, output: &mut impl Write, written: Written) -> io::Result<Written> {
-        let mut output = Continuation { output, written, told: None };
-        if written.packets == 0 {
+        let before = written.packets;
+        let mut output = Continuation { output, written, told: None, repeated: self.repeated };
+        if before == 0 {
             // A session's trace begins with them. Later in it, after newer ones, boot time would go back, which readers
             // refuse.
             output.put(&self.clocks)?;
@@ -168,9 +187,15 @@ impl Survivor {
                 break;
             }
         }
+        if output.repeated.ends_with_statistics && output.written.packets == before {
+            // The trace is complete already.
+            return Ok(output.written);
+        }
         let buffer = &self.found.buffer;
         let mut stats = buffer.stats();
         stats.buffer_size = self.buffer_size;
+        let lost = self.found.lost_unknown_to_ring() + u64::from(!self.gap.is_none());
+        stats.abi_violations = stats.abi_violations.saturating_add(lost);
         let report = BufferReport::new(buffer.policy(), stats, buffer.sequences());
         let invalid_packets = output.written.invalid_packets;
         let mut piece = Piece::default();
@@ -255,6 +280,8 @@ struct Continuation<'o, W> {
     written: Written,
     /// Sequences that have reported the loss, if anything was lost.
     told: Option<HashSet<u64>>,
+    /// Packets that are there already.
+    repeated: Repeated,
 }
 
 impl<W: Write> Continuation<'_, W> {
@@ -266,14 +293,24 @@ impl<W: Write> Continuation<'_, W> {
         }
     }
 
-    /// Writes whole packets.
+    /// Writes whole packets, except those that are there already.
     fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let Some(told) = &mut self.told else { return self.put_unchanged(bytes) };
+        if self.told.is_none() && self.repeated.is_empty() {
+            return self.put_unchanged(bytes);
+        }
+        let mut told = self.told.take();
         let (mut marked, mut at) = (Vec::with_capacity(bytes.len()), 0);
         let mut packets = TracePackets::new(bytes);
-        while packets.next().is_some_and(|packet| packet.is_ok()) {
+        while let Some(Ok(content)) = packets.next() {
             let packet = bytes.get(at..packets.offset()).unwrap_or_default();
             at = packets.offset();
+            if self.repeated.has(content) {
+                continue;
+            }
+            let Some(told) = &mut told else {
+                marked.extend_from_slice(packet);
+                continue;
+            };
             let parsed = PacketView::of_file(packet).filter(|parsed| told.insert(parsed.sequence_id));
             let start = marked.len();
             if let Some(parsed) = parsed {
@@ -285,6 +322,7 @@ impl<W: Write> Continuation<'_, W> {
                 marked.extend_from_slice(packet);
             }
         }
+        self.told = told;
         self.put_unchanged(&marked)
     }
 

@@ -48,7 +48,8 @@ const OF_BUFFER: [LossCounter; 6] = [
     (
         buffer_stats::ABI_VIOLATIONS,
         "abi_violations",
-        "a producer fills its chunks wrongly: look for what writes into its shared memory",
+        "a producer fills its chunks wrongly: look for what writes into its shared memory; or, in a trace that was \
+         recovered, parts of the memory were damaged or missing",
     ),
     (
         buffer_stats::PATCHES_FAILED,

@@ -1,5 +1,7 @@
 //! `tracebuf receive`: what a line did to the frames never reaches the trace, and is counted.
 
+#[cfg(unix)]
+mod comes_back;
 mod kept;
 mod long;
 #[cfg(unix)]
@@ -399,7 +401,8 @@ fn packets_that_the_disk_did_not_take_are_not_told_to_be_in_the_file() {
 #[cfg(unix)]
 #[test]
 fn a_file_that_is_not_there_is_told_with_the_system_s_number() {
-    let out = tracebuf(&["receive", "no such port", "-o"]).arg(scratch("receive/none")).output().unwrap();
+    let out =
+        tracebuf(&["receive", "--once", "no such port", "-o"]).arg(scratch("receive/none")).output().unwrap();
     let errors = String::from_utf8(out.stderr).unwrap();
     assert_eq!(out.status.code(), Some(1));
     assert_eq!(errors, "error: no such port: No such file or directory (os error 2)\n");
@@ -417,5 +420,40 @@ fn any_file_name_will_do_and_a_failure_names_the_file_that_it_is_about() {
         let out = tracebuf(&["receive"]).arg(&input).args(["-o", output]).output().unwrap();
         let errors = String::from_utf8(out.stderr).unwrap();
         assert!(out.status.code() == Some(code) && errors.starts_with(said), "{errors}");
+    }
+}
+
+#[test]
+fn after_an_interruption_every_sequence_misses_something_and_a_restart_is_noticed_whatever_its_numbers() {
+    use std::convert::Infallible;
+    /// A packet of sequence 2, at this time by its own clock.
+    fn timed(time: u8) -> Vec<u8> {
+        // A clock snapshot with the clock 64.
+        vec![0x0A, 10, 0x50, 2, 0x32, 6, 0x0A, 4, 0x08, 64, 0x10, time]
+    }
+    for (number, time, starts) in [(4, 90, 1), (4, 5, 2), (500, 5, 2), (500, 90, 1), (1, 5, 2)] {
+        let mut receiver = Receiver::new();
+        let mut got = Vec::new();
+        let mut push = |receiver: &mut Receiver, bytes: &[u8]| {
+            let Ok(()) = receiver.push(bytes, |start, packet| {
+                got.push((start, packet.to_vec()));
+                Ok::<_, Infallible>(())
+            });
+        };
+        let mut line: Vec<u8> = (1..4).flat_map(|n| frame(WHOLE, n, &timed(70 + n as u8))).collect();
+        let cut = frame(FIRST, 4, &timed(80));
+        line.extend(&cut[..6]);
+        push(&mut receiver, &line);
+        receiver.interrupt();
+        push(&mut receiver, &frame(WHOLE, number, &timed(time)));
+        push(&mut receiver, &frame(WHOLE, number + 1, &timed(time + 1)));
+        let report = receiver.finish();
+        assert_eq!((got.len(), report.starts), (5, starts), "{number} {time}: {report}");
+        let lost = |packet: &[u8]| packet.ends_with(&[0xD0, 0x02, 1]);
+        // What a start lacks at its beginning is that start's own loss only if its first frame is missing.
+        let told = got.iter().map(|(_, packet)| lost(packet)).collect::<Vec<_>>();
+        assert_eq!(told, [false, false, false, number != 1, false], "{number} {time}");
+        assert_eq!((report.interruptions, report.frames_unfinished), (1, 1), "{report}");
+        assert!(!report.to_string().contains("nothing lost"), "{report}");
     }
 }

@@ -57,14 +57,14 @@ impl Left {
     }
 
     /// Says where in the trace a slot goes.
-    fn goes_to(&mut self, slot: usize, at: usize) {
+    pub(super) fn goes_to(&mut self, slot: usize, at: usize) {
         let about = self.slots[slot].about;
         self.file[about + 8..about + 16].copy_from_slice(&(at as u64).to_le_bytes());
         fs::write(&self.region, &self.file).expect("the file");
     }
 
     /// Says that the trace has what is in the first slot.
-    fn has_first(&mut self) {
+    pub(super) fn has_first(&mut self) {
         self.file[48] &= !(2 << ((self.slots[0].about - 64) / 24));
         fs::write(&self.region, &self.file).expect("the file");
     }
@@ -82,7 +82,7 @@ fn wait_for_slots(region: &Path, valid: u32) {
 }
 
 /// Where the first packet after this many bytes begins.
-fn boundary(trace: &[u8], least: usize) -> usize {
+pub(super) fn boundary(trace: &[u8], least: usize) -> usize {
     let mut packets = TracePackets::new(trace);
     while packets.offset() < least && packets.next().is_some_and(|packet| packet.is_ok()) {}
     packets.offset()

@@ -6,6 +6,7 @@ mod damaged;
 mod killed;
 mod own_memory;
 mod region_file;
+mod repeated;
 use tracebuf_testing::trace;
 
 use std::collections::HashSet;

@@ -350,3 +350,25 @@ fn what_the_ring_has_and_shared_memory_has_still_comes_once_also_when_it_was_rea
         }
     }
 }
+
+#[test]
+fn what_was_overwritten_in_it_is_told_and_counted_in_the_trace() {
+    let folder = folder("own overwritten");
+    let [region, out] = ["x.region", "x.pftrace"].map(|name| folder.join(name));
+    let (session, left) = within_a_second(|| {
+        let session = builder(&region).start().expect("a session");
+        super::count(&session, 0..235);
+        (session, left(&region))
+    });
+    drop(session);
+    let mut file = fs::read(&left).expect("a file");
+    let start = own_part(&file) + (32 << 10);
+    file[start..start + 8192].fill(0x5A);
+    fs::write(&left, &file).expect("a file");
+    let (code, said) = run(&["recover".as_ref(), &left, "-o".as_ref(), &out]);
+    let told = "shared memory: 2 pages overwritten by something else, and what was in them is lost\n";
+    assert!(code == Some(3) && said.contains(told), "{said}");
+    assert_eq!(Survivor::open(&left).expect("a buffer").chunks_lost(), 2);
+    let report = TraceReport::of(&fs::read(&out).expect("a trace")).to_string();
+    assert!(report.contains("statistics: abi_violations of buffer 0 is 2\n"), "{report}");
+}

@@ -19,18 +19,19 @@ impl ConnectionBuilder {
     /// Connects to the service that listens at this path.
     ///
     /// # Errors
-    /// Nothing listens there, or no service of this version; it has as many producers as it takes; it does not answer
-    /// in 5 s; no memory, or no thread.
+    /// Nothing listens there, or no service of this version, or that of [another user](Self::service_user) in a folder
+    /// for all; it has as many producers as it takes; it does not answer in 5 s; no memory, or no thread.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Connection, SessionError> {
         let path = path.as_ref();
         let failed = |error| SessionError::io(format!("the tracing service at {}", path.display()), error);
         let deadline = Instant::now() + PATIENCE;
         let link = Link::connected(path, SocketKind::Messages, deadline).map_err(failed)?;
+        self.trusted.check(path, &link).map_err(failed)?;
         let (welcome, words) = receive(&link, deadline).map_err(failed)?;
         self.start(Agreement {
             link,
             words,
-            sender: Box::new(RecordSender::default()),
+            sender: Box::new(RecordSender::greeting()),
             receiver: Box::new(RecordReceiver::new()),
             state_every: welcome.state_every,
             sources: welcome.sources,

@@ -78,8 +78,9 @@ impl NativeProducer {
                 flushes.answer(asked.saturating_sub(since.into()), Some(flush));
             }
             ProducerMessage::Dropped { buffer, packets } => {
+                let most = self.remote.most_packets();
                 if let Some(dropped) = self.dropped.get_mut(buffer as usize) {
-                    *dropped = dropped.saturating_add(packets);
+                    *dropped = dropped.saturating_add(packets).min(most);
                 }
             }
             ProducerMessage::Sent(chunks) => self.unsent.taken = Some(chunks),
@@ -129,7 +130,10 @@ impl Transport for NativeProducer {
     fn drain(&mut self, buffers: &mut [CentralBuffer], flushes: &mut FlushTracker) {
         let mut turn = DrainTurn::begin();
         while let Some(message) = self.remote.take(&mut turn) {
-            self.is_seen = true;
+            // The first is empty.
+            if std::mem::replace(&mut self.is_seen, true) {
+                self.remote.speaks();
+            }
             message.into_iter().for_each(|message| self.carry_out(message, buffers, flushes));
         }
         // Once, however often it is wanted.
@@ -137,6 +141,7 @@ impl Transport for NativeProducer {
             self.scrape(buffers);
             self.unsent.scraped = Some(flush);
         }
+        self.remote.end_if_silent();
         self.send();
     }
 

@@ -104,6 +104,16 @@ fn records(message: &[u8]) -> Option<&[[u8; RECORD]]> {
 #[derive(Default)]
 pub(crate) struct RecordSender(Vec<u8>);
 
+impl RecordSender {
+    /// One that first says that it is there: a service [does not wait](crate::remote_producer) for long to hear
+    /// something. Nothing was lost so far, which changes nothing.
+    pub(crate) fn greeting() -> Self {
+        let mut sender = Self::default();
+        sender.push(ProducerMessage::Dropped { buffer: 0, packets: 0 });
+        sender
+    }
+}
+
 impl MessageSender for RecordSender {
     fn push(&mut self, message: ProducerMessage) {
         self.0.extend(producer_record(message));

@@ -27,7 +27,14 @@ pub struct ProducerSocketBuilder {
 /// Anyone who may write to the socket's file, which has the process's umask, may record: into all buffers, with any
 /// times, names and tracks. Packets are attributed to the process and user that the system reports. Nothing that
 /// producers do harms the session; only a [flush](Session::flush), a snapshot and the session's stop wait for one that
-/// does not answer, for a limited time.
+/// does not answer, for a limited time. One that says nothing within 5 s is sent away, because it has a place: who was
+/// sent away, and why, is in [`Summary::refused`](tracebuf_session::Summary::refused). So put the socket into a folder of
+/// the service's own, such as `$XDG_RUNTIME_DIR` or one in `/run`: in `/tmp`, another user may make one of that name
+/// first, and programs of other users [refuse yours](crate::ConnectionBuilder::service_user).
+///
+/// Packets are [checked](tracebuf::proto::PacketValidator) as far as their own fields go, and not what is nested in them:
+/// a message within one may be malformed. `trace_processor` then leaves out that packet, but readers that parse a whole
+/// trace as one message, such as Perfetto's Python package, refuse all of it.
 ///
 /// # End
 /// Dropping the socket removes its file; producers that have come go on recording until the session stops. Like a

@@ -95,7 +95,8 @@ impl ConnectionBuilder {
             let (mut waiting, until): (IdleConnection, _) = match idle.take() {
                 Some(waiting) => (waiting, until),
                 None => {
-                    let waiting = IdleConnection::begin(&path, &self.name_of_process(), &data_source);
+                    let waiting =
+                        IdleConnection::begin(&path, self.trusted, &self.name_of_process(), &data_source);
                     // A session that is already there has begun by now; following does not wait for another.
                     (waiting.map_err(failed)?, Instant::now())
                 }

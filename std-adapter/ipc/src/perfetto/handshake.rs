@@ -21,6 +21,7 @@ use crate::connection::Agreement;
 use crate::link::{Link, SocketKind, refused};
 use crate::proto_builder::ProtoBuilder;
 use crate::shared_memory::SharedWords;
+use crate::trust::TrustedUsers;
 use tracebuf_session::limits::{PAGE, SHARED_MEMORY};
 use tracebuf_session::parts::PATIENCE;
 use tracebuf_std::display::Count;
@@ -87,9 +88,15 @@ impl Heard {
 
 impl IdleConnection {
     /// Connects, and offers a data source as it is [registered](calls::data_source).
-    pub(crate) fn begin(path: &Path, producer: &str, data_source: &ProtoBuilder) -> io::Result<Self> {
+    pub(crate) fn begin(
+        path: &Path,
+        trusted: TrustedUsers,
+        producer: &str,
+        data_source: &ProtoBuilder,
+    ) -> io::Result<Self> {
         let deadline = Instant::now() + PATIENCE;
         let link = Link::connected(path, SocketKind::Stream, deadline)?;
+        trusted.check(path, &link)?;
         let mut stream = Stream { link, frames: FrameReader::new(), file: None };
         stream.send(&[bind(BIND, PRODUCER_PORT)])?;
         let Heard::Bound(Some(port)) = stream.next(deadline)? else {

@@ -98,6 +98,7 @@ impl SdkProducer {
     fn initialize(&mut self, request: u64, hello: Hello) {
         let answer = commands::initialized(hello.memory).filter(|_| self.hello.is_none());
         let Some(answer) = answer else { return self.outbox.push(&frames::failure(request)) };
+        self.remote.speaks();
         self.hello = Some(hello);
         self.outbox.push(&frames::reply(request, &answer, false));
         self.start_instances();
@@ -171,6 +172,7 @@ impl Transport for SdkProducer {
         while let Some(message) = self.remote.take(&mut turn) {
             message.into_iter().for_each(|message| self.carry_out(message, buffers, flushes));
         }
+        self.remote.end_if_silent();
         self.say();
         flushes.answer(self.flushed, None);
     }

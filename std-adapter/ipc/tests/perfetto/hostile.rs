@@ -168,3 +168,47 @@ fn whatever_comes_others_are_served() {
     assert!(sent_away < 3000);
     assert_well(&service);
 }
+
+#[test]
+#[ignore = "takes 5 s, for which first words are waited for"]
+fn connections_that_never_speak_or_hardly_shut_out_nobody_for_long_and_are_told() {
+    let service = service("never");
+    let mut silent: Vec<_> = (0..64).map(|_| Program::connected(&service)).collect();
+    let begun = Instant::now();
+    // A byte of a frame now and then is no word.
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (done, silent) = (&done, &mut silent);
+        scope.spawn(move || {
+            for byte in b"\x12\0\0\0\x10\x01".iter().cycle().take(6) {
+                let _ = silent[7].stream.write_all(&[*byte]);
+                std::thread::sleep(Duration::from_millis(1500));
+                if done.load(std::sync::atomic::Ordering::Relaxed) {
+                    break;
+                }
+            }
+        });
+        assert_well(&service);
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    assert!((4..15).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
+    let refused = service.session.summary().expect("an answer").refused;
+    let all: u64 = refused.iter().map(|one| one.times).sum();
+    assert!(all >= 63 && refused.iter().all(|one| one.why == "it has said nothing for 5 s"), "{refused:?}");
+    assert!(silent.iter_mut().all(Program::is_sent_away));
+}
+
+#[test]
+fn who_waited_for_a_place_until_the_end_is_told() {
+    let socket = PerfettoSocket::builder().shared_memory(64 << 10).producers(1);
+    let service = Service::start("waits", Session::builder().ring(1 << 20), socket);
+    let (mut first, _) = Program::running(&service, "track_event");
+    first.sync();
+    let waiting = Program::connected(&service);
+    let session = service.session.clone();
+    drop(service.socket);
+    let refused = session.summary().expect("an answer").refused;
+    let why = "the service has 1 producer, as many as it takes";
+    assert!(refused.len() == 1 && refused[0].why == why, "{refused:?}");
+    drop(waiting);
+}

@@ -33,8 +33,7 @@ fn address(path: &Path) -> SocketAddrUnix {
 
 /// A producer that says what it likes: it is connected, and has heard the welcome, with which the memory came.
 fn raw_producer(path: &Path) -> (OwnedFd, OwnedFd) {
-    let socket = socket();
-    connect(&socket, &address(path)).expect("somebody listens");
+    let socket = raw_socket(path);
     let (mut welcome, mut room) = ([0; 65536], [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))]);
     let mut control = RecvAncillaryBuffer::new(&mut room);
     let heard = recvmsg(&socket, &mut [IoSliceMut::new(&mut welcome)], &mut control, RecvFlags::empty());
@@ -44,6 +43,13 @@ fn raw_producer(path: &Path) -> (OwnedFd, OwnedFd) {
         _ => None,
     });
     (socket, file.expect("memory"))
+}
+
+/// A connection that says nothing.
+pub(crate) fn raw_socket(path: &Path) -> OwnedFd {
+    let socket = socket();
+    connect(&socket, &address(path)).expect("somebody listens");
+    socket
 }
 
 /// A service that does nothing yet.
@@ -79,19 +85,40 @@ fn lost(session: &Session, expected: u64) -> u64 {
 }
 
 #[test]
-fn counts_of_lost_packets_end_at_the_highest() {
+fn what_a_producer_claims_to_have_lost_is_told_apart_and_no_more_than_it_can_have_written() {
     let service = service("counts");
     let session = &service.session;
+    let begun = Instant::now();
     let producers = [(); 2].map(|()| raw_producer(&service.path));
-    for (producer, _) in &producers {
+    let summary = || session.summary().expect("a summary");
+    let claimed = || summary().losses().packets_claimed;
+    for (number, (producer, _)) in producers.iter().enumerate() {
+        let before = claimed();
+        say(producer, &dropped(u64::MAX));
+        while claimed() == before {
+            assert!(begun.elapsed() < Duration::from_secs(30), "{number} claims");
+        }
+        // Twice is as much as once.
         say(producer, &dropped(u64::MAX));
     }
-    assert_eq!(lost(session, u64::MAX), u64::MAX);
-    // Those of producers that have gone are added up.
+    session.flush(Duration::from_millis(10)).expect_err("they do not answer");
+    let cores = thread::available_parallelism().expect("a number").get() as u64;
+    let most = begun.elapsed().as_nanos() as u64 * cores * 2;
+    let (losses, all) = (summary().losses(), claimed());
+    assert!(all > 0 && all <= most, "{all} of {most}");
+    assert_eq!((losses.packets_given_up, losses.packets_claimed), (0, all), "nobody has counted any");
+    assert!(
+        losses.to_string().contains(&format!("{all} packets given up, as other programs say")),
+        "{losses}"
+    );
+    // The claims of producers that have gone are not gone.
     drop(producers);
-    thread::sleep(Duration::from_millis(100));
-    session.flush(Duration::from_secs(5)).expect("nobody is left who does not answer");
-    assert_eq!(lost(session, u64::MAX), u64::MAX);
+    while summary().producers.len() > 1 {
+        assert!(begun.elapsed() < Duration::from_secs(30), "they go");
+    }
+    let after = summary();
+    assert_eq!((after.losses().packets_given_up, after.losses().packets_claimed), (0, all));
+    assert_eq!(after.buffers[0].trace_writer_packet_loss, all, "as the trace says");
 }
 
 #[test]
@@ -109,6 +136,46 @@ fn what_a_producer_has_sent_counts_though_it_ended_before_it_heard_all() {
         drop(producer);
         let expected = round * 30 * 256;
         assert_eq!(lost(&service.session, expected), expected);
+    }
+}
+
+/// A record of a producer or its service: what it is, and its short number.
+fn record(tag: u8, short: u32) -> [u8; 16] {
+    let mut record = [0; 16];
+    record[0] = tag;
+    record[4..8].copy_from_slice(&short.to_le_bytes());
+    record
+}
+
+#[test]
+fn of_two_scrapes_at_once_the_later_is_done_and_told_once_its_flush_was_carried_out() {
+    const FLUSH: u8 = 5;
+    const SCRAPE: u8 = 0x13;
+    const SCRAPED: u8 = 0x23;
+    let service = service("scrapes");
+    for order in [[2, 1], [1, 2]] {
+        let (producer, _) = raw_producer(&service.path);
+        let scrapes = order.map(|flush| record(SCRAPE, flush)).concat();
+        let flush = |number: u8| {
+            let mut flush = [0; 16];
+            (flush[0], flush[8]) = (FLUSH, number);
+            flush
+        };
+        say(&producer, &[&scrapes[..], &flush(1), &flush(2)].concat());
+        let mut heard = Vec::new();
+        let begun = Instant::now();
+        while !heard.iter().any(|(tag, _)| *tag == SCRAPED) {
+            let mut room = [MaybeUninit::uninit(); 0];
+            let mut control = RecvAncillaryBuffer::new(&mut room);
+            let mut bytes = [0; 4096];
+            let message =
+                recvmsg(&producer, &mut [IoSliceMut::new(&mut bytes)], &mut control, RecvFlags::empty());
+            let len = message.expect("an answer").bytes;
+            assert!(len > 0 && begun.elapsed() < Duration::from_secs(30));
+            let short = |record: &[u8]| u32::from_le_bytes([record[4], record[5], record[6], record[7]]);
+            heard.extend(bytes[..len].chunks(16).map(|record| (record[0], short(record))));
+        }
+        assert!(heard.contains(&(SCRAPED, 2)) && !heard.contains(&(SCRAPED, 1)), "{heard:?}");
     }
 }
 

@@ -6,6 +6,8 @@ use std::time::Duration;
 use tracebuf_ipc::{Connection, ProducerSocket};
 use tracebuf_session::{Session, SessionError};
 
+use crate::hostile::raw_socket;
+
 use crate::harness::{PATIENCE, Producer, Service, waits_for};
 use crate::trace::{Trace, scratch};
 
@@ -78,4 +80,37 @@ fn who_comes_or_asks_for_something_while_the_session_stops_hears_so_at_once() {
         assert_eq!((flushes.succeeded, flushes.failed), (2, 0));
     });
     still.assert_ends_well();
+}
+
+#[test]
+#[ignore = "takes 5 s, for which first words are waited for"]
+fn connections_that_never_speak_shut_out_nobody_for_long_and_are_told() {
+    let service = Service::start("never", Session::builder(), ProducerSocket::builder());
+    let idle = Connection::builder().open(&service.path).expect("a place");
+    let silent: Vec<_> = (0..63).map(|_| raw_socket(&service.path)).collect();
+    waits_for("all have come", || service.socket.producers_seen() == 64);
+    let begun = std::time::Instant::now();
+    Connection::builder().open(&service.path).expect_err("no place is left");
+    let mut honest = None;
+    waits_for("they are sent away", || {
+        honest = Connection::builder().open(&service.path).ok();
+        honest.is_some()
+    });
+    assert!((4..15).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
+    honest.expect("a connection").flush(PATIENCE).expect("it answers");
+    // One that has nothing to record stays.
+    assert!(idle.is_connected());
+    idle.flush(PATIENCE).expect("it answers");
+    let summary = service.session.summary().expect("an answer");
+    let told =
+        |why: &str| summary.refused.iter().filter(|one| one.why.contains(why)).map(|one| one.times).sum();
+    let (all_silent, shut_out): (u64, u64) =
+        (told("it has said nothing for 5 s"), told("the service has 64 producers"));
+    assert!(all_silent == 63 && shut_out >= 1, "{:?}", summary.refused);
+    assert_eq!(summary.refusals, all_silent + shut_out);
+    let (pid, uid) = (std::process::id() as i32, rustix::process::geteuid().as_raw());
+    assert!(summary.refused.iter().all(|one| (one.pid, one.uid) == (pid, uid)));
+    let losses = summary.losses().to_string();
+    assert!(losses.contains(" programs would have recorded, which were sent away"), "{losses}");
+    drop(silent);
 }

@@ -105,9 +105,9 @@ impl ProcessTreeSource {
         let process = self.process(pid);
         let threads = threads.unwrap_or_else(|| {
             let all = self.proc.numbers(format!("{pid}/task")).into_iter();
-            all.filter_map(|tid| Some((tid, self.status(tid)?)))
-                .filter(|(_, status)| status.tgid == pid)
-                .collect()
+            let of_main = |tid| process.as_ref().filter(|_| tid == pid).map(|process| process.status.clone());
+            let statuses = all.filter_map(|tid| Some((tid, of_main(tid).or_else(|| self.status(tid))?)));
+            statuses.filter(|(_, status)| status.tgid == pid).collect()
         });
         if process.is_none() && threads.is_empty() {
             return;

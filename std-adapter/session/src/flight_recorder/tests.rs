@@ -1,6 +1,7 @@
 //! Tests that need the recorder's own parts.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tracebuf_std::system::NOT_IN_NAMES;
 
@@ -25,12 +26,13 @@ fn a_child_does_not_wait_for_the_thread_that_had_the_recorder_s_lock() {
 
     let session = Arc::new(Session::builder().start().expect("a session"));
     let mut recorder = FlightRecorder::new(&session, std::env::temp_dir()).ok();
-    let inner = recorder.as_ref().expect("a recorder").inner.clone();
+    let inner = recorder.as_ref().expect("a recorder").inner().clone();
     let held = inner.state();
     assert!(in_child(|| {
         let recorder = recorder.take().expect("the parent's").keep(1);
-        // What the panic hook does.
-        recorder.inner.report("panic", None);
+        recorder.trigger("child", Duration::ZERO);
+        recorder.on_panic();
+        inner.finish();
         matches!(recorder.snapshot("child"), Err(SessionError::Forked))
             && recorder.on_signals(&[12]).is_err()
             && recorder.status() == FlightStatus::default()
@@ -46,7 +48,7 @@ fn a_reason_that_is_no_name_of_a_file_in_the_folder_is_an_error_and_leaves_nothi
     std::fs::create_dir_all(inner.join("there")).expect("a folder");
     let session = Arc::new(Session::builder().start().expect("a session"));
     let recorder = FlightRecorder::new(&session, &inner).expect("a recorder");
-    let (long, longest) = ("r".repeat(227), "r".repeat(226));
+    let (long, longest) = ("r".repeat(121), "r".repeat(120));
     for reason in
         ["../out", "there/../in", "/tmp/out", "there/..", "", "there/", &long, &format!("there/{long}")]
     {

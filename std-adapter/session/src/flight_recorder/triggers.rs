@@ -1,142 +1,160 @@
-//! Causes of a snapshot that nothing waits for: triggers, panics, signals.
+//! Triggers: moments in the program whose snapshots are written later, by a thread of the recorder's own.
 
-use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use tracebuf_std::signals;
+use tracebuf::producer::track_event::Details;
 
-use super::{FlightRecorder, Inner};
-use crate::error::SessionError;
-use crate::waits::FOR_EVER;
+use super::FlightRecorder;
+use super::write::{Inner, report};
 
-pub(super) struct Request {
-    reason: String,
-    due: Instant,
-    from: Option<u64>,
+/// Triggers a [`FlightRecorder`] from anywhere: cheap to clone, for any thread. It does nothing once the recorder is
+/// gone, nor in a child after a fork.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::time::Duration;
+/// use tracebuf_session::{FlightRecorder, Session};
+///
+/// # let folder = std::env::temp_dir().join(format!("doc-handle-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder)?;
+/// let session = Arc::new(Session::builder().start()?);
+/// let recorder = FlightRecorder::new(&session, &folder)?;
+/// let handle = recorder.handle();
+/// std::thread::spawn(move || {
+///     let after = Duration::from_millis(20);
+///     handle.trigger_with("deadline", after, |event| event.arg("job", 17).arg("late_ms", 3.5));
+/// })
+/// .join()
+/// .expect("no panic");
+/// drop(recorder); // writes it
+/// # std::fs::remove_dir_all(folder)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct FlightHandle {
+    inner: Arc<Inner>,
 }
 
-/// Most triggers that can wait for their time.
-pub(super) const WAITING: usize = 16;
+debug_fields!(FlightHandle);
 
-impl FlightRecorder {
-    /// Writes a snapshot once `after` has passed, so that it shows what led to this moment and what follows. An instant
-    /// with the trigger's name marks the moment, on this thread's track.
-    ///
-    /// Returns at once. A trigger that is already waiting serves those of the same reason too. While 16 wait, one of
-    /// another reason is only counted: [`FlightStatus::merged`](crate::FlightStatus::merged).
-    pub fn trigger(&self, reason: &'static str, after: Duration) {
-        self.request(reason, after, None);
+impl FlightHandle {
+    pub(super) fn new(inner: Arc<Inner>) -> Self {
+        Self { inner }
     }
 
-    /// Like [`trigger`](Self::trigger), but keeps nothing from earlier than `before` the (first) trigger.
-    pub fn trigger_window(&self, reason: &'static str, before: Duration, after: Duration) {
-        let before = u64::try_from(before.as_nanos()).unwrap_or(u64::MAX);
-        let now = self.inner.session.upgrade().map(|session| session.now());
-        self.request(reason, after, now.map(|now| now.saturating_sub(before)));
+    pub(super) fn inner(&self) -> &Arc<Inner> {
+        &self.inner
     }
 
-    fn request(&self, reason: &'static str, after: Duration, from: Option<u64>) {
+    /// See [`FlightRecorder::trigger`].
+    pub fn trigger(&self, reason: &str, after: Duration) {
+        self.trigger_with(reason, after, |event| event);
+    }
+
+    /// See [`FlightRecorder::trigger_with`].
+    pub fn trigger_with(&self, reason: &str, after: Duration, details: impl for<'a> Details<'a>) {
+        self.request(reason, None, after, details);
+    }
+
+    /// See [`FlightRecorder::trigger_window`].
+    pub fn trigger_window(&self, reason: &str, before: Duration, after: Duration) {
+        self.trigger_window_with(reason, before, after, |event| event);
+    }
+
+    /// See [`FlightRecorder::trigger_window_with`].
+    pub fn trigger_window_with(
+        &self,
+        reason: &str,
+        before: Duration,
+        after: Duration,
+        details: impl for<'a> Details<'a>,
+    ) {
+        self.request(reason, Some(before), after, details);
+    }
+
+    fn request(
+        &self,
+        reason: &str,
+        before: Option<Duration>,
+        after: Duration,
+        details: impl for<'a> Details<'a>,
+    ) {
         if !self.inner.is_here() {
             return;
         }
-        if let Some(session) = self.inner.session.upgrade() {
-            session.recorder().instant(reason);
+        let (session, now) = (self.inner.session.upgrade(), Instant::now());
+        let mut from = None;
+        if let Some(session) = &session {
+            let nanoseconds = |before: Duration| u64::try_from(before.as_nanos()).unwrap_or(u64::MAX);
+            from = before.map(|before| session.now().saturating_sub(nanoseconds(before)));
+            session.recorder().instant_with("", |event| details(event.name(reason)));
         }
-        {
-            let mut state = self.inner.state();
-            if state.waiting.len() >= WAITING || state.waiting.iter().any(|waiting| waiting == reason) {
-                state.status.merged += 1;
-                return;
-            }
-            state.waiting.push(reason.to_owned());
+        let mut state = self.inner.state();
+        if !state.has_ended {
+            let asked = state.reasons.ask(reason, now, after, from);
+            state.count(asked);
         }
-        let due = Instant::now() + after.min(FOR_EVER);
-        let request = Request { reason: reason.to_owned(), due, from };
-        // The thread is gone, so nothing else would take this out of what waits.
-        if self.requests.as_ref().is_some_and(|requests| requests.try_send(request).is_err()) {
-            let mut state = self.inner.state();
-            state.status.merged += 1;
-            state.waiting.retain(|waiting| waiting != reason);
-        }
+        drop(state);
+        self.inner.wake();
     }
+}
 
-    /// Writes a snapshot `panic` when any thread panics, after the previous hook has run; the thread waits for it. A
-    /// panic within a [`Transport`](crate::Transport) ends the session: no trace is written.
-    pub fn on_panic(&self) {
-        let inner = Arc::downgrade(&self.inner);
-        let before = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |info| {
-            before(info);
-            if let Some(inner) = inner.upgrade() {
-                inner.report("panic", None);
-            }
-        }));
-    }
-
-    /// Writes a snapshot `signal-NUMBER` on each of these signals, and the program goes on. Signals that come while one
-    /// is being written count as one. In a child after a fork, and once this recorder is gone, they do nothing. Not
-    /// available on Windows.
+impl FlightRecorder {
+    /// Writes a snapshot once `after` has passed, so that it shows what led to this moment and what follows. An instant
+    /// with the reason's name marks the moment, on this thread's track.
     ///
-    /// # Errors
-    /// A signal that cannot be caught, or that tells of a crash; no thread, or a child after a fork.
-    pub fn on_signals(&self, signals: &[i32]) -> io::Result<()> {
-        self.check_signals(signals)?;
-        self.signals.watch(signals, self.on_signal())
+    /// Returns at once. A trigger that is already waiting serves those of the same reason too: the longest `after` and
+    /// the longest `before` win, and a trigger that comes when the first one's `after` has passed waits for its own.
+    /// While 16 wait, one of another reason is only counted: [`FlightStatus::merged`](crate::FlightStatus::merged).
+    /// Triggers that wait are written when the recorder is dropped, when its session stops, before the process ends by
+    /// a return from `main` or `std::process::exit` (on Windows, by a return), and before a signal of
+    /// [`before_ending_on`](Self::before_ending_on) ends it.
+    pub fn trigger(&self, reason: &str, after: Duration) {
+        self.handle.trigger(reason, after);
     }
 
-    /// Like [`on_signals`](Self::on_signals), for signals that end the program: once the snapshot is written, they take
-    /// their default action. Real-time signals, whose default action the crate `signal-hook` does not know, only write
-    /// a snapshot.
-    ///
-    /// Writing may hang. So if another of these signals, except SIGHUP, comes 500 ms or more after the first, as with a
-    /// second Ctrl-C, it takes its default action at once, and the snapshot remains a
-    /// [part](crate::Snapshot::write_to). So do all of them in a child after a fork, and once this recorder is gone,
-    /// unless another recorder watches them.
-    ///
-    /// # Errors
-    /// As for [`on_signals`](Self::on_signals).
-    pub fn before_ending_on(&self, signals: &[i32]) -> io::Result<()> {
-        self.check_signals(signals)?;
-        self.signals.watch_before_end(signals, self.on_signal())
+    /// Like [`trigger`](Self::trigger), with arguments of the instant that marks the moment: who was slow, and how
+    /// slow. Their keys need not live long with [`Event::named_arg`](crate::Event::named_arg).
+    pub fn trigger_with(&self, reason: &str, after: Duration, details: impl for<'a> Details<'a>) {
+        self.handle.trigger_with(reason, after, details);
     }
 
-    fn on_signal(&self) -> impl Fn(i32) + Send + 'static {
-        let inner = self.inner.clone();
-        move |signal| inner.report(&format!("signal-{signal}"), None)
+    /// Like [`trigger`](Self::trigger), but keeps nothing from earlier than `before` this moment.
+    pub fn trigger_window(&self, reason: &str, before: Duration, after: Duration) {
+        self.handle.trigger_window(reason, before, after);
     }
 
-    fn check_signals(&self, signals: &[i32]) -> io::Result<()> {
-        signals::check_signals(signals)?;
-        // In a child nothing changes, and a thread of the parent may have held the locks of handlers.
-        if self.inner.is_here() { Ok(()) } else { Err(io::Error::other(SessionError::Forked)) }
+    /// Like [`trigger_window`](Self::trigger_window), with arguments as for [`trigger_with`](Self::trigger_with).
+    pub fn trigger_window_with(
+        &self,
+        reason: &str,
+        before: Duration,
+        after: Duration,
+        details: impl for<'a> Details<'a>,
+    ) {
+        self.handle.trigger_window_with(reason, before, after, details);
     }
 }
 
 /// Writes the snapshots of triggers when their time has come, or when no more can come.
-pub(super) fn work(inner: &Inner, requests: &Receiver<Request>) {
-    let mut waiting: Vec<Request> = Vec::new();
+pub(super) fn work(inner: &Inner) {
+    let mut state = inner.state();
     loop {
-        let due = waiting.iter().map(|request| request.due).min();
-        let wait = due.map_or(Duration::MAX, |due| due.saturating_duration_since(Instant::now()));
-        let last = match requests.recv_timeout(wait) {
-            Ok(request) => {
-                waiting.push(request);
-                false
-            }
-            Err(RecvTimeoutError::Timeout) => false,
-            Err(RecvTimeoutError::Disconnected) => true,
-        };
-        let now = Instant::now();
-        let come: Vec<_> = waiting.extract_if(.., |request| last || request.due <= now).collect();
-        for request in come {
+        let has_ended = state.has_ended;
+        let next = if has_ended { state.reasons.take_any() } else { state.reasons.take_due(Instant::now()) };
+        state = match next {
             // A trigger that comes from here on is not in this snapshot, and waits for the next one.
-            inner.state().waiting.retain(|reason| *reason != request.reason);
-            inner.report(&request.reason, request.from);
-        }
-        if last {
-            return;
-        }
+            Some(request) => {
+                drop(state);
+                report(&request.reason, &inner.write_now(None, &request.reason, request.from));
+                inner.state()
+            }
+            None if has_ended => return,
+            None => {
+                let due = state.reasons.next_due();
+                inner.wait(state, due)
+            }
+        };
     }
 }

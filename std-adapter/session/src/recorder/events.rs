@@ -124,12 +124,44 @@ impl Recorder {
 }
 
 /// Ends the slice begun last on its thread's track when dropped. So drop guards in the reverse order of their making,
-/// as nested blocks do, and do not hold them across an `.await`, where other tasks of the thread begin and end slices.
+/// as nested blocks do.
+///
+/// It must not be held across an `.await`, where other tasks of the thread begin and end slices: they would end in each
+/// other's place. So it is not `Send`, and a future that holds it cannot be spawned on several threads:
+///
+/// ```compile_fail
+/// # let session = tracebuf_session::Session::builder().start().unwrap();
+/// fn spawn(task: impl Future<Output = ()> + Send) {}
+/// let recorder = session.recorder();
+/// spawn(async move {
+///     let _slice = recorder.enter("request");
+///     std::future::ready(()).await;
+/// });
+/// ```
+///
+/// Where futures need not be `Send`, Clippy finds it: name the type in `await-holding-invalid-types` of `clippy.toml`.
+/// A slice that is to go on while a task waits belongs on a track of its own, whose guard is `Send`:
+///
+/// ```
+/// # use tracebuf_session::{Session, Track, this_process};
+/// # let session = Session::builder().start()?;
+/// fn spawn(task: impl Future<Output = ()> + Send) {}
+/// let recorder = session.recorder();
+/// spawn(async move {
+///     let process = this_process();
+///     let track = Track::custom("requests").within(&process).numbered(17);
+///     let _slice = recorder.on(&track).enter("request");
+///     std::future::ready(()).await;
+/// });
+/// # Ok::<(), tracebuf_session::SessionError>(())
+/// ```
 ///
 /// It ends the slice in the session where that began, wherever a [`Relay`](crate::Relay) leads by then, unless that
 /// session is over or the begin was not recorded. Slices stay nested even when shared memory is full: one whose begin
 /// is lost has no end, and a lost end is made up for before the thread's next slice begins or ends.
-#[must_use = "the slice ends when this is dropped"]
+#[must_use = "the slice ends when this is dropped; one that goes on across an `.await` needs a track of its own: \
+              `recorder.on(&track)`"]
+#[clippy::has_significant_drop]
 pub struct SliceGuard<'r> {
     recorder: &'r Recorder,
     /// The buffer in which the slice began; none if it is not recorded.

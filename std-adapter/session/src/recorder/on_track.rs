@@ -36,8 +36,8 @@ use crate::recording_gate::BufferId;
 /// Each event costs what one on the thread's own track does, plus eight bytes for the track's number.
 #[derive(Clone, Copy, Debug)]
 pub struct TrackRecorder<'r> {
-    recorder: &'r Recorder,
-    track: &'r Track<'r>,
+    pub(super) recorder: &'r Recorder,
+    pub(super) track: &'r Track<'r>,
 }
 
 impl Recorder {
@@ -125,6 +125,7 @@ impl<'r> TrackRecorder<'r> {
 /// It ends the slice in the session where that began, unless that session is over or the begin was not recorded. If
 /// events go to another session by then, only a thread that has recorded in the first one can end it.
 #[must_use = "the slice ends when this is dropped"]
+#[clippy::has_significant_drop]
 pub struct TrackSliceGuard<'r> {
     on: TrackRecorder<'r>,
     buffer: BufferId,

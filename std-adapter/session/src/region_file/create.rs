@@ -11,9 +11,10 @@ use memmap2::{MmapMut, MmapOptions};
 
 use crate::files::Undo;
 use tracebuf_std::file_lock::{Lock, lock};
+use tracebuf_std::free_file::followed;
 use tracebuf_std::free_file::in_use;
 use tracebuf_std::system::{FileExt as _, allocate};
-use tracebuf_std::whole_file::{about, followed};
+use tracebuf_std::whole_file::about;
 
 use super::memory::{BufferMemory, Control, OwnMark};
 use super::outbox::Outbox;

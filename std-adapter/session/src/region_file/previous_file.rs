@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use super::{BEGUN, MAGIC, PAGE};
 use tracebuf_std::display::Escaped;
 use tracebuf_std::file_lock::{Held, lock};
+use tracebuf_std::free_file::followed;
 use tracebuf_std::system::{FileExt as _, id_at, id_of};
-use tracebuf_std::whole_file::{about, followed};
+use tracebuf_std::whole_file::about;
 
 /// Where a file that an earlier process left is kept.
 pub(super) fn previous(path: &Path) -> PathBuf {

@@ -1,23 +1,35 @@
-//! Programs that end by a panic or a signal, or leave the folder that they were started in: processes of their own,
-//! whose standard error is like a full disk.
+//! Programs that end by a panic or a signal, or leave the folder that they were started in: processes of their own.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Output, Stdio};
 use std::time::Instant;
 
-use super::trace::mkfifo;
+use tracebuf_testing::transport::Does;
+
 use super::*;
 
+fn run(test: &str, folder: &Path, stderr: impl Into<Stdio>, backtrace: &str) -> Output {
+    Command::new(std::env::current_exe().expect("this program"))
+        .args([test, "--exact", "--ignored", "--nocapture"])
+        .env("TRACEBUF_CHILD_FOLDER", folder)
+        .env("RUST_BACKTRACE", backtrace)
+        .stdout(Stdio::null())
+        .stderr(stderr)
+        .output()
+        .expect("a child")
+}
+
+/// Runs a test as a program whose standard error is like a full disk.
 fn in_child(test: &str, folder: &Path) -> ExitStatus {
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("a device");
-    Command::new(std::env::current_exe().expect("this program"))
-        .args([&format!("children::{test}"), "--exact", "--ignored", "--nocapture"])
-        .env("TRACEBUF_CHILD_FOLDER", folder)
-        .stdout(Stdio::null())
-        .stderr(full)
-        .status()
-        .expect("a child")
+    run(&format!("children::{test}"), folder, full, "0").status
+}
+
+/// The same; returns what it says on standard error.
+pub(crate) fn told_by_child(test: &str, folder: &Path, backtrace: &str) -> (ExitStatus, String) {
+    let output = run(test, folder, Stdio::piped(), backtrace);
+    (output.status, String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
 #[test]
@@ -25,13 +37,13 @@ fn panics_triggers_and_signals_leave_traces_and_do_what_they_do() {
     let folder = folder("no stderr");
     let status = in_child("panics_and_triggers", &folder);
     assert!(status.success(), "{status}");
-    Trace::read(&folder.join("panic-0.pftrace")).assert_ends_with_stats();
+    Trace::read(&find(&folder, "panic", 1).expect("a trace")).assert_ends_with_stats();
     let status = in_child("ends_by_a_signal", &folder);
     assert_eq!(status.signal(), Some(libc::SIGTERM), "{status}");
-    Trace::read(&folder.join("signal-15-0.pftrace")).assert_ends_with_stats();
+    Trace::read(&find(&folder, "SIGTERM", 1).expect("a trace")).assert_ends_with_stats();
 }
 
-fn in_folder_of_child() -> Option<(Arc<Session>, FlightRecorder, PathBuf)> {
+pub(crate) fn in_folder_of_child() -> Option<(Arc<Session>, FlightRecorder, PathBuf)> {
     let folder = PathBuf::from(std::env::var_os("TRACEBUF_CHILD_FOLDER")?);
     let session = session();
     let recorder = FlightRecorder::new(&session, &folder).expect("a recorder");
@@ -44,7 +56,7 @@ fn panics_and_triggers() {
     let Some((_session, recorder, folder)) = in_folder_of_child() else { return };
     for reason in ["first", "second"] {
         recorder.trigger(reason, Duration::ZERO);
-        wait_for(&folder.join(format!("{reason}-0.pftrace")));
+        wait_for(&folder, reason, 1);
     }
     recorder.on_panic();
     assert!(std::thread::spawn(|| panic!("told to nobody")).join().is_err());
@@ -63,20 +75,25 @@ fn ends_by_a_signal() {
 #[test]
 fn a_signal_that_comes_again_ends_a_program_whose_snapshot_is_never_written() {
     let folder = folder("stuck");
-    // There is no number after the largest, so this is what the snapshot is written into. Nobody reads it.
-    let pipe = folder.join(format!("signal-15-{}.pftrace", u64::MAX));
-    mkfifo(&pipe);
     let status = in_child("is_stuck_at_a_signal", &folder);
     assert_eq!(status.signal(), Some(libc::SIGINT), "{status}");
     assert!(folder.join("same request").exists());
-    std::fs::remove_file(&pipe).expect("it is there");
     std::fs::remove_file(folder.join("same request")).expect("it is there");
 }
 
 #[test]
 #[ignore = "run by the test before it"]
 fn is_stuck_at_a_signal() {
-    let Some((_session, recorder, folder)) = in_folder_of_child() else { return };
+    let Some((session, recorder, folder)) = in_folder_of_child() else { return };
+    let (sender, sleeps) = std::sync::mpsc::channel();
+    let never_answers = Does::new(move |_| {
+        sender.send(()).expect("the test waits");
+        std::thread::sleep(Duration::from_secs(60));
+        true
+    });
+    session.attach(never_answers).expect("it is there");
+    session.waker().wake();
+    sleeps.recv().expect("it does");
     recorder.before_ending_on(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP]).expect("handlers");
     // SAFETY: this process has handlers for them.
     let send = |signal| unsafe { libc::kill(libc::getpid(), signal) };
@@ -103,7 +120,7 @@ fn a_recorder_s_folder_stays_the_same_when_the_process_goes_elsewhere() {
     std::fs::create_dir_all(parent.join("folder")).expect("a folder");
     let status = in_child("goes_elsewhere", &parent);
     assert!(status.success(), "{status}");
-    assert!(parent.join("folder/x-0.pftrace").exists());
+    assert!(find(&parent.join("folder"), "x", 1).is_some());
 }
 
 #[test]

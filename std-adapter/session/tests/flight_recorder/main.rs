@@ -2,14 +2,19 @@
 
 #[cfg(target_os = "linux")]
 mod children;
+#[cfg(target_os = "linux")]
+mod durability;
+#[cfg(target_os = "linux")]
+mod ends;
+mod marks;
 use tracebuf_testing::trace;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use trace::{Trace, folder, number, wait_for};
+use trace::{Trace, find_snapshot as find, folder, number, wait_for_snapshot as wait_for};
 use tracebuf::producer::track_event::{Track, Unit};
 use tracebuf_session::{BufferConfig, FlightRecorder, Session};
 
@@ -17,8 +22,23 @@ fn session() -> Arc<Session> {
     Arc::new(Session::builder().ring(1 << 20).prepare_snapshots().start().expect("a session"))
 }
 
+/// For tests with panics: recorders hear of those of the whole process.
+fn alone() -> std::sync::MutexGuard<'static, ()> {
+    static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+fn names_in(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).expect("the folder");
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("a name")).collect();
+    names.sort();
+    names
+}
+
 #[test]
 fn a_panic_of_any_thread_leaves_a_trace_of_what_came_before() {
+    let _alone = alone();
     let (session, folder) = (session(), folder("panic"));
     let recorder = FlightRecorder::new(&session, &folder).expect("a recorder");
     recorder.on_panic();
@@ -28,7 +48,7 @@ fn a_panic_of_any_thread_leaves_a_trace_of_what_came_before() {
         events.with(|_| panic!("in the midst of an event"));
     });
     assert!(thread.join().is_err());
-    let trace = Trace::read(&folder.join("panic-0.pftrace"));
+    let trace = Trace::read(&find(&folder, "panic", 1).expect("a trace"));
     assert!(trace.contains("doomed"));
     trace.assert_ends_with_stats();
     assert_eq!(recorder.status().written, 1);
@@ -71,6 +91,7 @@ fn what_a_thread_did_before_it_hung_can_be_read_though_the_others_have_lapped_th
 fn a_storm_of_signals_leaves_whole_traces_of_the_number_to_keep() {
     let (session, folder) = (session(), folder("signals"));
     let recorder = FlightRecorder::new(&session, &folder).expect("a recorder").keep(3);
+    let recorder = recorder.least_interval(Duration::ZERO);
     recorder.on_signals(&[libc::SIGUSR1]).expect("a handler");
     let stop = Arc::new(AtomicBool::new(false));
     let (events, ends) = (session.recorder(), stop.clone());
@@ -107,44 +128,67 @@ fn a_storm_of_signals_leaves_whole_traces_of_the_number_to_keep() {
 }
 
 #[test]
-fn the_newest_files_of_all_runs_are_kept_and_none_is_written_over() {
+fn the_newest_files_of_all_runs_are_kept_and_those_of_others_are_left_alone() {
     // On Windows, the folder of a test that was built elsewhere has no drive letter.
     let folder = std::path::absolute(folder("runs")).expect("a path");
-    let others =
-        ["panic-x.pftrace", "panic-01.pftrace", "panic-1-7.pftrace", "panic-9.txt", "others-5.pftrace"];
+    let others = ["panic-0.pftrace", "20261128T163739.123456Z.x.panic-1.pftrace", "panic.txt"];
     for name in others {
         std::fs::write(folder.join(name), "somebody else's").expect("a file");
     }
-    let names = || {
-        let entries = std::fs::read_dir(&folder).expect("the folder");
-        let names = entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("a name"));
-        let mut names: Vec<_> = names.filter(|name| !others.contains(&&name[..])).collect();
-        names.sort();
-        names
-    };
-    // Each run is a program that panics once.
-    for run in 0..12 {
+    let run = || {
+        // Each run is a program that writes one of each.
         let session = session();
         let recorder = FlightRecorder::new(&session, &folder).expect("a recorder").keep(3);
-        let path = recorder.snapshot("panic").expect("a snapshot");
-        assert_eq!(path, folder.join(format!("panic-{run}.pftrace")));
-        assert!(recorder.snapshot("by hand").expect("a snapshot").exists() && path.exists());
-    }
-    let newest = [9, 10, 11].map(|run| [format!("by hand-{run}.pftrace"), format!("panic-{run}.pftrace")]);
-    let mut newest = newest.concat();
-    newest.sort();
-    assert_eq!(names(), newest);
-    // Fewer from now on; and two at once keep out of each other's way.
-    let session = session();
-    let recorders = [0, 1].map(|_| FlightRecorder::new(&session, &folder).expect("a recorder").keep(2));
-    let paths = recorders.each_ref().map(|recorder| recorder.snapshot("panic").expect("a snapshot"));
-    assert_eq!(paths, [12, 13].map(|number| folder.join(format!("panic-{number}.pftrace"))));
-    assert_eq!(names()[3..], ["panic-12.pftrace", "panic-13.pftrace"]);
+        ["panic", "by hand"].map(|reason| {
+            let path = recorder.snapshot(reason).expect("a snapshot");
+            assert!(path.exists() && path == find_newest(&folder, reason));
+            assert_eq!(recorder.status().last.as_deref(), Some(&*path));
+            path
+        })
+    };
+    let runs: Vec<_> = (0..12).map(|_| run()).collect();
+    let mut expected: Vec<_> = runs[9..].concat();
+    expected.extend(others.map(|name| folder.join(name)));
+    expected.sort();
+    assert_eq!(names_in(&folder).iter().map(|name| folder.join(name)).collect::<Vec<_>>(), expected);
     for path in others.map(|name| folder.join(name)) {
         assert_eq!(std::fs::read(&path).expect("it is there"), b"somebody else's");
         // The others in the folder are traces.
         std::fs::remove_file(path).expect("it is there");
     }
+}
+
+fn find_newest(folder: &Path, reason: &str) -> PathBuf {
+    let of_reason = |name: &String| name.ends_with(&format!(".{reason}-1.pftrace"));
+    folder.join(names_in(folder).into_iter().rfind(of_reason).expect("a trace"))
+}
+
+#[test]
+fn two_recorders_of_one_folder_never_take_the_same_name() {
+    let (session, folder) = (session(), folder("two"));
+    let recorders = [0, 1].map(|_| FlightRecorder::new(&session, &folder).expect("a recorder").keep(100));
+    std::thread::scope(|scope| {
+        for recorder in &recorders {
+            scope.spawn(|| (0..20).for_each(|_| drop(recorder.snapshot("panic").expect("a snapshot"))));
+        }
+    });
+    assert_eq!(names_in(&folder).len(), 40);
+}
+
+#[test]
+fn a_file_s_name_has_its_time_and_its_process() {
+    let (session, folder) = (session(), folder("name"));
+    let recorder = FlightRecorder::new(&session, &folder).expect("a recorder");
+    let path = recorder.snapshot("by hand").expect("a snapshot");
+    let name = path.file_name().expect("a name").to_str().expect("a text");
+    let (time, rest) = name.split_at(name.find("Z.").expect("a time in UTC") + 2);
+    let program = std::env::current_exe().expect("a program");
+    let program = program.file_stem().expect("a name").to_str().expect("a text");
+    assert!(rest.starts_with(program), "{rest}");
+    assert!(rest.ends_with(&format!("-{}.by hand-1.pftrace", std::process::id())), "{rest}");
+    // As `date -u` has it.
+    assert!(time.len() == 24 && time.starts_with("20") && time.as_bytes()[8] == b'T', "{time}");
+    assert!(recorder.status().losses.is_nothing());
 }
 
 #[cfg(unix)]
@@ -167,13 +211,11 @@ fn a_trigger_s_trace_shows_what_came_before_and_after_it() {
     recorder.trigger("late frame", Duration::from_millis(100));
     recorder.trigger("late frame", Duration::from_millis(100));
     session.recorder().instant("after it");
-    let path = folder.join("late frame-0.pftrace");
-    assert!(!path.exists(), "its time has not come");
-    wait_for(&path);
-    let trace = Trace::read(&path);
+    assert_eq!(find(&folder, "late frame", 1), None, "its time has not come");
+    let trace = Trace::read(&wait_for(&folder, "late frame", 1));
     assert!(["before it", "late frame", "after it"].iter().all(|name| trace.contains(name)));
     assert_eq!(recorder.status().merged, 1, "both are in one trace");
-    assert!(!folder.join("late frame-1.pftrace").exists());
+    assert_eq!(names_in(&folder).len(), 1);
 }
 
 #[test]
@@ -186,7 +228,7 @@ fn a_trigger_whose_time_never_comes_is_written_at_the_end() {
     assert_eq!(std::fs::read_dir(&folder).expect("the folder").count(), 0);
     drop(recorder);
     for name in ["never", "never in a window"] {
-        assert!(Trace::read(&folder.join(format!("{name}-0.pftrace"))).contains(name));
+        assert!(Trace::read(&find(&folder, name, 1).expect("a trace")).contains(name));
     }
 }
 
@@ -205,7 +247,7 @@ fn while_sixteen_triggers_wait_others_are_only_counted() {
     assert_eq!(recorder.status().merged, 4);
     drop(recorder);
     assert_eq!(std::fs::read_dir(&folder).expect("the folder").count(), 16);
-    assert!(folder.join("p-0.pftrace").exists(), "the first are there");
+    assert!(find(&folder, "p", 1).is_some(), "the first are there");
 }
 
 static COUNTER: Track<'static> = Track::counter("events", Unit::Count);
@@ -238,9 +280,7 @@ fn a_trigger_s_window_leaves_out_what_is_older_and_keeps_all_times() {
     (1000..1200).for_each(&mut count);
     recorder.trigger_window("window", Duration::from_millis(200), Duration::from_millis(50));
     (2000..2010).for_each(&mut count);
-    let path = folder.join("window-0.pftrace");
-    wait_for(&path);
-    let trace = Trace::read(&path);
+    let trace = Trace::read(&wait_for(&folder, "window", 1));
     let seen = times_of_counters(&trace);
     let expected: Vec<_> = recorded.iter().filter(|(value, ..)| *value >= 1000).collect();
     assert_eq!(seen.len(), expected.len());
@@ -262,9 +302,8 @@ fn a_folder_that_goes_away_is_an_error_that_is_kept() {
     let recorder = FlightRecorder::new(&session, &folder).expect("a recorder");
     std::fs::remove_dir_all(&folder).expect("it is there");
     let error = recorder.snapshot("x").expect_err("no folder").to_string();
-    let name = Path::new("gone").join("x-0.pftrace");
     let why = if cfg!(unix) { "No such file" } else { "" };
-    assert!(error.contains(&format!("{}: cannot be written: {why}", name.display())), "{error}");
+    assert!(error.contains(&format!(".x-1.pftrace: cannot be written: {why}")), "{error}");
     assert_eq!(recorder.status().failed, 1);
     assert_eq!(recorder.status().error, Some(error));
     assert!(FlightRecorder::new(&session, &folder).is_err());
@@ -279,32 +318,30 @@ fn a_recorder_of_a_session_that_has_ended_says_so() {
     assert_eq!(std::fs::read_dir(&folder).expect("the folder").count(), 0);
 }
 
-#[cfg(unix)]
 #[test]
 fn a_session_that_is_dropped_while_a_snapshot_is_written_ends() {
-    use std::io::Read;
-
-    use trace::mkfifo;
-
-    let (session, folder) = (session(), folder("dropped"));
+    let folder = folder("dropped");
+    let session = Session::builder().ring(64 << 20).shared_memory(8 << 20).start().expect("a session");
+    let session = Arc::new(session);
     let recorder = FlightRecorder::new(&session, &folder).expect("a recorder");
-    // There is no number after the largest, so this is what the snapshot is written into.
-    let pipe = folder.join(format!("slow-{}.pftrace", u64::MAX));
-    mkfifo(&pipe);
     let events = session.recorder();
-    // More than a pipe holds.
     while session.summary().expect("it runs").buffers[0].write_wrap_count == 0 {
-        (0..1000).for_each(|_| events.instant("event"));
+        (0..10_000).for_each(|_| events.instant("event"));
     }
     recorder.trigger("slow", Duration::ZERO);
-    let mut reader = std::fs::File::open(&pipe).expect("it is being written");
+    let part = || names_in(&folder).into_iter().find(|name| name.ends_with(".part"));
+    let start = Instant::now();
+    while part().is_none() {
+        assert!(start.elapsed() < Duration::from_secs(20), "it is being written");
+        std::thread::sleep(Duration::from_millis(1));
+    }
     drop(session);
     assert!(!events.is_on());
-    let mut trace = Vec::new();
-    reader.read_to_end(&mut trace).expect("the rest");
+    assert!(part().is_some(), "nothing has waited for it");
     drop(recorder);
-    assert!(trace.len() > 1 << 19, "all of it is written nevertheless: {}", trace.len());
-    std::fs::remove_file(&pipe).expect("it is there");
+    let path = find(&folder, "slow", 1).expect("all of it is written nevertheless");
+    assert!(std::fs::metadata(path).expect("a file").len() > 30 << 20);
+    std::fs::remove_dir_all(&folder).expect("it is there");
 }
 
 /// A snapshot costs those who record at most one copy; the test reports how long that takes and bounds it loosely,

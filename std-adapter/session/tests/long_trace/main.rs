@@ -85,7 +85,7 @@ fn nothing_is_written_in_place_of_the_long_trace() {
 #[test]
 fn of_a_device_there_is_nothing_to_lose() {
     let session = Session::builder().long_trace(quick("/dev/null".as_ref())).start().expect("a session");
-    session.stop().expect("a stop").write_to("/dev/null".as_ref()).expect("it takes all");
+    session.stop().expect("a stop").write_to("/dev/null").expect("it takes all");
 }
 
 #[test]

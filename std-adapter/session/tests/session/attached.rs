@@ -14,7 +14,7 @@ use tracebuf::service::{EndpointStats, ProducerEndpoint, ProducerIdentity};
 use tracebuf_session::{
     BufferConfig, CentralBuffer, FlightRecorder, LongTrace, Session, SessionError, Transport,
 };
-use tracebuf_testing::trace::{Trace, folder, message, scratch, wait_for};
+use tracebuf_testing::trace::{Trace, folder, message, scratch, wait_for_snapshot};
 use tracebuf_testing::transport::Does;
 
 /// Page faults of this thread for which nothing was read from a disk.
@@ -200,13 +200,13 @@ fn owned(folder: &Path, begin: impl FnOnce(&FlightRecorder)) {
 fn a_flight_recorder_that_a_producer_owns_ends_with_it_also_on_a_thread_of_its_own() {
     let folder = folder("owned");
     owned(&folder, |recorder| recorder.trigger("triggered", Duration::ZERO));
-    wait_for(&folder.join("triggered-0.pftrace"));
+    wait_for_snapshot(&folder, "triggered", 1);
     owned(&folder, |recorder| {
         recorder.on_signals(&[libc::SIGWINCH]).expect("one that can be caught");
         // SAFETY: it has a handler.
         assert_eq!(unsafe { libc::raise(libc::SIGWINCH) }, 0);
     });
-    wait_for(&folder.join(format!("signal-{}-0.pftrace", libc::SIGWINCH)));
+    wait_for_snapshot(&folder, "SIGWINCH", 1);
 }
 
 #[test]

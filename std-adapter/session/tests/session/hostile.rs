@@ -150,8 +150,8 @@ fn disk_full_at_the_end_beside_a_buffer_in_a_file() {
         let _ = std::fs::remove_file(&region);
         // A quarter of it, a mebibyte, is read at once.
         let recorded = full_at_the_end(path.as_ref(), BufferConfig::ring(4 << 20).in_file(&region), room);
-        let survivor = Survivor::open(&region).and_then(|survivor| survivor.after(path.as_ref()));
-        survivor.expect("the buffer").write_with(path.as_ref(), &both).expect("a file");
+        let survivor = Survivor::open(&region).and_then(|survivor| survivor.after(&path));
+        survivor.expect("the buffer").write_with(&path, &both).expect("a file");
         let values = Trace::read(&both).counters().into_values().next().expect("a counter");
         assert_eq!(values, (0..recorded).collect::<Vec<u64>>(), "room for {room}");
     }
@@ -174,7 +174,7 @@ fn snapshot_without_room() {
     let session = Session::builder().start().expect("a session");
     (0..10_000).for_each(|value| session.recorder().count(&COUNTER, value));
     limit_files_to(1000);
-    match session.snapshot().expect("a snapshot").write_to(path.as_ref()) {
+    match session.snapshot().expect("a snapshot").write_to(path) {
         Ok(_) => println!("a snapshot"),
         Err(error) => println!("no snapshot: {error}"),
     }

@@ -98,7 +98,7 @@ fn a_trace_of_which_a_part_went_into_a_file_that_was_not_completed_is_not_told_t
     let session = Session::builder().start().expect("a session");
     session.recorder().instant("hello");
     let mut stopped = session.stop().expect("a stop");
-    stopped.write_to("/nonexistent/trace.pftrace".as_ref()).expect_err("no folder");
+    stopped.write_to("/nonexistent/trace.pftrace").expect_err("no folder");
     stopped.write_to(&path).expect("a file");
     assert!(Trace::read(&path).contains("hello"));
 }

@@ -2,11 +2,14 @@
 
 mod attached;
 mod cut_short;
+mod doors;
 mod failed_start;
 mod hostile;
 mod limits;
 mod own_files;
+mod own_times;
 mod relay;
+mod since;
 mod stall;
 mod tracks;
 

@@ -55,7 +55,7 @@ fn the_command_tells_what_was_lost_and_then_that_the_device_is_gone() {
     let (mut device, port) = TTYPort::pair().unwrap();
     let name = port.name().unwrap();
     keep_from_commands(&device);
-    let command = tracebuf(&["receive", &name, "-o"])
+    let command = tracebuf(&["receive", "--once", &name, "-o"])
         .arg(&output)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -125,7 +125,7 @@ fn a_trace_that_is_renamed_before_the_first_packet_comes_is_kept() {
 
 #[test]
 fn a_port_that_is_not_there_is_a_failure_that_says_so() {
-    let out = tracebuf(&["receive", "/dev/no-such-port", "-o", "/dev/null"]).output().unwrap();
+    let out = tracebuf(&["receive", "--once", "/dev/no-such-port", "-o", "/dev/null"]).output().unwrap();
     assert_eq!(out.status.code(), Some(1));
     assert!(crate::text(&out.stderr).contains("/dev/no-such-port"));
 }

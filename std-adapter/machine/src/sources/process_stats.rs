@@ -146,15 +146,15 @@ mod tests {
     #[test]
     fn very_many_processes_come_in_several_packets() {
         let machine = Machine::new("process-stats-many");
-        for pid in 1..2000 {
+        for pid in 1..1000 {
             machine.process(pid, "sh", 1, 0);
             machine.says(&format!("{pid}/status"), &format!("Tgid:\t{pid}\nVmRSS:\t99999999 kB\n"));
         }
         let (processes, _) = machine.proc().processes().expect("a folder");
         let packets = ProcessStats::default().look(1, &machine.proc(), &processes);
-        assert!(packets.len() > 2 && packets.iter().all(|packet| packet.stats.len() < FULL + 200));
+        assert!(packets.len() > 1 && packets.iter().all(|packet| packet.stats.len() < FULL + 200));
         let told: usize =
             packets.iter().map(|packet| messages(&packet.stats, field::PROCESSES).count()).sum();
-        assert_eq!(told, 1999);
+        assert_eq!(told, 999);
     }
 }

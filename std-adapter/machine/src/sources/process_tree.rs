@@ -43,6 +43,8 @@ pub struct ProcessTreeSource {
     /// The processes by their first packet, the oldest first.
     by_age: BTreeMap<u64, u32>,
     bytes: usize,
+    /// The most that they may be.
+    most: usize,
     /// Those that were there at the start and are yet to be told of, in descending order.
     there: Vec<u32>,
 }
@@ -79,7 +81,15 @@ impl ProcessTreeSource {
     }
 
     pub(crate) fn of(proc: Proc, threads: ThreadNumbers) -> Self {
-        Self { proc, threads, told: HashMap::new(), by_age: BTreeMap::new(), bytes: 0, there: Vec::new() }
+        Self {
+            proc,
+            threads,
+            told: HashMap::new(),
+            by_age: BTreeMap::new(),
+            bytes: 0,
+            most: PAST,
+            there: Vec::new(),
+        }
     }
 
     fn status(&self, number: u32) -> Option<Status> {
@@ -122,7 +132,7 @@ impl ProcessTreeSource {
         told.packets.push(number);
         told.bytes += bytes;
         self.bytes += bytes;
-        if self.bytes > PAST {
+        if self.bytes > self.most {
             self.forget_past(side);
         }
     }
@@ -131,7 +141,7 @@ impl ProcessTreeSource {
     fn forget_past(&mut self, side: &SidePackets) {
         let by_age = std::mem::take(&mut self.by_age);
         for (age, pid) in by_age {
-            let goes = self.bytes > PAST / 2 && self.status(pid).is_none();
+            let goes = self.bytes > self.most / 2 && self.status(pid).is_none();
             match self.told.remove(&pid) {
                 Some(told) if goes => {
                     told.packets.iter().for_each(|number| side.remove(*number));

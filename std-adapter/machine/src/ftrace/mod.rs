@@ -40,6 +40,7 @@ mod status;
 mod threads;
 
 pub use addresses::KernelSymbols;
+#[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) use event_sets::is_of_who_runs;
 pub use event_sets::{DEFAULT_SETS, expanded};
 pub use format::{EventFormat, FormatField};

@@ -109,10 +109,14 @@ impl ProcessTreeSource {
         })
     }
 
-    /// Tells of a process, and of these threads of it, or of all.
+    /// Tells of these threads of a process, or of all, and of the process if it is new, or may run another program since: then
+    /// its main thread is among them. One that is about to end has no command line any more: what was told of it stays.
     fn tell(&mut self, pid: u32, threads: Option<Vec<(u32, Status)>>, side: &SidePackets) {
         let time = BootClock.now();
-        let process = self.process(pid);
+        let is_told = self.told.contains_key(&pid);
+        let has_main = threads.as_ref().is_none_or(|threads| threads.iter().any(|(tid, _)| *tid == pid));
+        let process = if has_main || !is_told { self.process(pid) } else { None };
+        let process = process.filter(|process| !is_told || !process.command_line.is_empty());
         let threads = threads.unwrap_or_else(|| {
             let all = self.proc.numbers(format!("{pid}/task")).into_iter();
             let of_main = |tid| process.as_ref().filter(|_| tid == pid).map(|process| process.status.clone());

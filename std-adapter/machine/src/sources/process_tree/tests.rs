@@ -79,6 +79,13 @@ fn threads_that_were_met_are_told_with_their_processes_and_those_that_are_gone_a
     assert_eq!(told.len(), 1);
     assert_eq!(messages(&told[0], field::PROCESSES).count(), 1);
     assert_eq!(messages(&told[0], field::THREADS).count(), 1);
+    // Another of its threads, or it is about to end: that is no other process.
+    threads.add([41]);
+    source.drain(&mut out);
+    process(&machine, 40, "sh", "", "");
+    threads.add([40]);
+    source.drain(&mut out);
+    assert_eq!(trees(&recording).iter().flat_map(|tree| messages(tree, field::PROCESSES)).count(), 1);
     // It runs another program.
     process(&machine, 40, "cat", "cat\0", "");
     threads.add([40]);

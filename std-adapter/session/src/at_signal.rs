@@ -1,16 +1,45 @@
 //! What is completed before a signal ends the process: by all who watch that signal, not by the first of them alone.
+//! Those who would let the process go on take part, as others may not.
 
+use std::io;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use tracebuf_std::fork;
+use tracebuf_std::signals::signal_name;
 
 /// How often those who are done look whether the others are, and how many times.
 const LOOK: Duration = Duration::from_millis(5);
 const LOOKS: u32 = 1000;
 
-/// Somebody who does something on signals that end the process, on a thread that watches them.
+/// The name of a signal; of one without a name, its number.
+pub(crate) fn name_of(signal: i32) -> String {
+    signal_name(signal).map_or_else(|| format!("signal-{signal}"), str::to_owned)
+}
+
+/// Checks that these signals can be caught.
+///
+/// # Errors
+/// The first that cannot be, and why.
+pub(crate) fn check_signals(signals: &[i32]) -> io::Result<()> {
+    // With most of these `signal-hook` panics; a number below 128 that is no signal is an error of the system's.
+    for signal in signals {
+        let why = match signal_name(*signal) {
+            Some("SIGKILL" | "SIGSTOP") => "the system lets no program do so",
+            Some("SIGSEGV" | "SIGBUS" | "SIGILL" | "SIGFPE") => {
+                "it tells of a crash, and comes again when its handler ends"
+            }
+            _ if (1..128).contains(signal) => continue,
+            _ => "there is none of this number",
+        };
+        let why = format!("{} cannot be caught: {why}", name_of(*signal));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    }
+    Ok(())
+}
+
+/// Somebody who does something on signals, on a thread that watches them.
 pub(crate) struct AtSignal {
     number: u64,
     forks: u32,

@@ -1,7 +1,6 @@
 //! Signals that a thread of the program acts on.
 #![allow(unsafe_code)]
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io;
 use std::process::id;
@@ -10,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use signal_hook::consts::{SIGABRT, SIGBUS, SIGFPE, SIGHUP, SIGILL, SIGKILL, SIGSEGV, SIGSTOP};
+use signal_hook::consts::{SIGABRT, SIGHUP};
 use signal_hook::iterator::{self, Handle};
 pub use signal_hook::low_level::signal_name;
 use signal_hook::{SigId, low_level};
@@ -27,7 +26,7 @@ impl SignalWatches {
     /// meanwhile count as one. In a child after a fork nothing happens on them.
     ///
     /// # Errors
-    /// A signal that cannot be caught, or no thread.
+    /// A number that is no signal, or no thread. Signals that cannot be caught are the caller's fault: a panic.
     pub fn watch(&self, signals: &[i32], act: impl Fn(i32) + Send + 'static) -> io::Result<()> {
         self.add(Watching::new(signals, None, act)?);
         Ok(())
@@ -35,7 +34,7 @@ impl SignalWatches {
 
     /// The same for signals that end the program: after `act` they take their default action. Another of them, 500 ms
     /// or more after the first, takes it at once; SIGHUP, which comes more than once, counts as neither. So they do in
-    /// a child, and once this has ended, unless watched elsewhere. A thread that aborts waits for `act`, up to 5 s.
+    /// a child, and once this has ended, unless watched elsewhere. On Linux, who aborts waits for `act`, 5 s.
     pub fn watch_before_end(&self, signals: &[i32], act: impl Fn(i32) + Send + 'static) -> io::Result<()> {
         let first = FirstSignal::default();
         let acted_on = first.clone();
@@ -90,7 +89,6 @@ impl Watching {
         // Not before: until then nothing notes them down, and they take their default action.
         let mut watching = Self { watch: Watch::of(signals), handle, repeats, thread: None };
         let spawned = thread::Builder::new().name("tracebuf-signals".into()).spawn(move || {
-            IS_WATCHER.set(true);
             noted.forever().for_each(&act);
             // Those that came last, before the end was seen.
             noted.pending().for_each(&act);
@@ -120,8 +118,6 @@ impl Watching {
     }
 }
 
-thread_local!(static IS_WATCHER: Cell<bool> = const { Cell::new(false) });
-
 /// For each signal, how many watch it, and in which process: its id is the upper half.
 static WATCHERS: [AtomicU64; 65] = [const { AtomicU64::new(0) }; 65];
 
@@ -132,24 +128,6 @@ fn watchers(signal: i32) -> Option<&'static AtomicU64> {
 /// The number that watch in this process. Those that a child has from its parent do not count.
 fn count_here(watchers: u64) -> u32 {
     if watchers >> 32 == u64::from(id()) { watchers as u32 } else { 0 }
-}
-
-/// An error for the first of these signals that cannot be caught: it says why.
-pub fn check_signals(signals: &[i32]) -> io::Result<()> {
-    // With most of these `signal-hook` panics; a number below 128 that is no signal is an error of the system's.
-    for signal in signals {
-        let why = match *signal {
-            SIGKILL | SIGSTOP => "the system lets no program do so",
-            SIGSEGV | SIGBUS | SIGILL | SIGFPE => {
-                "it tells of a crash, and comes again when its handler ends"
-            }
-            1..128 => continue,
-            _ => "there is none of this number",
-        };
-        let name = signal_name(*signal).map_or_else(|| format!("signal {signal}"), str::to_owned);
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{name} cannot be caught: {why}")));
-    }
-    Ok(())
 }
 
 /// Some signals that this process notes down, and for which it has or will have a thread, until this is dropped.
@@ -186,18 +164,19 @@ static ENDS: Mutex<BTreeMap<i32, SigId>> = Mutex::new(BTreeMap::new());
 fn default_unless_watched(signal: i32) -> io::Result<()> {
     // Without waiting: in a child, a thread of the parent may have held it. A handler that is made then stays.
     let ends = ENDS.try_lock();
-    let in_handler = move || {
+    let in_handler = move |told: &libc::siginfo_t| {
         if watchers(signal).is_some_and(|watchers| count_here(watchers.load(Ordering::Relaxed)) == 0) {
             // With a signal that it does not know, it does nothing.
             let _ = low_level::emulate_default_handler(signal);
-        } else if signal == SIGABRT && !IS_WATCHER.get() {
-            // `abort` ends the program as soon as this returns: a watcher's thread is to do so, when it has acted.
+        } else if signal == SIGABRT && cfg!(target_os = "linux") && told.si_code == -6 {
+            // SI_TKILL: `abort` has raised it in this thread, and ends the program as soon as this returns. A watcher's
+            // thread is to do so, when it has acted. What comes from elsewhere must not stop whatever thread this is.
             thread::sleep(Duration::from_secs(5));
         }
     };
     // SAFETY: signal handlers may load an atomic, sleep and ask for the process's id, and the documentation lets them call
     // what emulates the default. Nothing here allocates, locks or panics.
-    let this = unsafe { low_level::register(signal, in_handler) }?;
+    let this = unsafe { signal_hook_registry::register_sigaction(signal, in_handler) }?;
     if let Some(before) = ends.ok().and_then(|mut ends| ends.insert(signal, this)) {
         // The new one, which comes after those of all watchers, serves for both.
         low_level::unregister(before);

@@ -15,11 +15,10 @@ use tracebuf::producer::track_event::{Details, LogMessage, LogPriority};
 
 use super::FlightRecorder;
 use super::write::{Inner, report};
-use crate::at_signal::AtSignal;
+use crate::at_signal::{AtSignal, check_signals, name_of};
 use crate::error::SessionError;
 use crate::recorder::Recorder;
 use crate::waits::without_waiting;
-use tracebuf_std::signals;
 use tracebuf_std::system::thread_id;
 
 /// The longest that a thread waits for the snapshot of its panic.
@@ -60,12 +59,15 @@ impl FlightRecorder {
     /// a child after a fork.
     pub fn on_signals(&self, signals: &[i32]) -> io::Result<()> {
         self.check_signals(signals)?;
-        if signals.iter().any(|signal| signals::signal_name(*signal) == Some("SIGABRT")) {
+        if signals.iter().any(|signal| name_of(*signal) == "SIGABRT") {
             let why = "SIGABRT ends the program once it was caught: use `before_ending_on`";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
-        let inner = self.inner().clone();
-        self.signals.watch(signals, move |signal| came(&inner, signal, false))
+        // Another recorder may watch it before it ends the program.
+        let (inner, at_signal) = (self.inner().clone(), AtSignal::new(signals));
+        self.signals.watch(signals, move |signal| {
+            at_signal.complete(signal, || came(&inner, signal, false));
+        })
     }
 
     /// Like [`on_signals`](Self::on_signals), for signals that end the program: once the snapshot is written, as are
@@ -73,8 +75,8 @@ impl FlightRecorder {
     /// theirs are written first. Real-time signals, whose default action the crate `signal-hook` does not know, only
     /// write a snapshot.
     ///
-    /// With SIGABRT, a thread that calls `std::process::abort` or fails an `assert` of C waits for the snapshot, at
-    /// most 5 s: there may be none if that thread holds what is needed for it.
+    /// With SIGABRT, a thread that calls `std::process::abort` or fails an `assert` of C waits for the snapshot, on Linux
+    /// and at most 5 s: there may be none if that thread holds what is needed for it.
     ///
     /// Writing may hang. So if another of these signals, except SIGHUP, comes 500 ms or more after the first, as with a
     /// second Ctrl-C, it takes its default action at once, and a hidden part of the snapshot remains. So do all of them
@@ -94,7 +96,7 @@ impl FlightRecorder {
     }
 
     fn check_signals(&self, signals: &[i32]) -> io::Result<()> {
-        signals::check_signals(signals)?;
+        check_signals(signals)?;
         // In a child nothing changes, and a thread of the parent may have held the locks of handlers.
         if self.inner().is_here() { Ok(()) } else { Err(io::Error::other(SessionError::Forked)) }
     }
@@ -105,7 +107,7 @@ fn came(inner: &Inner, signal: i32, ends: bool) {
     if !inner.is_here() {
         return;
     }
-    let name = signals::signal_name(signal).map_or_else(|| format!("signal-{signal}"), str::to_owned);
+    let name = name_of(signal);
     if let Some(session) = inner.session.upgrade() {
         let text = format!("received {name}");
         let text = LogMessage::new(LogPriority::Warn, text);

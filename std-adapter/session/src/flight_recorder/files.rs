@@ -103,11 +103,16 @@ struct Part {
 
 impl Part {
     /// Of the first free name from this time on, for a reason that was [checked](check).
-    fn new(folder: &Path, reason: &str, number: u64) -> Result<Self, (PathBuf, io::Error)> {
+    fn new(
+        folder: &Path,
+        reason: &str,
+        number: u64,
+        mut time: SystemTime,
+    ) -> Result<Self, (PathBuf, io::Error)> {
         // A reason may name a folder within this one.
         let (within, reason) = reason.rsplit_once(is_separator).unwrap_or(("", reason));
         let folder = folder.join(within);
-        let (mut time, process) = (SystemTime::now(), this_process());
+        let process = this_process();
         loop {
             let name = format!("{}.{process}.{reason}-{number}{ENDING}", time_of_day(time));
             let (path, whole) = (folder.join(format!(".{name}.part")), folder.join(name));
@@ -149,9 +154,10 @@ pub(super) fn publish<T>(
     folder: &Path,
     reason: &str,
     number: u64,
+    time: SystemTime,
     write: impl FnOnce(&mut File) -> io::Result<T>,
 ) -> Result<(PathBuf, T), (PathBuf, io::Error)> {
-    Part::new(folder, reason, number)?.complete(write)
+    Part::new(folder, reason, number, time)?.complete(write)
 }
 
 /// Removes the files of the reason of this one, except as many as the limits say: the newest, and of the others the
@@ -232,7 +238,9 @@ mod tests {
     #[test]
     fn no_name_is_taken_twice_whoever_writes_and_whenever() {
         let folder = folder("names");
-        let write = || publish(&folder, "panic", 1, |_| Ok(())).expect("a file").0;
+        // Those of two processes with one number, as in containers, at the same moment.
+        let time = SystemTime::now();
+        let write = || publish(&folder, "panic", 1, time, |_| Ok(())).expect("a file").0;
         let threads = (0..4).map(|_| {
             let write = &write;
             move || (0..50).map(|_| write()).collect::<Vec<_>>()
@@ -251,7 +259,9 @@ mod tests {
     #[test]
     fn a_file_that_is_not_completed_leaves_nothing() {
         let folder = folder("error");
-        let error = publish(&folder, "panic", 1, |_| Err::<(), _>(io::Error::other("no room"))).map(|_| ());
+        let error =
+            publish(&folder, "panic", 1, SystemTime::now(), |_| Err::<(), _>(io::Error::other("no room")))
+                .map(|_| ());
         let (path, error) = error.expect_err("no room");
         let left = names_in(&folder).count();
         fs::remove_dir_all(&folder).expect("it is there");
@@ -270,7 +280,8 @@ mod tests {
         };
         let run = |files| {
             for number in 1..=files {
-                let (path, ()) = publish(&folder, "panic", number, |_| Ok(())).expect("a file");
+                let (path, ()) =
+                    publish(&folder, "panic", number, SystemTime::now(), |_| Ok(())).expect("a file");
                 remove_others(limits, &path);
                 assert!(path.exists());
             }

@@ -96,22 +96,22 @@ impl Reasons {
     /// Asks for a snapshot once `after` has passed, or in place of one that would come too soon.
     pub(super) fn ask(&mut self, reason: &str, now: Instant, after: Duration, from: Option<u64>) -> Asked {
         let reason = self.name_of(reason);
-        let soonest = self.soonest(reason, now);
-        let due = (now + after.min(FOR_EVER)).max(soonest);
+        let (soonest, end) = (self.soonest(reason, now), now + after.min(FOR_EVER));
+        let due = end.max(soonest);
         let is_shared = |request: &&mut Request| request.reason == reason && now <= request.shared_until;
         if let Some(request) = self.waiting.iter_mut().find(is_shared) {
             request.due = request.due.max(due);
             // The longest wins; and without a beginning, everything is wanted.
             request.from = request.from.zip(from).map(|(one, other)| one.min(other));
             request.shared_until = request.shared_until.max(request.asked + after.min(FOR_EVER));
-            return if soonest > now { Asked::Deferred } else { Asked::Shared };
+            return if soonest > end { Asked::Deferred } else { Asked::Shared };
         }
         if self.waiting.len() >= WAITING {
             return Asked::Refused;
         }
         let reason = reason.to_owned();
         self.waiting.push(Request { reason, due, from, shared_until: due, asked: now });
-        if soonest > now { Asked::Deferred } else { Asked::Waits }
+        if soonest > end { Asked::Deferred } else { Asked::Waits }
     }
 
     /// Whether one of this reason may be written now. If not, it is asked for here.
@@ -254,6 +254,7 @@ mod tests {
         assert_eq!(reasons.begin("panic", now), ("panic".into(), 1));
         assert_eq!(reasons.is_now_or_ask("one more", now), Err(Asked::Deferred));
         assert_eq!(reasons.take_any().map(|request| request.reason), Some(OTHER.into()));
+        assert_eq!(reasons.ask("one more", now, SECOND * 2, None), Asked::Waits, "that is late enough");
     }
 
     #[test]

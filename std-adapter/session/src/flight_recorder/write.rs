@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use super::FlightStatus;
 use super::files;
@@ -188,7 +188,7 @@ impl Inner {
         begun: &Begun,
         from: Option<u64>,
     ) -> Result<FileWritten, SessionError> {
-        let reason = &begun.reason[..];
+        let (reason, time) = (&begun.reason[..], SystemTime::now());
         files::check(reason).map_err(|error| SessionError::io(format!("{reason:?} is no reason"), error))?;
         let snapshot = match session {
             Some(session) => session.snapshot(),
@@ -199,7 +199,7 @@ impl Inner {
             Some(time) => snapshot.since(time),
             None => snapshot,
         };
-        let file = files::publish(&self.folder, reason, begun.number, |file| snapshot.write_out(file));
+        let file = files::publish(&self.folder, reason, begun.number, time, |file| snapshot.write_out(file));
         let (path, _) = file.map_err(|(path, error)| SessionError::writing(&path, error))?;
         let limits = self.state().reasons.limits;
         files::remove_others(limits, &path);

@@ -70,7 +70,7 @@ fn a_snapshot_that_is_being_written_is_complete_when_the_program_ends() {
     assert_eq!(status.code(), Some(7), "{told}");
     let trace = Trace::read(&find(&folder, "being written", 1).expect(&told));
     trace.assert_ends_with_stats();
-    assert!(trace.bytes.len() > 15 << 20, "{}", trace.bytes.len());
+    assert!(trace.bytes.len() > 5 << 20, "{}", trace.bytes.len());
     std::fs::remove_dir_all(&folder).expect("it is there");
 }
 
@@ -78,12 +78,12 @@ fn a_snapshot_that_is_being_written_is_complete_when_the_program_ends() {
 #[ignore = "run by the test before it"]
 fn exits_while_writing() {
     let Some(folder) = std::env::var_os("TRACEBUF_CHILD_FOLDER").map(PathBuf::from) else { return };
-    let session = Session::builder().ring(32 << 20).shared_memory(8 << 20).start().expect("a session");
+    let session = Session::builder().ring(8 << 20).shared_memory(4 << 20).start().expect("a session");
     let session = Arc::new(session);
     let recorder = FlightRecorder::new(&session, &folder).expect("a recorder");
-    let events = session.recorder();
+    let (events, text) = (session.recorder(), "x".repeat(100));
     while session.summary().expect("it runs").buffers[0].write_wrap_count == 0 {
-        (0..10_000).for_each(|_| events.instant("event"));
+        (0..1000).for_each(|_| events.instant_with("event", |event| event.arg("text", &text[..])));
     }
     recorder.trigger("being written", Duration::ZERO);
     while names_in(&folder).is_empty() {
@@ -207,7 +207,9 @@ fn a_signal_that_ends_the_program_waits_for_all_recorders_and_for_triggers() {
             let ending = format!(".{reason}-1.pftrace");
             names_in(&folder).into_iter().filter(|name| name.ends_with(&ending)).collect::<Vec<_>>()
         };
-        assert_eq!((of(name).len(), of("waits").len()), (2, 2), "{test}: {:?}", names_in(&folder));
+        let of_signal = if signal == libc::SIGABRT { 2 } else { 3 };
+        let (told, waits) = (of(name).len(), of("waits").len());
+        assert_eq!((told, waits), (of_signal, 2), "{test}: {:?}", names_in(&folder));
         for file in of(name) {
             let trace = Trace::read(&folder.join(file));
             assert!(trace.contains(name) && trace.contains("before the end"));
@@ -223,6 +225,9 @@ fn ends(signal: i32, end: impl FnOnce()) {
         recorder.before_ending_on(&[signal]).expect("a handler");
         recorder.trigger("waits", Duration::from_secs(1000));
     }
+    // One that would let the program go on.
+    let third = FlightRecorder::new(&session, &folder).expect("a recorder");
+    assert_eq!(third.on_signals(&[signal]).is_ok(), signal != libc::SIGABRT);
     session.recorder().instant("before the end");
     end();
     std::thread::sleep(Duration::from_secs(10));
@@ -271,7 +276,7 @@ fn signals_that_cannot_be_watched_are_refused_with_the_reason() {
         (libc::SIGSTOP, "SIGSTOP cannot be caught: the system lets no program"),
         (libc::SIGSEGV, "SIGSEGV cannot be caught: it tells of a crash"),
         (libc::SIGFPE, "SIGFPE cannot be caught: it tells of a crash"),
-        (0, "signal 0 cannot be caught: there is none"),
+        (0, "signal-0 cannot be caught: there is none"),
     ] {
         for refused in [recorder.on_signals(&[signal]), recorder.before_ending_on(&[signal])] {
             let error = refused.expect_err(why).to_string();

@@ -1,61 +1,39 @@
 //! What a snapshot says of its cause: the marks of panics, signals and triggers, in the events around them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
-use super::trace::{Field, fields, message};
 use super::*;
+use tracebuf_analysis::Trace as Told;
 
-/// An instant with its arguments, as texts, and the writer that it is from.
+/// An instant with its arguments, as texts, and the thread whose track it is on.
 #[derive(Debug)]
 struct Instant {
     name: String,
     args: BTreeMap<String, String>,
-    sequence: u64,
+    thread: Option<String>,
 }
 
-fn text(bytes: &[u8], wanted: u32) -> Option<String> {
-    message(bytes, wanted).map(|text| String::from_utf8_lossy(text).into_owned())
-}
-
-fn instants(trace: &Trace) -> Vec<Instant> {
-    let (mut names, mut all) = (HashMap::new(), Vec::new());
-    for packet in trace.packets() {
-        let sequence = number(packet, 10).expect("a sequence");
-        for field in message(packet, 12).map(fields).unwrap_or_default() {
-            if let Field::Bytes(kind @ 2..=3, entry) = field {
-                names.insert((sequence, kind, number(entry, 1)), text(entry, 2).expect("a name"));
-            }
-        }
-        let Some(event) = message(packet, 11).filter(|event| number(event, 9) == Some(3)) else { continue };
-        let name = text(event, 23).unwrap_or_else(|| names[&(sequence, 2, number(event, 10))].clone());
-        let args = fields(event).into_iter().filter_map(|field| match field {
-            Field::Bytes(4, arg) => {
-                let key = text(arg, 10).unwrap_or_else(|| names[&(sequence, 3, number(arg, 1))].clone());
-                let value = text(arg, 6).or_else(|| Some(number(arg, 3).or(number(arg, 4))?.to_string()));
-                Some((key, value.expect("a value")))
-            }
-            _ => None,
-        });
-        all.push(Instant { name, args: args.collect(), sequence });
-    }
-    all
+fn instants(path: &Path) -> Vec<Instant> {
+    let trace = Told::open(path).expect("a trace");
+    assert!(trace.faults().is_empty(), "{:?}", trace.faults());
+    let told = trace.instants().map(|instant| Instant {
+        name: instant.name().to_owned(),
+        args: instant.arguments().map(|(key, value)| (key.to_owned(), value.to_string())).collect(),
+        thread: instant.track().thread_name().map(str::to_owned),
+    });
+    told.collect()
 }
 
 /// The only instant of this name.
-fn instant(trace: &Trace, name: &str) -> Instant {
-    let mut found: Vec<_> = instants(trace).into_iter().filter(|instant| instant.name == name).collect();
+fn instant(path: &Path, name: &str) -> Instant {
+    let mut found: Vec<_> = instants(path).into_iter().filter(|instant| instant.name == name).collect();
     assert_eq!(found.len(), 1, "{name}: {found:?}");
     found.remove(0)
 }
 
-/// The texts of the log's lines.
-fn log(trace: &Trace) -> Vec<String> {
-    let data = trace.packets().filter_map(|packet| message(packet, 12)).flat_map(fields);
-    let lines = data.filter_map(|field| match field {
-        Field::Bytes(20, line) => text(line, 2),
-        _ => None,
-    });
-    lines.collect()
+/// Whether a line of the log begins so.
+fn is_logged(path: &Path, begin: &str) -> bool {
+    Told::open(path).expect("a trace").logs().any(|line| line.text().starts_with(begin))
 }
 
 #[test]
@@ -73,15 +51,15 @@ fn a_panic_says_what_it_is_about_where_it_is_and_on_which_thread() {
     let thread = std::thread::Builder::new().name("worker 7".into()).spawn(body).expect("a thread");
     assert!(thread.join().is_err());
     assert_eq!((recorder.status().written, names_in(&folder).len()), (1, 1), "one, though asked for twice");
-    let trace = Trace::read(&find(&folder, "panic", 1).expect("a trace"));
+    let trace = find(&folder, "panic", 1).expect("a trace");
     let panic = instant(&trace, "panic");
     let place = format!("{}:{line}:9", file!());
     let expected = [("location", &*place), ("message", "config main is missing"), ("thread", "worker 7")];
     let told: Vec<_> = panic.args.iter().map(|(key, value)| (&**key, &**value)).collect();
     assert_eq!(told[told.len() - 3..], expected);
-    assert_eq!(panic.sequence, instant(&trace, "root cause").sequence, "on that thread's track");
+    assert_eq!(panic.thread.as_deref(), Some("worker 7"), "on that thread's track");
     let line = format!("thread 'worker 7' panicked at {place}: config main is missing");
-    assert!(log(&trace).iter().any(|told| told.starts_with(&line)), "{:?}", log(&trace));
+    assert!(is_logged(&trace, &line));
     drop(recorder);
     // What it leaves behind does nothing.
     assert!(std::thread::spawn(|| panic!("afterwards")).join().is_err());
@@ -95,7 +73,7 @@ fn a_panic_that_says_nothing_is_marked_too() {
     let recorder = FlightRecorder::new(&session, &folder).expect("a recorder");
     recorder.on_panic();
     assert!(std::thread::spawn(|| std::panic::panic_any(7)).join().is_err());
-    let trace = Trace::read(&find(&folder, "panic", 1).expect("a trace"));
+    let trace = find(&folder, "panic", 1).expect("a trace");
     let panic = instant(&trace, "panic");
     assert_eq!(panic.args["message"], "a value that is no text");
     let thread = panic.args["thread"].strip_prefix("thread ").expect("a number for a name");
@@ -120,11 +98,12 @@ fn a_panic_within_an_event_is_marked_by_another_thread_and_spoils_nothing() {
         .expect("a thread")
         .join()
         .expect("no panic");
-    let first = Trace::read(&find(&folder, "panic", 1).expect("a trace"));
+    let first = find(&folder, "panic", 1).expect("a trace");
     let panic = instant(&first, "panic");
     assert_eq!((&*panic.args["message"], &*panic.args["thread"]), ("in the details", "careless"));
-    let later = Trace::read(&recorder.snapshot("later").expect("a snapshot"));
-    assert_ne!(instant(&later, "afterwards").sequence, panic.sequence);
+    let later = recorder.snapshot("later").expect("a snapshot");
+    assert_eq!(panic.thread.as_deref(), Some("tracebuf-panic"));
+    assert_eq!(instant(&later, "afterwards").thread.as_deref(), Some("careless"));
 }
 
 #[test]
@@ -141,7 +120,7 @@ fn the_first_panic_stays_when_others_follow_and_the_newest_is_there_too() {
     drop(recorder);
     let names = names_in(&folder);
     assert!((2..=8).contains(&names.len()), "{names:?}");
-    let first = Trace::read(&find(&folder, "panic", 1).expect("the first"));
+    let first = find(&folder, "panic", 1).expect("the first");
     assert_eq!(instant(&first, "panic").args["message"], "root cause: config missing");
     let newest = Trace::read(&folder.join(names.last().expect("a name")));
     assert!(newest.contains("follow-up 19"));
@@ -169,7 +148,7 @@ fn threads_that_panic_at_the_same_time_do_not_each_write_a_snapshot() {
     });
     assert_eq!((recorder.status().written, recorder.status().suppressed), (2, 6));
     drop(recorder);
-    let all = Trace::read(&find(&folder, "panic", 3).expect("the last one, for the others"));
+    let all = find(&folder, "panic", 3).expect("the last one, for the others");
     assert_eq!(instants(&all).iter().filter(|instant| instant.name == "panic").count(), 8);
 }
 
@@ -181,13 +160,13 @@ fn a_trigger_has_its_arguments_and_names_that_are_made_up_as_it_comes() {
     recorder.trigger_with(&reason, Duration::ZERO, |event| event.arg("late_ms", 7).named_arg(&key, "acme"));
     let window = Duration::from_secs(1);
     recorder.trigger_window_with("window", window, Duration::ZERO, |event| event.arg("number", 3));
-    let trace = Trace::read(&wait_for(&folder, &reason, 1));
+    let trace = wait_for(&folder, &reason, 1);
     let args = instant(&trace, &reason).args;
     assert_eq!(
         args.into_iter().collect::<Vec<_>>(),
         [("late_ms", "7"), ("tenant 5", "acme")].map(|(key, value)| (key.to_owned(), value.to_owned()))
     );
-    let trace = Trace::read(&wait_for(&folder, "window", 1));
+    let trace = wait_for(&folder, "window", 1);
     assert_eq!(instant(&trace, "window").args["number"], "3");
 }
 
@@ -203,8 +182,9 @@ fn of_triggers_that_share_a_snapshot_the_last_one_s_time_is_in_it_too() {
     recorder.trigger_window("slow", Duration::from_secs(60), after);
     std::thread::sleep(Duration::from_millis(250));
     events.instant("after the second one");
-    let trace = Trace::read(&wait_for(&folder, "slow", 1));
-    assert_eq!(instants(&trace).iter().filter(|instant| instant.name == "slow").count(), 2);
+    let path = wait_for(&folder, "slow", 1);
+    assert_eq!(instants(&path).iter().filter(|instant| instant.name == "slow").count(), 2);
+    let trace = Trace::read(&path);
     assert!(trace.contains("after the second one") && trace.contains("long ago"));
     assert_eq!(recorder.status().merged, 1);
 }
@@ -264,10 +244,9 @@ fn a_signal_s_name_is_in_the_trace_and_two_recorders_write_a_file_each() {
     let [one, other] = recorders.each_ref().map(|recorder| recorder.status().last.expect("a file"));
     assert_ne!(one, other);
     for path in [one, other] {
-        let trace = Trace::read(&path);
         let signals: Vec<_> =
-            instants(&trace).into_iter().filter(|instant| instant.name == "SIGURG").collect();
+            instants(&path).into_iter().filter(|instant| instant.name == "SIGURG").collect();
         assert!(!signals.is_empty() && signals[0].args["signal"] == libc::SIGURG.to_string());
-        assert!(log(&trace).iter().any(|line| line == "received SIGURG"));
+        assert!(is_logged(&path, "received SIGURG"));
     }
 }

@@ -199,7 +199,9 @@ fn a_panic_while_a_field_is_formatted_is_in_the_trace_and_spoils_nothing() {
         };
         panics(&|| tracing::info!(value = ?Panics, "an event"));
         panics(&|| drop(tracing::info_span!("inner", value = ?Panics)));
-        panics(&|| drop(span.record("value", tracing::field::debug(Panics))));
+        panics(&|| {
+            span.record("value", tracing::field::debug(Panics));
+        });
         tracing::info!("afterwards");
     });
     let traces =

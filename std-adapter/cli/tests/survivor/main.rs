@@ -141,7 +141,7 @@ fn what_is_left_goes_together_with_its_own_session_s_trace_alone() {
     assert_eq!(values(&Trace::read(&out)), Vec::from_iter(0..50_000));
     // One with nothing in it yet may be anybody's.
     std::fs::write(folder.join("empty.pftrace"), "").expect("a file");
-    survivor().after(&folder.join("empty.pftrace")).expect("a trace").write_to(&out).expect("a trace");
+    survivor().after(folder.join("empty.pftrace")).expect("a trace").write_to(&out).expect("a trace");
     assert_eq!(values(&Trace::read(&out)).len(), 50_000);
 
     let own = Survivor::open(&region).expect("a buffer").after(&long).expect("its own");

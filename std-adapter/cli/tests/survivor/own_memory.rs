@@ -113,7 +113,7 @@ fn what_was_scraped_comes_once_also_when_it_was_read() {
         }
         std::thread::sleep(Duration::from_millis(end as u64 % 7 * 4));
         let whole = || {
-            let survivor = Survivor::open(&left(&region)).expect("a buffer");
+            let survivor = Survivor::open(left(&region)).expect("a buffer");
             survivor.write_with(&long, &out).expect("a trace");
             values(&Trace::read(&out)) == Vec::from_iter(0..end as u64)
         };
@@ -296,7 +296,7 @@ fn a_file_that_is_cut_or_damaged_there_is_told_and_nothing_panics() {
         }
         // What packets hold is for nobody to check.
         if let Ok(survivor) = Survivor::parse(&file) {
-            survivor.write_to(&region.with_extension("pftrace")).expect("a trace");
+            survivor.write_to(region.with_extension("pftrace")).expect("a trace");
         }
         let _ = Inspection::of_file(&file);
     }

@@ -16,6 +16,7 @@
 mod ftrace;
 pub mod ipc;
 mod stats;
+mod system;
 
 pub use ftrace::{
     compact_sched, descriptor_proto, field_descriptor_proto, field_type, ftrace_clock, ftrace_cpu_stats,
@@ -23,6 +24,10 @@ pub use ftrace::{
     interned_bytes,
 };
 pub use stats::{buffer_stats, final_flush_outcome, trace_stats, writer_stats};
+pub use system::{
+    cpu_times, devfreq_value, disk_stat, interrupt_count, process_stats, process_stats_process, psi_resource,
+    psi_sample, sys_stats, sys_stats_value, system_info, thermal_zone, utsname,
+};
 
 /// `Trace`, a whole trace file.
 pub mod trace {
@@ -40,8 +45,12 @@ pub mod trace_packet {
     pub const TRUSTED_UID: u32 = 3;
     /// Message: `ClockSnapshot`.
     pub const CLOCK_SNAPSHOT: u32 = 6;
+    /// Message: `SysStats`.
+    pub const SYS_STATS: u32 = 7;
     /// Varint: nanoseconds, unless the packet's clock counts otherwise.
     pub const TIMESTAMP: u32 = 8;
+    /// Message: `ProcessStats`.
+    pub const PROCESS_STATS: u32 = 9;
     /// Varint: one id for each producer and writer. The service's.
     pub const TRUSTED_PACKET_SEQUENCE_ID: u32 = 10;
     /// Message: `TrackEvent`.
@@ -64,6 +73,8 @@ pub mod trace_packet {
     /// Varint: bits of [`data_loss_reason`](super::data_loss_reason); what was lost on this sequence
     /// before this packet.
     pub const PREVIOUS_PACKET_DROPPED: u32 = 42;
+    /// Message: `SystemInfo`.
+    pub const SYSTEM_INFO: u32 = 45;
     /// Bytes: packets, deflated. The service's.
     pub const COMPRESSED_PACKETS: u32 = 50;
     /// Varint: a clock of [`builtin_clock`](super::builtin_clock) or the sequence's own (64 to 127).
@@ -158,6 +169,8 @@ pub mod process_tree {
     pub const PROCESSES: u32 = 1;
     /// Message: `ProcessTree.Thread`, repeated.
     pub const THREADS: u32 = 2;
+    /// Varint: nanoseconds, when all of them had been read.
+    pub const COLLECTION_END_TIMESTAMP: u32 = 3;
 }
 
 /// `ProcessTree.Process`.
@@ -172,6 +185,10 @@ pub mod process_tree_process {
     pub const UID: u32 = 5;
     /// Int: its number in each namespace that it is in, the outermost first, repeated.
     pub const NSPID: u32 = 6;
+    /// Varint: nanoseconds from the machine's start to its own.
+    pub const PROCESS_START_FROM_BOOT: u32 = 7;
+    /// Bool: it is a thread of the kernel.
+    pub const IS_KTHREAD: u32 = 8;
     /// Bool: it has no command line, and what is there in place of one is its name.
     pub const CMDLINE_IS_COMM: u32 = 9;
 }

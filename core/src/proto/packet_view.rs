@@ -52,6 +52,8 @@ pub struct PacketView<'p> {
     pub statistics: Option<&'p [u8]>,
     /// `FtraceEventBundle`.
     pub ftrace_events: &'p [u8],
+    /// `FtraceStats`.
+    pub ftrace_stats: &'p [u8],
     /// Whether it contains others, compressed.
     pub is_compressed: bool,
 }
@@ -81,6 +83,7 @@ impl<'p> PacketView<'p> {
                 (field::INTERNED_DATA, _) => packet.has_names = true,
                 (field::TRACE_STATS, Bytes(statistics)) => packet.statistics = Some(statistics),
                 (field::FTRACE_EVENTS, Bytes(bundle)) => packet.ftrace_events = bundle,
+                (field::FTRACE_STATS, Bytes(stats)) => packet.ftrace_stats = stats,
                 (field::COMPRESSED_PACKETS | field::ZSTD_COMPRESSED_PACKETS, _) => {
                     packet.is_compressed = true
                 }

@@ -63,7 +63,9 @@ fn events<M: Memory, T: Timer>(
         details.arg("number", 1);
     });
     let on = writer.on(track);
-    (on.begin("slice"), on.end(), on.instant("instant"));
+    on.begin("slice");
+    on.end();
+    on.instant("instant");
     on.begin_with("details", |details| {
         details.arg("number", 1);
     });

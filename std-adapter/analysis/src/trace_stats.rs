@@ -10,6 +10,7 @@
 //! ```
 
 mod counters;
+mod ftrace;
 mod reading;
 mod span;
 #[cfg(test)]
@@ -30,6 +31,7 @@ pub use counters::Counted;
 use counters::{Counters, LARGER_RING};
 use span::{Clocks, SequenceClock, with_event};
 
+pub use ftrace::{CpuLosses, FtraceLosses};
 pub use span::TimeSpan;
 
 /// Sequences that are listed one by one. A trace crafted for it has one every few bytes.
@@ -105,6 +107,8 @@ pub struct TraceReport {
     pub compressed: u64,
     /// Packets with events of a processor, by the kernel's ftrace, before which it lost some.
     pub ftrace_lost: u64,
+    /// What the statistics of the kernel's ftrace tell.
+    pub ftrace: FtraceLosses,
     /// Counters of the statistics that report losses and are not zero; `None` without any statistics. Of several
     /// statistics the largest value of each counter is given; with several sessions it is a minimum.
     pub statistics: Option<Vec<Counted>>,
@@ -120,8 +124,8 @@ const UNREADABLE: &str = "readers skip them: names, clock or track that they nee
 const COMPRESSED: &str =
     "what those tell of losses is not known: they are damaged, or unpack to more than 64 MiB each";
 
-const FTRACE: &str = "the kernel's buffer of a processor was full: give ftrace_config a larger buffer_size_kb or a shorter \
-                      drain_period_ms, or record fewer events";
+const FTRACE: &str = "the kernel's buffer of a processor was full: give it more (--kernel-buffer of tracebuf record, \
+                      buffer_size_kb of ftrace_config), read it more often, or record fewer events";
 
 /// Advice about a cause that a packet names.
 fn advice(cause: DataLoss) -> &'static str {
@@ -172,9 +176,15 @@ impl TraceReport {
     pub(crate) fn with(trace: &[u8], mut each: impl FnMut(u64, u64, Whose)) -> Self {
         let (mut report, mut counters) = (Self::default(), Counters::default());
         (_, report.fault) = report.look_through(trace, &mut counters, &mut each);
-        report.statistics = counters.losses();
+        report.take_counters(counters);
         report.rest = trace.len() as u64 - report.bytes;
         report
+    }
+
+    /// Takes what all statistics together tell.
+    fn take_counters(&mut self, counters: Counters) {
+        self.statistics = counters.losses();
+        self.ftrace = counters.ftrace.losses();
     }
 
     fn look_at(&mut self, packet: &[u8], counters: &mut Counters) -> Whose {
@@ -182,6 +192,9 @@ impl TraceReport {
         let PacketView { sequence_id, loss, .. } = packet;
         let (mut pid, mut track) = (packet.pid, packet.track);
         packet.statistics.into_iter().for_each(|statistics| counters.add(statistics));
+        if !packet.ftrace_stats.is_empty() {
+            counters.ftrace.add(packet.ftrace_stats);
+        }
         self.compressed += u64::from(packet.is_compressed);
         let ftrace_lost = number(packet.ftrace_events, ftrace_event_bundle::LOST_EVENTS);
         self.ftrace_lost += u64::from(ftrace_lost.is_some_and(|lost| lost != 0));
@@ -229,6 +242,7 @@ impl TraceReport {
             || self.is_cut_off
             || self.compressed > 0
             || self.ftrace_lost > 0
+            || self.ftrace.has_losses()
             || self.all_sequences().any(|sequence| sequence.after_loss > 0 || sequence.unreadable > 0)
             || self.statistics.as_ref().is_none_or(|counted| !counted.is_empty())
     }
@@ -297,6 +311,7 @@ impl fmt::Display for TraceReport {
         let more = if self.others.packets > 0 { "more than " } else { "" };
         writeln!(f, "{packets} of {more}{sequences}, {bytes}")?;
         self.span.into_iter().try_for_each(|span| writeln!(f, "{span}"))?;
+        ftrace::fmt_not_recorded(&self.ftrace.not_recorded, f)?;
         if !self.has_losses() {
             return write!(f, "nothing was lost");
         }
@@ -313,6 +328,7 @@ impl fmt::Display for TraceReport {
         if self.ftrace_lost > 0 {
             writeln!(f, "ftrace: events lost before {}\n  {FTRACE}", Count(self.ftrace_lost, "packet"))?;
         }
+        write!(f, "{}", self.ftrace)?;
         self.fmt_losses(f, "no cause named: before", advice(DataLoss::ANY), |sequence| sequence.unnamed)?;
         self.fmt_losses(f, "cannot be read:", UNREADABLE, |sequence| sequence.unreadable)?;
         match &self.statistics {

@@ -83,6 +83,11 @@ impl Failure {
         Self { status: Self::OF_ARGUMENTS, ..self }
     }
 
+    /// The same failure, with another exit status.
+    pub(crate) fn with_status(self, status: u8) -> Self {
+        Self { status, ..self }
+    }
+
     /// Adds more text.
     pub(crate) fn followed_by(self, more: impl Display) -> Self {
         Self { text: format!("{}{more}", self.text), ..self }

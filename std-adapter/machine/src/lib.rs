@@ -1,7 +1,9 @@
-//! The recorder of a Linux machine: CPU, memory, load, scheduling, disks, network and the busiest processes, from
-//! `/proc`, as counters of a trace. The command `tracebuf record`. On other systems [`record`] returns an error.
+//! The recorder of a Linux machine: scheduling, interrupts and what else the kernel's ftrace has; processes and threads;
+//! CPU, memory, disks, network and load from `/proc`. The command `tracebuf record`. On other systems [`record`] returns an
+//! error.
 //!
-//! [`ftrace`] makes packets of the kernel's own events; [`record`] does not use it yet.
+//! What Perfetto has packets for is in those, so that its queries find it; the rest are counters. [`ftrace`] makes packets
+//! of the kernel's pages, and `sources` (Linux) has the sources that any session can have.
 //!
 //! ```no_run
 //! use std::sync::atomic::AtomicBool;
@@ -25,13 +27,17 @@
 //! | module | what it is | what it may know |
 //! |---|---|---|
 //! | `linux` | a recording, from its start to its report | all below |
+//! | `linux::running` | its sources | `sampler`, `pace` |
 //! | `linux::programs` | sockets for programs that record into it | `options` |
-//! | `linux::sampler` | one look at the machine after another | `processes`, `tracks`, `proc` |
-//! | `linux::processes` | the busiest processes | `tracks`, `proc` |
+//! | `linux::command` | a command that is recorded until it ends | nothing |
+//! | `linux::sampler` | one look at the machine after another | `processes`, `tracks`, `pace` |
+//! | `linux::processes` | the busiest processes | `tracks` |
 //! | `linux::tracks` | counters as tracks of the trace | nothing |
-//! | `linux::proc` | `/proc`, parsed | nothing |
+//! | `linux::pace` | the times of looks | nothing |
+//! | `sources` | the kernel's events, processes and statistics as sources of a session | `ftrace`, `proc` |
+//! | `proc` | `/proc`, parsed | nothing |
 //! | [`ftrace`] | pages of the kernel's ring buffers into packets | nothing |
-//! | `report` | progress, and the report at the end | `options` |
+//! | `report` | progress, and the report at the end | `options`, `ftrace` |
 //! | `options` | options of a recording | nothing |
 #![cfg_attr(
     not(any(target_os = "linux", target_os = "android")),
@@ -55,7 +61,11 @@ macro_rules! with {
 
 pub mod ftrace;
 mod options;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod proc;
 mod report;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub mod sources;
 
 // All that needs Linux.
 #[cfg_attr(not(any(target_os = "linux", target_os = "android")), path = "elsewhere.rs")]

@@ -1,5 +1,6 @@
 //! Options of a recording.
 
+use std::ffi::OsString;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,6 +16,17 @@ const SMALLEST_CHUNKS: Layout = Layout::Fourteen;
 
 /// The period of a long trace's writes: the ring has to hold what is recorded meanwhile.
 pub(crate) const LONG_TRACE_PERIOD: Duration = Duration::from_secs(1);
+
+/// Which events of the kernel are recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum KernelEvents {
+    Off,
+    IfPossible,
+    These(Vec<String>),
+}
+
+/// Bytes of the programs' ring, unless set.
+const RING: u64 = 4 << 20;
 
 /// Options of a recording.
 ///
@@ -33,7 +45,12 @@ pub struct RecordOptions {
     pub(super) output: PathBuf,
     pub(super) duration: Option<Duration>,
     pub(super) interval: Duration,
-    pub(super) ring: u64,
+    /// As large as the machine needs it, unless set.
+    pub(super) ring: Option<u64>,
+    pub(super) kernel_events: KernelEvents,
+    /// As large as the machine needs it, unless set.
+    pub(super) kernel_buffer: Option<u64>,
+    pub(super) command: Option<Vec<OsString>>,
     pub(super) long: bool,
     pub(super) compression: Compression,
     pub(super) socket: Option<PathBuf>,
@@ -49,13 +66,18 @@ impl RecordOptions {
     /// The least time between two looks.
     pub const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
 
-    /// Records for ten seconds, with a look every 100 ms and a ring of 4 MiB.
+    /// Records for ten seconds, with a look every 100 ms, the kernel's scheduling if it may be read, and a ring that holds that
+    /// on a busy machine: 16 MiB for each core and 64 MiB at least, but no more than an eighth of memory or 2 GiB. Memory is
+    /// taken as it fills.
     pub fn new(output: impl AsRef<Path>) -> Self {
         Self {
             output: output.as_ref().to_owned(),
             duration: Some(Duration::from_secs(10)),
             interval: Duration::from_millis(100),
-            ring: 4 << 20,
+            ring: None,
+            kernel_events: KernelEvents::IfPossible,
+            kernel_buffer: None,
+            command: None,
             long: false,
             compression: Compression::None,
             socket: None,
@@ -93,7 +115,38 @@ impl RecordOptions {
     /// takes the place of the oldest.
     #[must_use]
     pub fn ring(mut self, bytes: u64) -> Self {
-        self.ring = bytes;
+        self.ring = Some(bytes);
+        self
+    }
+
+    /// Records these events of the kernel's ftrace in place of the [default sets](crate::ftrace::DEFAULT_SETS): names of
+    /// sets, or events as `group/name` or `group/*`. [`record`](super::record) then fails if there are none to be had.
+    #[must_use]
+    pub fn events(mut self, events: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.kernel_events = KernelEvents::These(events.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Records no events of the kernel.
+    #[must_use]
+    pub fn no_ftrace(mut self) -> Self {
+        self.kernel_events = KernelEvents::Off;
+        self
+    }
+
+    /// Sets the bytes of the kernel's buffer for each processor, which holds what happens between two looks; unless set 8 MiB,
+    /// or 2 MiB on a machine with less than 7 GiB, and no more than a sixteenth of memory for all processors together.
+    #[must_use]
+    pub fn kernel_buffer(mut self, bytes: u64) -> Self {
+        self.kernel_buffer = Some(bytes);
+        self
+    }
+
+    /// Runs a command, a program and its arguments, and records until it ends, whatever the [duration](Self::duration). Its
+    /// process has a slice as long as it runs.
+    #[must_use]
+    pub fn command(mut self, words: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
+        self.command = Some(words.into_iter().map(Into::into).collect());
         self
     }
 
@@ -114,8 +167,8 @@ impl RecordOptions {
     }
 
     /// Lets programs record into the same trace: those that connect to a socket at this path, each with a
-    /// [`Connection`](tracebuf_ipc::Connection). They have a ring of the same size to themselves, with places for as
-    /// many writers as it has room for a full chunk of each, up to 65,535, at 224 bytes a place.
+    /// [`Connection`](tracebuf_ipc::Connection). They have a ring to themselves, of the same size if that is
+    /// [set](Self::ring) and else of 4 MiB, with places for as many writers as it has room for a full chunk of each, up to 65,535, at 224 bytes a place.
     #[must_use]
     pub fn listen(mut self, path: impl AsRef<Path>) -> Self {
         self.socket = Some(path.as_ref().to_owned());
@@ -145,6 +198,20 @@ impl RecordOptions {
         self
     }
 
+    /// Bytes of the machine's ring, on a machine with so many processors and so much memory.
+    pub(super) fn machine_ring(&self, processors: u64, memory: u64) -> u64 {
+        // A busy core makes 100,000 switches and wakings a second, at some ten bytes.
+        let wanted = (processors.saturating_mul(16 << 20)).clamp(64 << 20, 2 << 30);
+        self.ring.unwrap_or_else(|| wanted.min((memory / 8).max(RING)))
+    }
+
+    /// KiB of the kernel's buffer for each processor.
+    pub(super) fn kernel_buffer_kib(&self, processors: u64, memory: u64) -> u64 {
+        let wanted = if memory < 7 << 30 { 2 << 20 } else { 8 << 20 };
+        let room = (memory / 16 / processors.max(1)).max(64 << 10);
+        self.kernel_buffer.unwrap_or_else(|| room.min(wanted)).div_ceil(1024)
+    }
+
     pub(super) fn has_programs(&self) -> bool {
         self.socket.is_some() || self.perfetto.is_some()
     }
@@ -153,9 +220,34 @@ impl RecordOptions {
     /// many short programs, those that are gone keep their places until they are overwritten.
     pub(super) fn ring_of_programs(&self) -> BufferConfig {
         let layout = if self.perfetto.is_some() { SMALLEST_CHUNKS } else { LAYOUT };
-        let chunks = self.ring / ring_chunk(layout.chunk_size(PAGE));
+        let ring = self.ring.unwrap_or(RING);
+        let chunks = ring / ring_chunk(layout.chunk_size(PAGE));
         // One more, for the next that comes, before it overwrites the oldest.
         let places = u16::try_from(chunks + 1).unwrap_or(u16::MAX);
-        BufferConfig::ring(self.ring).sequences(places.max(1024))
+        BufferConfig::ring(ring).sequences(places.max(1024))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rings_and_buffers_grow_with_the_machine_and_leave_most_of_its_memory() {
+        let options = RecordOptions::new("trace.pftrace");
+        let sizes = |processors: u64, gib: u64| {
+            let memory = gib << 30;
+            (options.machine_ring(processors, memory) >> 20, options.kernel_buffer_kib(processors, memory))
+        };
+        assert_eq!(sizes(2, 24), (64, 8192));
+        assert_eq!(sizes(64, 256), (1024, 8192));
+        assert_eq!(sizes(512, 2048), (2048, 8192));
+        assert_eq!(sizes(4, 1), (64, 2048));
+        assert_eq!(sizes(64, 1), (128, 1024));
+        // Whatever was not known.
+        assert_eq!(sizes(0, 0), (4, 64));
+        assert_eq!(sizes(u64::MAX, 0), (4, 64));
+        let options = options.ring(4096).kernel_buffer(10_000);
+        assert_eq!((options.machine_ring(2, 0), options.kernel_buffer_kib(2, 0)), (4096, 10));
     }
 }

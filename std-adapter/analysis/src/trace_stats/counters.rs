@@ -1,5 +1,6 @@
 //! The counters of a trace's statistics that tell of losses.
 
+use super::ftrace::FtraceCounters;
 use tracebuf::proto::fields::{buffer_stats, final_flush_outcome, trace_stats};
 use tracebuf::proto::reader::{Field, FieldValue, Fields};
 
@@ -104,6 +105,7 @@ pub(super) struct Counters {
     trace: [u64; OF_TRACE.len()],
     flush_failed: bool,
     buffers: Vec<[u64; OF_BUFFER.len()]>,
+    pub(super) ftrace: FtraceCounters,
 }
 
 impl Counters {

@@ -19,7 +19,7 @@ impl TraceReport {
         let (mut report, mut counters) = (Self::default(), Counters::default());
         let result = report.read_all(trace, &mut counters);
         report.is_cut_off = result.is_err();
-        report.statistics = counters.losses();
+        report.take_counters(counters);
         (report, result)
     }
 

@@ -21,6 +21,8 @@ mod receive;
 #[cfg(target_os = "linux")]
 mod record;
 #[cfg(target_os = "linux")]
+mod record_command;
+#[cfg(target_os = "linux")]
 mod record_long;
 mod recover;
 use tracebuf_testing::trace;

@@ -47,7 +47,7 @@ fn printing(test: &str) -> Vec<Vec<String>> {
         vec!["inspect", trace],
         vec!["size", "--rate", "2MB"],
         vec!["receive", frames, "-o", out],
-        vec!["record", "--duration", "50ms", "-o", out],
+        vec!["record", "--no-ftrace", "--duration", "50ms", "-o", out],
         vec!["--help"],
         vec!["--version"],
     ];
@@ -134,7 +134,7 @@ fn commands_that_fail_say_so_by_their_end_when_nobody_reads_why() {
 
 /// A recording for this long, or until it is told to end, that reports its progress on `stderr`.
 fn recording(trace: &Path, duration: &str, stderr: Stdio) -> Command {
-    let mut recording = command(&["record", "--duration", duration, "-o", name(trace)]);
+    let mut recording = command(&["record", "--no-ftrace", "--duration", duration, "-o", name(trace)]);
     recording.stdout(Stdio::null()).stderr(stderr);
     recording
 }
@@ -238,7 +238,9 @@ fn a_terminal_that_goes_away_ends_what_was_started_from_it_with_its_trace() {
 
 /// What `record` says after writing there.
 fn record_into(path: &Path) -> Output {
-    let output = command(&["record", "--duration", "50ms", "-o", name(path)]).output().expect("the command");
+    let output = command(&["record", "--no-ftrace", "--duration", "50ms", "-o", name(path)])
+        .output()
+        .expect("the command");
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     output
 }
@@ -284,7 +286,9 @@ fn the_target_of_a_link_is_replaced_or_made_and_the_link_stays() {
         assert!(TracePackets::new(&trace).all(|packet| packet.is_ok()));
     }
     symlink(&link, fresh("target")).expect("a link");
-    let output = command(&["record", "--duration", "50ms", "-o", name(&link)]).output().expect("the command");
+    let output = command(&["record", "--no-ftrace", "--duration", "50ms", "-o", name(&link)])
+        .output()
+        .expect("the command");
     assert_eq!(output.status.code(), Some(1), "links in a circle lead nowhere");
 }
 

@@ -16,8 +16,9 @@ use tracebuf_machine::{RecordOptions, record};
 use crate::trace::{Trace, message, number, scratch};
 use crate::{send, text, wait_until, wait_until_caught};
 
+/// Without the kernel's events, which are different ones on each machine, or none.
 fn command() -> Command {
-    crate::tracebuf(&["record"])
+    crate::tracebuf(&["record", "--no-ftrace"])
 }
 
 fn assert_success(output: &Output) {
@@ -45,10 +46,10 @@ fn assert_described(trace: &Trace) {
     let described: HashSet<u64> = descriptions(trace).filter_map(|track| number(track, 1)).collect();
     let counters = trace.packets().filter_map(|packet| number(message(packet, 11)?, 11));
     let counters: HashSet<u64> = counters.collect();
-    assert!(counters.len() > 10, "{counters:?}");
+    assert!(counters.len() > 6, "{counters:?}");
     assert!(counters.is_subset(&described), "{counters:?} {described:?}");
     let parents: HashSet<u64> = descriptions(trace).filter_map(|track| number(track, 5)).collect();
-    assert!(parents.len() > 3 && parents.is_subset(&described), "{parents:?} {described:?}");
+    assert!(parents.len() > 2 && parents.is_subset(&described), "{parents:?} {described:?}");
 }
 
 /// Keeps a core busy until it is dropped.
@@ -97,16 +98,25 @@ fn busy_time(duration: &str, file: &str) -> (Output, Trace) {
 }
 
 #[test]
-fn a_second_of_this_machine_shows_its_cores_its_memory_and_its_processes() {
-    let (output, trace) = busy_time("1200ms", "record/second.pftrace");
+fn some_seconds_of_this_machine_show_its_cores_its_memory_and_its_processes() {
+    let (output, trace) = busy_time("3s", "record/second.pftrace");
     let said = text(&output.stdout);
     assert!(said.contains("lost: nothing") && said.contains("ui.perfetto.dev"), "{said}");
-    for name in ["core 0 busy", "Memory", "context switches", "load of a minute", "look at /proc"] {
+    for name in ["context switches", "load of a minute", "look at /proc"] {
         assert!(trace.contains(name), "{name}");
     }
-    let counters = ["CPU (100% is one core)", "memory"];
-    assert_eq!(counters_of(&trace, std::process::id()), HashSet::from(counters));
-    assert!(trace.events(4) > 100);
+    let counters = counters_of(&trace, std::process::id());
+    assert!(counters.is_superset(&HashSet::from(["page faults", "major page faults"])), "{counters:?}");
+    // Without events of the kernel, how long threads run.
+    assert!(
+        counters.iter().any(|name| name.starts_with("thread ") && name.ends_with(" waits to run")),
+        "{counters:?}"
+    );
+    let has = |number| trace.packets().filter(|packet| message(packet, number).is_some()).count();
+    // What the machine is, and does; processes, and what they use.
+    assert_eq!((has(45), has(1), has(34)), (1, 0, 0));
+    assert!(has(7) >= 10 && has(9) >= 2 && has(2) >= 2, "{} {} {}", has(7), has(9), has(2));
+    assert!(trace.events(4) > 50);
     assert_described(&trace);
     assert_eq!(trace.losses(), 0);
     trace.assert_ends_with_stats();
@@ -118,7 +128,7 @@ fn the_shortest_recording_has_processes_too() {
     // Which ones they are depends on what else was busy.
     let processes = descriptions(&trace).filter_map(|track| number(message(track, 3)?, 1));
     let mut counters = processes.map(|pid| counters_of(&trace, pid as u32));
-    assert!(counters.any(|counters| counters.contains("memory")));
+    assert!(counters.any(|counters| counters.contains("page faults")));
 }
 
 #[test]
@@ -174,7 +184,7 @@ fn an_interval_longer_than_any_recording_leaves_the_looks_at_its_ends() {
     let output = command().args(arguments).arg(&path).output().expect("the command");
     assert_success(&output);
     let trace = Trace::read(&path);
-    assert!(trace.contains("core 0 busy"));
+    assert!(trace.contains("look at /proc"));
     assert_eq!(trace.events(1), 2, "each look is a slice");
 }
 
@@ -225,7 +235,8 @@ fn standard_output_that_takes_nothing_is_told_by_that_name_and_to_have_no_trace(
 fn a_file_that_takes_nothing_for_a_while_ends_no_recording() {
     let path = scratch("record/full-for-a-while.pftrace");
     // A soft limit that the shell's child has from its start. Going beyond it is an error, not a signal that ends it.
-    let limited = "trap '' XFSZ; ulimit -S -f 0; exec \"$0\" record --long --duration 60s -o \"$1\"";
+    let limited =
+        "trap '' XFSZ; ulimit -S -f 0; exec \"$0\" record --no-ftrace --long --duration 60s -o \"$1\"";
     let mut command = Command::new("sh");
     command.args(["-c", limited, env!("CARGO_BIN_EXE_tracebuf")]).arg(&path);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command");
@@ -326,7 +337,7 @@ fn programs_record_into_the_same_trace() {
         assert!(said.contains(", and of 1 program; ") && said.contains("lost: nothing"), "{said}");
         assert!(wait_until(30, || !connection.is_connected()) && !socket.exists());
         let trace = Trace::read(&path);
-        for name in ["core 0 busy", "a program", "of a program", "look at /proc"] {
+        for name in ["load of a minute", "a program", "of a program", "look at /proc"] {
             assert!(trace.contains(name), "{name}");
         }
         assert_eq!(names_of(&trace, recorder), HashSet::from(["tracebuf record"]));

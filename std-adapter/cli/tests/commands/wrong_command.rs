@@ -102,7 +102,10 @@ fn so_is_an_error_of_the_library() {
 #[test]
 fn what_would_control_a_terminal_in_a_name_is_shown_in_a_report_too() {
     let file = scratch("wrong_command/recorded\n\x1b[31m");
-    let out = tracebuf(&["record", "--duration", "10ms", "-o"]).arg(&file).output().expect("the command");
+    let out = tracebuf(&["record", "--no-ftrace", "--duration", "10ms", "-o"])
+        .arg(&file)
+        .output()
+        .expect("the command");
     let said = text(&out.stdout);
     assert!(said.contains("recorded\\n\\u{1b}[31m: ") && !said.contains('\x1b'), "{said:?}");
 }

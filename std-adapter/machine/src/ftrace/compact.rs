@@ -124,21 +124,20 @@ pub(super) struct CompactSched {
 }
 
 impl CompactSched {
-    /// Adds a switch; false if the record is shorter than its format.
-    pub(super) fn switch(&mut self, format: &CompactFormat, time: u64, record: &[u8]) -> bool {
-        let Some((name, [state, pid, prio])) = format.switch.read(record) else { return false };
+    /// Adds a switch, and returns the next thread; `None` if the record is shorter than its format.
+    pub(super) fn switch(&mut self, format: &CompactFormat, time: u64, record: &[u8]) -> Option<i64> {
+        let (name, [state, pid, prio]) = format.switch.read(record)?;
         let name = self.name(name);
         self.switches.push(time, name, [state, pid, prio]);
-        true
+        Some(pid)
     }
 
-    /// Adds a waking; false if the record is shorter than its format.
-    pub(super) fn waking(&mut self, format: &CompactFormat, time: u64, record: &[u8]) -> bool {
-        let Some(places) = &format.waking else { return false };
-        let Some((name, [pid, cpu, prio, flags])) = places.read(record) else { return false };
+    /// Adds a waking, and returns the thread that is woken; `None` if the record is shorter than its format.
+    pub(super) fn waking(&mut self, format: &CompactFormat, time: u64, record: &[u8]) -> Option<i64> {
+        let (name, [pid, cpu, prio, flags]) = format.waking.as_ref()?.read(record)?;
         let name = self.name(name);
         self.wakings.push(time, name, [pid, cpu, prio, flags & 0xFF]);
-        true
+        Some(pid)
     }
 
     /// The index of a name. There are few, and the newest are met most often.

@@ -9,10 +9,13 @@ use super::addresses::{ConstantTexts, Indices};
 use super::events_table::EVENTS;
 use super::format::{EventFormat, FormatField, int, uint};
 use super::kind::{Kind, ProtoType};
+use super::threads::SeenThreads;
 
 /// Groups of drivers whose messages have other names than their events.
 const OF_OTHER_NAMES: [&str; 9] =
     ["mdss", "sde", "mali", "dpu", "g2d", "samsung", "lwis", "kgsl", "hypervisor"];
+/// Events after which a thread has another name: that of a new one whose number was another's, or by its own wish.
+const RENAMING: [&str; 2] = ["task_newtask", "task_rename"];
 /// Fields of a message that a trace describes: trace processor takes no more.
 const MAX_GENERIC_FIELDS: usize = 31;
 
@@ -23,6 +26,10 @@ pub(super) struct EventMessage {
     number: u32,
     fields: Vec<(u32, Kind, FormatField)>,
     pid: FormatField,
+    /// Fields of its own that name threads.
+    threads: Vec<FormatField>,
+    /// Whether the thread that it names is new, or has another name from now on.
+    renames: bool,
     /// A record must not be shorter.
     pub(super) min_len: usize,
     /// `GenericEventDescriptor` of an event that Perfetto has no message for.
@@ -85,7 +92,17 @@ impl EventMessage {
         let common = format.common.iter().map(FormatField::end).max();
         let pid = format.common("common_pid")?.clone();
         let min_len = end.max(common.unwrap_or(0));
-        Some(Self { number, fields, pid, min_len, descriptor: None })
+        let threads = format.fields.iter().filter(|field| field.kind == Some(Kind::Pid)).cloned().collect();
+        let renames = RENAMING.contains(&format.name.as_str());
+        Some(Self { number, fields, pid, threads, renames, min_len, descriptor: None })
+    }
+
+    /// Notes the threads that a record names.
+    pub(super) fn note_threads(&self, record: &[u8], seen: &mut SeenThreads) {
+        self.pid.bytes(record).into_iter().for_each(|pid| seen.see(int(pid)));
+        for thread in self.threads.iter().filter_map(|field| field.bytes(record)).map(int) {
+            if self.renames { seen.see_again(thread) } else { seen.see(thread) }
+        }
     }
 
     /// Appends `FtraceEvent` to `out`; `message` is for its own use. Returns false if the record is too short or points

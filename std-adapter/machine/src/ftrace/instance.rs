@@ -2,11 +2,11 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Error, ErrorKind, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
-use tracebuf_std::process::pid_namespace;
 use tracebuf_std::system::boot_time;
 
 use super::source::{ClockPair, TraceFs};
@@ -32,11 +32,13 @@ pub struct InstanceOptions {
 }
 
 /// An instance of the kernel's tracefs. Nothing of other instances, nor of the top-level one, changes. It disappears with this
-/// value; that of a process which was killed [stays and goes on recording](Self::remove_dead).
+/// value; that of a process which was killed [stays and goes on recording](Self::remove_dead) until the next one is made.
 #[derive(Debug)]
 pub struct Instance {
     top: PathBuf,
     folder: PathBuf,
+    /// A file that is open as long as this is there: see [`remove_dead`](Self::remove_dead).
+    held: Option<File>,
     /// Of each processor; closed while the processor is off.
     pipes: Vec<(u32, Option<File>)>,
     failed: Vec<String>,
@@ -60,19 +62,16 @@ impl Instance {
         Err(why)
     }
 
-    /// Removes instances of processes that are gone. One whose pages somebody reads stays, whoever it is. Outside of the
-    /// initial namespace of processes nothing is removed: others may live where they cannot be seen.
+    /// Removes instances of processes that were killed. Each holds a file of its instance open from the begin, and the
+    /// kernel removes no instance of which a file is open: so those of processes that run stay, wherever these are and
+    /// whatever became of their numbers.
     pub fn remove_dead(top: &Path) {
-        if pid_namespace() != 0 {
-            return;
-        }
         for entry in fs::read_dir(top.join("instances")).into_iter().flatten().flatten() {
             let name = entry.file_name();
-            let pid = name
-                .to_str()
-                .and_then(|name| name.strip_prefix(PREFIX)?.split('-').next()?.parse::<u32>().ok());
-            if pid.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
-                // Refused while its pages are being read.
+            let rest = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+            let is_ours = rest.is_some_and(|rest| rest.split('-').all(|part| part.parse::<u32>().is_ok()));
+            // Its pages may also be read by somebody else: then it stays too.
+            if is_ours {
                 let _ = fs::remove_dir(entry.path());
             }
         }
@@ -83,20 +82,39 @@ impl Instance {
     /// # Errors
     /// The system's.
     pub fn create(top: &Path) -> io::Result<Self> {
+        const TRIES: u32 = 100;
         let name = format!("{PREFIX}{}", std::process::id());
         let mut folder = top.join("instances").join(&name);
-        let mut number = 1;
-        while let Err(error) = fs::create_dir(&folder) {
-            if error.kind() != ErrorKind::AlreadyExists || number == 100 {
-                return Err(error);
+        for number in 2..TRIES {
+            match fs::create_dir(&folder) {
+                Ok(()) => {
+                    let mut instance = Self {
+                        top: top.to_owned(),
+                        folder,
+                        held: None,
+                        pipes: Vec::new(),
+                        failed: Vec::new(),
+                    };
+                    let cpu = instance.cpus().ok().and_then(|cpus| cpus.first().copied());
+                    match instance.open_pipe(cpu.unwrap_or(0)) {
+                        Ok(pipe) => {
+                            instance.held = Some(pipe);
+                            // A new one has it on.
+                            instance.write("tracing_on", "0")?;
+                            return Ok(instance);
+                        }
+                        // Another process has removed it, before there was a file to hold.
+                        Err(_) if !instance.folder.exists() => folder = instance.folder.clone(),
+                        Err(error) => return Err(error),
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                    folder.set_file_name(format!("{name}-{number}"));
+                }
+                Err(error) => return Err(error),
             }
-            number += 1;
-            folder.set_file_name(format!("{name}-{number}"));
         }
-        let instance = Self { top: top.to_owned(), folder, pipes: Vec::new(), failed: Vec::new() };
-        // A new one has it on.
-        instance.write("tracing_on", "0")?;
-        Ok(instance)
+        Err(Error::new(ErrorKind::AlreadyExists, "too many instances of this process"))
     }
 
     /// Sets the instance up and lets the kernel record. Returns the events that were enabled, for
@@ -124,6 +142,25 @@ impl Instance {
         self.pipes = cpus.into_iter().map(|cpu| (cpu, self.open_pipe(cpu).ok())).collect();
         self.write("tracing_on", "1")?;
         Ok(events)
+    }
+
+    /// Has readers that wait for pages woken when a buffer is so full, in percent.
+    ///
+    /// # Errors
+    /// The system's: kernels before 5.1 have no such file.
+    pub fn set_watermark(&self, percent: u8) -> io::Result<()> {
+        self.write("buffer_percent", &percent.to_string())
+    }
+
+    /// The files that pages are read from, to wait for.
+    pub fn pipes(&self) -> Vec<BorrowedFd<'_>> {
+        self.pipes.iter().filter_map(|(_, pipe)| Some(pipe.as_ref()?.as_fd())).collect()
+    }
+
+    /// KiB of each processor's buffer, as the kernel has it; 0 if unknown.
+    pub fn buffer_kib(&mut self) -> u64 {
+        let size = self.read("buffer_size_kb").unwrap_or_default();
+        size.split(|c: char| !c.is_ascii_digit()).next().and_then(|kib| kib.parse().ok()).unwrap_or(0)
     }
 
     /// Events that the kernel has but did not enable.
@@ -155,8 +192,13 @@ impl Instance {
         }
     }
 
-    /// The events of a group, if that is what is asked for.
-    fn expanded(&self, event: &str) -> Vec<String> {
+    /// Whether the kernel has an event.
+    pub fn has(&self, event: &str) -> bool {
+        self.folder.join("events").join(event).join("format").exists()
+    }
+
+    /// The events of a group, if that is what is asked for; if there is no such group, what was asked for.
+    pub fn expanded(&self, event: &str) -> Vec<String> {
         let Some(group) = event.strip_suffix("/*") else { return vec![event.to_owned()] };
         let entries = fs::read_dir(self.folder.join("events").join(group)).into_iter().flatten().flatten();
         let events = entries.filter(|entry| entry.path().join("format").exists());
@@ -246,123 +288,10 @@ impl Drop for Instance {
     fn drop(&mut self) {
         let _ = self.stop();
         self.pipes.clear();
+        self.held = None;
         let _ = fs::remove_dir(&self.folder);
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::{FtraceReader, StatsPhase};
-    use super::*;
-    use std::collections::BTreeSet;
-    use std::thread::sleep;
-    use std::time::Duration;
-
-    fn instances(top: &Path) -> BTreeSet<PathBuf> {
-        let entries = fs::read_dir(top.join("instances")).expect("instances").flatten();
-        entries.map(|entry| entry.path()).collect()
-    }
-
-    /// As root: `mount -t tracefs nodev /sys/kernel/tracing`, then
-    /// `cargo test -p tracebuf-machine --lib instance -- --ignored --test-threads 1`.
-    #[test]
-    #[ignore = "needs root and a tracefs"]
-    fn the_kernels_events_are_read_and_nothing_stays() {
-        let top = Instance::find().expect("a tracefs");
-        let (before, was_on) = (instances(&top), fs::read(top.join("tracing_on")).expect("a file"));
-        let mut instance = Instance::create(&top).expect("an instance");
-        let mut second = Instance::create(&top).expect("another");
-        let options = InstanceOptions {
-            events: vec![
-                "sched/sched_switch".into(),
-                "sched/sched_waking".into(),
-                "irq/*".into(),
-                "no/such".into(),
-            ],
-            filters: vec![("sched/sched_waking".into(), "common_pid != 0".into())],
-            buffer_kib: 1024,
-        };
-        let events = instance.start(&options).expect("a start");
-        assert!(events.iter().filter(|event| event.starts_with("irq/")).count() >= 5, "{events:?}");
-        let mut reader =
-            FtraceReader::new(&mut instance, events.iter().map(String::as_str), true).expect("formats");
-        assert_eq!(
-            (reader.unknown_events(), instance.failed_events()),
-            (&["no/such".to_owned()][..], &[][..])
-        );
-        let start = boot_time();
-        let (mut packets, mut pages) = (0, 0);
-        for _ in 0..20 {
-            sleep(Duration::from_millis(10));
-            pages += reader.read_pass(&mut instance, 256, &mut |_| packets += 1).expect("processors");
-        }
-        instance.stop().expect("a stop");
-        pages += reader.read_pass(&mut instance, usize::MAX, &mut |_| packets += 1).expect("processors");
-        let stats = reader.stats(&mut instance, StatsPhase::End).expect("processors");
-        println!("{packets} packets, {pages} pages, {stats:?}");
-        assert!(packets >= 20 && pages >= 20);
-        assert!(stats.parse_errors.is_empty() && stats.buffer_pages >= 256);
-        assert!(stats.cpus.iter().map(|cpu| cpu.read_events).sum::<u64>() > 20);
-        let clocks = instance.clocks().expect("clocks");
-        assert!(clocks.boot > start && clocks.ftrace.abs_diff(clocks.boot) < 1_000_000_000, "{clocks:?}");
-        assert_eq!(
-            second.read_page(0, &mut [0; 4096]).err().map(|error| error.kind()),
-            Some(ErrorKind::WouldBlock)
-        );
-        drop((instance, second));
-        assert_eq!((instances(&top), fs::read(top.join("tracing_on")).expect("a file")), (before, was_on));
-    }
-
-    #[test]
-    #[ignore = "needs root and a tracefs"]
-    fn pages_are_as_large_as_the_instance_has_them() {
-        let top = Instance::find().expect("a tracefs");
-        let mut instance = Instance::create(&top).expect("an instance");
-        // Kernels before 6.8 have no such file.
-        if instance.write("buffer_subbuf_size_kb", "64").is_err() {
-            return;
-        }
-        let options = InstanceOptions { events: vec!["raw_syscalls/*".into()], ..InstanceOptions::default() };
-        let events = instance.start(&options).expect("a start");
-        let mut reader =
-            FtraceReader::new(&mut instance, events.iter().map(String::as_str), true).expect("formats");
-        assert_eq!(reader.layout().page_len(), 65536);
-        for _ in 0..20_000 {
-            let _ = fs::metadata("/");
-        }
-        instance.stop().expect("a stop");
-        let (mut bytes, mut longest) = (0, 0);
-        let mut count = |packet: &[u8]| {
-            bytes += packet.len();
-            longest = longest.max(packet.len());
-        };
-        let pages = reader.read_pass(&mut instance, usize::MAX, &mut count).expect("processors");
-        let stats = reader.stats(&mut instance, StatsPhase::End).expect("processors");
-        println!("{pages} pages, {bytes} bytes, packets up to {longest}, {stats:?}");
-        assert!(pages >= 2 && bytes > 100_000 && longest < 16 << 10);
-        assert!(stats.parse_errors.is_empty(), "{stats:?}");
-    }
-
-    #[test]
-    #[ignore = "needs root and a tracefs"]
-    fn instances_of_dead_processes_are_removed_unless_somebody_reads_them() {
-        let top = Instance::find().expect("a tracefs");
-        let of = |name: &str| top.join("instances").join(name);
-        // No process has so high an id.
-        let names = [
-            "tracebuf-4194305",
-            "tracebuf-4194306-2",
-            "tracebuf-4194307",
-            "tracebuf-1",
-            "tracebuf-x",
-            "other-4194305",
-        ];
-        names.iter().for_each(|name| fs::create_dir(of(name)).expect("an instance"));
-        let read = File::open(of("tracebuf-4194307").join("per_cpu/cpu0/trace_pipe_raw")).expect("a pipe");
-        Instance::remove_dead(&top);
-        let left: Vec<_> = names.iter().filter(|name| of(name).exists()).collect();
-        assert_eq!(left, [&names[2], &names[3], &names[4], &names[5]]);
-        drop(read);
-        names.iter().for_each(|name| drop(fs::remove_dir(of(name))));
-    }
-}
+mod tests;

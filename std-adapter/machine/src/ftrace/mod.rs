@@ -9,13 +9,16 @@
 //! | `instance` | a set of buffers in this system's kernel (Linux) | `source`, `stats` |
 //! | `reader` | pages and files into packets | all below |
 //! | `bundle` | a bundle that is being filled | `compact`, `page`, `source` |
-//! | `event` | an event as a message | `format`, `kind`, `addresses`, `events_table` |
+//! | `event` | an event as a message | `format`, `kind`, `addresses`, `threads`, `events_table` |
 //! | `compact` | scheduling as lists | `format`, `kind` |
+//! | `status` | what a recording has done | `stats` |
 //! | `stats` | statistics of the buffers | `page` |
 //! | `page` | a page, and the records in it | `format` |
 //! | `format` | format files | `kind` |
 //! | `kind` | what a field holds, and where it fits | nothing |
 //! | `addresses` | texts and symbols of the kernel | nothing |
+//! | `threads` | threads that events name | nothing |
+//! | `event_sets` | events by the names of sets | nothing |
 //! | `events_table` | the messages that Perfetto has, generated | nothing |
 //! | `source` | the trait [`TraceFs`] | nothing |
 
@@ -23,6 +26,7 @@ mod addresses;
 mod bundle;
 mod compact;
 mod event;
+mod event_sets;
 mod events_table;
 mod format;
 #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -32,8 +36,13 @@ mod page;
 mod reader;
 mod source;
 mod stats;
+mod status;
+mod threads;
 
 pub use addresses::KernelSymbols;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(crate) use event_sets::is_of_who_runs;
+pub use event_sets::{DEFAULT_SETS, expanded};
 pub use format::{EventFormat, FormatField};
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub use instance::{Instance, InstanceOptions};
@@ -42,3 +51,4 @@ pub use page::{FtracePage, Lost, PageLayout, ParseStatus, Record, Records};
 pub use reader::{FtraceReader, PacketSink, PageOutcome};
 pub use source::{ClockPair, TraceFs};
 pub use stats::{CpuStats, FtraceStats, StatsPhase};
+pub use status::FtraceStatus;

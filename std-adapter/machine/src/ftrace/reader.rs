@@ -13,7 +13,7 @@ use super::event::{Addresses, EventMessage};
 use super::format::EventFormat;
 use super::page::{PageLayout, ParseStatus, Record};
 use super::source::TraceFs;
-use super::stats::{CpuStats, FtraceStats, StatsPhase};
+use super::threads::SeenThreads;
 
 /// The first number of an event that a trace describes itself.
 const FIRST_GENERIC: u32 = 65536;
@@ -36,7 +36,8 @@ pub struct PageOutcome {
 #[derive(Debug)]
 enum Target {
     Message(EventMessage),
-    Switch,
+    /// For the lists; the message for those in full.
+    Switch(EventMessage),
     Waking,
 }
 
@@ -53,6 +54,11 @@ pub struct FtraceReader {
     addresses: Addresses,
     symbols: Option<KernelSymbols>,
     unknown: Vec<String>,
+    events: u64,
+    /// The threads that events name, if somebody wants to know.
+    threads: Option<SeenThreads>,
+    /// Whether each processor's next switch is to be in full; `None` if none is.
+    in_full: Option<Vec<bool>>,
     errors: BTreeSet<ParseStatus>,
     /// Of each processor, the time of the last event in a bundle.
     ends: Vec<u64>,
@@ -89,6 +95,9 @@ impl FtraceReader {
             addresses: Addresses { texts, ..Addresses::default() },
             symbols: None,
             unknown: Vec::new(),
+            events: 0,
+            threads: None,
+            in_full: None,
             errors: BTreeSet::new(),
             ends: Vec::new(),
             bundle: Bundle::default(),
@@ -108,7 +117,10 @@ impl FtraceReader {
             let waking = waking.or_else(|| format_of(fs, SCHED_WAKING));
             reader.compact = CompactFormat::new(&switch, waking.as_ref());
             if reader.compact.is_some() {
-                reader.set(switch.id, Target::Switch);
+                let place = reader.targets.get_mut(usize::from(switch.id));
+                if let Some(Some(Target::Message(message))) = place.map(Option::take) {
+                    reader.set(switch.id, Target::Switch(message));
+                }
                 waking.filter(|_| asked).into_iter().for_each(|waking| reader.set(waking.id, Target::Waking));
             }
         }
@@ -148,6 +160,27 @@ impl FtraceReader {
         self.symbols = Some(symbols);
     }
 
+    /// Writes the first switch of each processor, and the first after a loss, as an event of its own, not in a list: trace
+    /// processor takes what ran before from it. Perfetto's recorder writes none so.
+    pub fn first_switch_in_full(&mut self) {
+        self.in_full = Some(Vec::new());
+    }
+
+    /// Notes the threads that events name: see [`take_threads`](Self::take_threads).
+    pub fn note_threads(&mut self) {
+        self.threads = Some(SeenThreads::default());
+    }
+
+    /// The threads that events named for the first time, or that got another name, since the last call.
+    pub fn take_threads(&mut self) -> Vec<u32> {
+        self.threads.as_mut().map(SeenThreads::take_new).unwrap_or_default()
+    }
+
+    /// Events that went into the trace.
+    pub const fn events(&self) -> u64 {
+        self.events
+    }
+
     /// Events that the kernel does not have, or whose format is not known, as they were asked for.
     pub fn unknown_events(&self) -> &[String] {
         &self.unknown
@@ -156,63 +189,6 @@ impl FtraceReader {
     /// The layout of pages.
     pub const fn layout(&self) -> PageLayout {
         self.layout
-    }
-
-    /// Reads all processors, at most `max_pages` of each. Returns the pages read.
-    ///
-    /// # Errors
-    /// The system's, if the processors cannot be listed. That a page cannot be read is noted in the statistics.
-    pub fn read_pass(
-        &mut self,
-        fs: &mut impl TraceFs,
-        max_pages: usize,
-        out: &mut PacketSink<'_>,
-    ) -> io::Result<usize> {
-        self.begin_pass(fs);
-        let cpus = fs.cpus()?;
-        Ok(cpus.into_iter().map(|cpu| self.read_cpu(fs, cpu, max_pages, out)).sum())
-    }
-
-    /// Begins a read pass: kernel symbols are numbered anew, and clocks are read.
-    pub fn begin_pass(&mut self, fs: &mut impl TraceFs) {
-        self.addresses.indices.clear();
-        if let Some((_, moment)) = &mut self.clock {
-            *moment = fs.clocks().ok().or(*moment);
-        }
-    }
-
-    /// Reads a processor's pages until there are no more, or `max_pages` have been read. Returns the pages read.
-    pub fn read_cpu(
-        &mut self,
-        fs: &mut impl TraceFs,
-        cpu: u32,
-        max_pages: usize,
-        out: &mut PacketSink<'_>,
-    ) -> usize {
-        let mut page = std::mem::take(&mut self.page);
-        let mut pages = 0;
-        while pages < max_pages && cpu < MAX_CPUS {
-            match fs.read_page(cpu, &mut page) {
-                Ok(0) => break,
-                Ok(len) if len == page.len() => {
-                    self.decode(cpu, &page, out);
-                    pages += 1;
-                }
-                Ok(_) => {
-                    self.errors.insert(ParseStatus::ShortRead);
-                    break;
-                }
-                Err(error) => {
-                    if !is_expected(&error) {
-                        self.errors.insert(ParseStatus::ReadError);
-                    }
-                    break;
-                }
-            }
-        }
-        self.page = page;
-        self.finish(out);
-        pages
     }
 
     /// Decodes a page; of processors from 1024 on nothing, because trace processor would refuse the trace. Its last events
@@ -234,6 +210,10 @@ impl FtraceReader {
                 }
                 if page.lost.is_some() {
                     self.begin(cpu, true);
+                    self.in_full
+                        .iter_mut()
+                        .filter_map(|cpus| cpus.get_mut(cpu as usize))
+                        .for_each(|is| *is = true);
                 }
                 let mut records = page.records();
                 let result = records.try_for_each(|record| {
@@ -263,29 +243,31 @@ impl FtraceReader {
         let Some(Some(target)) = self.targets.get(usize::from(record.id)) else { return Ok(false) };
         let bundle = &mut self.bundle;
         let previous_end = self.ends.get(cpu as usize).copied().unwrap_or(0);
-        match (target, &self.compact) {
-            (Target::Message(message), _) => {
+        let (time, data) = (record.timestamp, record.data);
+        let thread = match (target, &self.compact) {
+            (Target::Switch(_), Some(format)) if !is_next_in_full(&mut self.in_full, cpu) => {
+                Some(bundle.compact.switch(format, time, data))
+            }
+            (Target::Waking, Some(format)) => Some(bundle.compact.waking(format, time, data)),
+            (Target::Message(message) | Target::Switch(message), _) => {
                 self.event.clear();
                 let (event, scratch) = (&mut self.event, &mut self.message);
-                if !message.encode(record.timestamp, record.data, &mut self.addresses, scratch, event) {
+                if !message.encode(time, data, &mut self.addresses, scratch, event) {
                     return Err(ParseStatus::Event);
                 }
                 bundle.begin(cpu, false, previous_end, self.clock);
                 bundle.event(event, record.id, message.descriptor.as_deref());
+                self.threads.iter_mut().for_each(|seen| message.note_threads(data, seen));
+                None
             }
-            (kind, Some(format)) => {
-                let (time, data) = (record.timestamp, record.data);
-                let is_whole = match kind {
-                    Target::Switch => bundle.compact.switch(format, time, data),
-                    _ => bundle.compact.waking(format, time, data),
-                };
-                if !is_whole {
-                    return Err(ParseStatus::CompactEvent);
-                }
-                bundle.begin(cpu, false, previous_end, self.clock);
-            }
-            (_, None) => return Ok(false),
+            (Target::Waking, None) => return Ok(false),
+        };
+        if let Some(thread) = thread {
+            let thread = thread.ok_or(ParseStatus::CompactEvent)?;
+            bundle.begin(cpu, false, previous_end, self.clock);
+            self.threads.iter_mut().for_each(|seen| seen.see(thread));
         }
+        self.events += 1;
         if bundle.added(record.timestamp) {
             self.finish(out);
         }
@@ -334,39 +316,6 @@ impl FtraceReader {
             let Ok(()) = self.packet.varint(trace_packet::SEQUENCE_FLAGS, flags);
         }
     }
-
-    /// Reads the statistics of all buffers. Unknown events are told at the start only.
-    ///
-    /// # Errors
-    /// The system's, if the processors cannot be listed. A processor whose statistics cannot be read is left out.
-    pub fn stats(&self, fs: &mut impl TraceFs, phase: StatsPhase) -> io::Result<FtraceStats> {
-        let cpus = fs.cpus()?.into_iter().filter_map(|cpu| {
-            let text = fs.read(&format!("per_cpu/cpu{cpu}/stats")).ok()?;
-            Some(CpuStats::parse(cpu, &text))
-        });
-        let mut stats = FtraceStats::new(phase, cpus.collect());
-        // A buffer that is not yet its full size says so after the number.
-        let size = fs.read("buffer_size_kb").unwrap_or_default();
-        let kib: u64 =
-            size.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default().parse().unwrap_or(0);
-        stats.buffer_pages = kib.saturating_mul(1024).div_ceil(self.layout.page_len() as u64);
-        stats.parse_errors = self.errors.iter().copied().collect();
-        stats.kernel_symbols = self
-            .symbols
-            .as_ref()
-            .map(|symbols| (symbols.len() as u64, symbols.bytes().div_ceil(1024) as u64));
-        if phase == StatsPhase::Start {
-            stats.unknown_events.clone_from(&self.unknown);
-        }
-        Ok(stats)
-    }
-
-    /// Writes statistics as a packet.
-    pub fn write_stats(stats: &FtraceStats, out: &mut PacketSink<'_>) {
-        let mut packet = Vec::new();
-        let Ok(()) = packet.message(trace_packet::FTRACE_STATS, stats);
-        out(&packet);
-    }
 }
 
 const SCHED_SWITCH: &str = "sched/sched_switch";
@@ -374,6 +323,15 @@ const SCHED_WAKING: &str = "sched/sched_waking";
 
 fn format_of(fs: &mut impl TraceFs, name: &str) -> Option<EventFormat> {
     EventFormat::parse(&fs.read(&format!("events/{name}/format")).ok()?)
+}
+
+/// Whether a processor's next switch is to be in full; the one after it is not.
+fn is_next_in_full(in_full: &mut Option<Vec<bool>>, cpu: u32) -> bool {
+    let (Some(cpus), index) = (in_full, cpu as usize) else { return false };
+    if cpus.len() <= index {
+        cpus.resize(index + 1, true);
+    }
+    cpus.get_mut(index).is_some_and(std::mem::take)
 }
 
 /// The clock that `trace_clock` has in brackets, as a value of `FtraceClock`; `None` if it is the trace's.
@@ -388,12 +346,7 @@ fn clock_of(trace_clock: &str) -> Option<u64> {
     }
 }
 
-/// Whether a read fails this way now and then: no page, no memory, another reader, a processor that is off.
-fn is_expected(error: &io::Error) -> bool {
-    const ENODEV: i32 = 19;
-    use io::ErrorKind::{OutOfMemory, ResourceBusy, WouldBlock};
-    matches!(error.kind(), WouldBlock | OutOfMemory | ResourceBusy) || error.raw_os_error() == Some(ENODEV)
-}
-
+mod passes;
+mod statistics;
 #[cfg(test)]
 mod tests;

@@ -51,6 +51,22 @@ impl CpuStats {
         }
         stats
     }
+
+    /// Events that were lost, for whatever reason.
+    pub const fn lost(&self) -> u64 {
+        self.overrun.saturating_add(self.commit_overrun).saturating_add(self.dropped_events)
+    }
+
+    /// These numbers without what was lost and read before.
+    pub(crate) fn since(&self, before: &Self) -> Self {
+        Self {
+            overrun: self.overrun.saturating_sub(before.overrun),
+            commit_overrun: self.commit_overrun.saturating_sub(before.commit_overrun),
+            dropped_events: self.dropped_events.saturating_sub(before.dropped_events),
+            read_events: self.read_events.saturating_sub(before.read_events),
+            ..*self
+        }
+    }
 }
 
 impl Message for CpuStats {

@@ -1,15 +1,17 @@
-//! The busiest processes: the choice of those that are followed, and what they use.
+//! The busiest processes: the choice of those that are followed, and what they do that Perfetto has no packet for.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
-use super::proc::{Proc, Process};
 use super::tracks::{CounterKind, TrackId, Tracks};
+use crate::proc::{Moved, Proc, Process, parse_io, parse_schedstat};
 
 /// Processes that join the followed ones at each look, by their CPU time since the previous look.
 const TOP: usize = 10;
 /// Processes followed in all; those that have ended make room, then the one that does least.
 const FOLLOWED: usize = 64;
+/// Threads of each that are followed: those with the lowest numbers.
+const THREADS: usize = 32;
 /// Least nanoseconds between two looks for both to count, if the second is the last: a tick of 10 ms is a tenth of
 /// them.
 const NEAR: u64 = 100_000_000;
@@ -19,11 +21,14 @@ type Identity = (u32, u64);
 
 pub(super) struct Processes {
     ticks_per_second: f64,
-    page_size: u64,
+    /// Whether it tells how long threads run.
+    pub(super) has_run_times: bool,
+    /// Those that were not there at the last look.
+    new: Vec<u32>,
     /// When all of them were looked at.
     last: Option<u64>,
     known: HashMap<Identity, Sample>,
-    followed: HashMap<Identity, String>,
+    followed: HashMap<Identity, Followed>,
     /// How many were among the busiest at some time.
     pub(super) followed_ever: u64,
 }
@@ -32,14 +37,25 @@ pub(super) struct Processes {
 struct Sample {
     time: u64,
     ticks: u64,
+    faults: [u64; 2],
     /// It is one of [`Processes::followed_ever`].
     was_followed: bool,
+}
+
+/// What is read of followed processes only, and is not known before they are.
+#[derive(Default)]
+struct Followed {
+    name: String,
+    io: Option<(u64, Moved)>,
+    /// By number: when a thread was read, and for how many nanoseconds it had run and waited.
+    threads: HashMap<u32, (u64, [u64; 2])>,
 }
 
 /// A process, and what it has used since it was last read.
 struct Use<'a> {
     process: &'a Process,
     ticks: u64,
+    faults: [u64; 2],
     since: u64,
 }
 
@@ -47,13 +63,18 @@ impl Process {
     fn identity(&self) -> Identity {
         (self.pid, self.started)
     }
+
+    const fn all_faults(&self) -> [u64; 2] {
+        [self.faults, self.major_faults]
+    }
 }
 
 impl Processes {
     pub(super) fn new() -> Self {
         Self {
             ticks_per_second: rustix::param::clock_ticks_per_second().max(1) as f64,
-            page_size: rustix::param::page_size() as u64,
+            has_run_times: false,
+            new: Vec::new(),
             last: None,
             known: HashMap::new(),
             followed: HashMap::new(),
@@ -61,46 +82,48 @@ impl Processes {
         }
     }
 
-    /// Looks at all of them; the first time only for what the next look is compared with.
-    pub(super) fn look(&mut self, time: u64, proc: &Proc, tracks: &mut Tracks) {
-        let Ok((processes, unread)) = proc.processes() else { return };
+    /// Looks at all of them; the first time only for what the next look is compared with. Returns what it has seen.
+    pub(super) fn look(&mut self, time: u64, proc: &Proc, tracks: &mut Tracks) -> Vec<Process> {
+        let Ok((processes, unread)) = proc.processes() else { return Vec::new() };
         let last = self.last.replace(time);
-        let used = |process| {
-            let (ticks, since) = self.used(process, last)?;
-            Some(Use { process, ticks, since })
-        };
-        let uses: Vec<Use<'_>> = processes.iter().filter_map(used).collect();
+        let uses: Vec<Use<'_>> = processes.iter().filter_map(|process| self.used(process, last)).collect();
 
         let alive: HashSet<Identity> = processes.iter().map(Process::identity).collect();
         let is_gone = |who: &Identity| !alive.contains(who) && !unread.contains(&who.0);
         // Times, counters and values.
         let mut values = Vec::new();
         // Those that are gone or displaced do nothing from then on: otherwise their last values would seem to last.
-        for (who, name) in self.followed.extract_if(|who, _| is_gone(who)) {
+        for (who, followed) in self.followed.extract_if(|who, _| is_gone(who)) {
             let since = self.known.get(&who).map_or(time, |known| known.time);
-            let [cpu, memory] = counters(tracks, who, &name);
-            values.extend([(since, cpu, 0.0), (time, memory, 0.0)]);
+            values.extend(fault_counters(tracks, who, &followed.name).map(|counter| (since, counter, 0.0)));
+            values.extend(followed.ends(tracks, who).map(|counter| (since, counter, 0.0)));
         }
         let mut top: Vec<&Use<'_>> = uses.iter().filter(|used| used.ticks > 0).collect();
         top.sort_by_key(|used| Reverse(used.ticks));
         let displaced = top.into_iter().take(TOP).filter_map(|candidate| self.follow(candidate, &uses));
-        let displaced: HashSet<Identity> = displaced.collect();
-        for Use { process, ticks, since } in &uses {
+        let displaced: HashMap<Identity, Followed> = displaced.collect();
+        for Use { process, faults, since, .. } in &uses {
             let who = process.identity();
-            let is_displaced = displaced.contains(&who);
-            if !is_displaced && !self.followed.contains_key(&who) {
+            let displaced = displaced.get(&who);
+            if displaced.is_none() && !self.followed.contains_key(&who) {
                 continue;
             }
-            let [cpu, memory] = counters(tracks, who, &process.name);
-            let seconds = (time.saturating_sub(*since) as f64 / 1e9).max(1e-6);
-            values.push((*since, cpu, 100.0 * *ticks as f64 / self.ticks_per_second / seconds));
-            if is_displaced {
-                values.extend([(time, cpu, 0.0), (time, memory, 0.0)]);
-            } else {
-                values.push((time, memory, process.pages.saturating_mul(self.page_size) as f64));
+            let faults = fault_counters(tracks, who, &process.name).into_iter().zip(faults);
+            for (counter, count) in faults {
+                values.push((*since, counter, *count as f64 / seconds(*since, time)));
+                values.extend(displaced.map(|_| (time, counter, 0.0)));
+            }
+            if let Some(displaced) = displaced {
+                values.extend(displaced.ends(tracks, who).map(|counter| (time, counter, 0.0)));
             }
         }
-        // CPU time counts from when a process was last read: some could not be read for longer than others.
+        for (who, followed) in &mut self.followed {
+            followed.read_io(time, *who, proc, tracks, &mut values);
+            if self.has_run_times {
+                followed.read_threads(time, *who, proc, tracks, &mut values);
+            }
+        }
+        // They count from when a process was last read: some could not be read for longer than others.
         values.sort_by_key(|(time, ..)| *time);
         for (time, counter, value) in values {
             tracks.value(counter, time, value);
@@ -109,36 +132,48 @@ impl Processes {
         let before = std::mem::take(&mut self.known);
         for process in &processes {
             let who = process.identity();
+            let known = before.get(&who);
+            if known.is_none() {
+                self.new.push(process.pid);
+            }
             let was_followed =
-                self.followed.contains_key(&who) || before.get(&who).is_some_and(|known| known.was_followed);
-            self.known.insert(who, Sample { time, ticks: process.ticks, was_followed });
+                self.followed.contains_key(&who) || known.is_some_and(|known| known.was_followed);
+            let (ticks, faults) = (process.ticks(), process.all_faults());
+            self.known.insert(who, Sample { time, ticks, faults, was_followed });
         }
         // For those that could not be read now, what was read before is kept.
         self.known.extend(before.into_iter().filter(|(who, _)| unread.contains(&who.0)));
+        processes
+    }
+
+    /// The processes that have come since the last call.
+    pub(super) fn take_new(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.new)
     }
 
     /// The look that ends a recording. It is left out just after one that had values: over next to no time, a tick more
     /// or less would be a peak.
-    pub(super) fn last_look(&mut self, time: u64, proc: &Proc, tracks: &mut Tracks) {
+    pub(super) fn last_look(&mut self, time: u64, proc: &Proc, tracks: &mut Tracks) -> Vec<Process> {
         let is_near = self.last.is_some_and(|last| time.saturating_sub(last) < NEAR);
-        if self.followed.is_empty() || !is_near {
-            self.look(time, proc, tracks);
-        }
+        if self.followed.is_empty() || !is_near { self.look(time, proc, tracks) } else { Vec::new() }
     }
 
-    /// Ticks that a process has used, and since when. `None` if that is not known: it is older than the last look,
-    /// which could not read it.
-    fn used(&self, process: &Process, last: Option<u64>) -> Option<(u64, u64)> {
+    /// What a process has used, and since when. `None` if that is not known: it is older than the last look, which could
+    /// not read it.
+    fn used<'p>(&self, process: &'p Process, last: Option<u64>) -> Option<Use<'p>> {
+        let (ticks, faults) = (process.ticks(), process.all_faults());
         if let Some(known) = self.known.get(&process.identity()) {
-            return Some((process.ticks.saturating_sub(known.ticks), known.time));
+            let since = |now: u64, before: u64| now.saturating_sub(before);
+            let faults = [since(faults[0], known.faults[0]), since(faults[1], known.faults[1])];
+            return Some(Use { process, ticks: since(ticks, known.ticks), faults, since: known.time });
         }
         // It started within this tick.
         let started = process.started.saturating_add(1) as f64 / self.ticks_per_second * 1e9;
-        last.filter(|last| started > *last as f64).map(|last| (process.ticks, last))
+        last.filter(|last| started > *last as f64).map(|last| Use { process, ticks, faults, since: last })
     }
 
     /// Follows one more, in place of the one that does least if there are too many; gives that one.
-    fn follow(&mut self, candidate: &Use<'_>, uses: &[Use<'_>]) -> Option<Identity> {
+    fn follow(&mut self, candidate: &Use<'_>, uses: &[Use<'_>]) -> Option<(Identity, Followed)> {
         let who = candidate.process.identity();
         if self.followed.contains_key(&who) {
             return None;
@@ -148,10 +183,10 @@ impl Processes {
             let followed = uses.iter().filter(|used| self.followed.contains_key(&used.process.identity()));
             let least = followed.min_by_key(|used| used.ticks);
             let least = least.filter(|least| least.ticks < candidate.ticks)?.process.identity();
-            self.followed.remove(&least);
-            displaced = Some(least);
+            displaced = self.followed.remove(&least).map(|followed| (least, followed));
         }
-        self.followed.insert(who, candidate.process.name.clone());
+        let name = candidate.process.name.clone();
+        self.followed.insert(who, Followed { name, ..Followed::default() });
         if !self.known.get(&who).is_some_and(|known| known.was_followed) {
             self.followed_ever += 1;
         }
@@ -159,166 +194,82 @@ impl Processes {
     }
 }
 
-/// A process's counters: of its CPU time and of its memory.
-fn counters(tracks: &mut Tracks, (pid, started): Identity, name: &str) -> [TrackId; 2] {
+/// Times, counters and values.
+type Values = Vec<(u64, TrackId, f64)>;
+
+fn seconds(since: u64, time: u64) -> f64 {
+    (time.saturating_sub(since) as f64 / 1e9).max(1e-6)
+}
+
+/// A process's counters of page faults: of all, and of those for which something had to be read.
+fn fault_counters(tracks: &mut Tracks, (pid, started): Identity, name: &str) -> [TrackId; 2] {
     let process = tracks.process(pid, started, name);
-    [("CPU (100% is one core)", CounterKind::Percent), ("memory", CounterKind::Bytes)]
-        .map(|(name, kind)| tracks.counter(process, name, kind))
+    ["page faults", "major page faults"].map(|name| tracks.counter(process, name, CounterKind::PerSecond))
+}
+
+impl Followed {
+    fn io_counters(&self, tracks: &mut Tracks, (pid, started): Identity) -> [TrackId; 2] {
+        let process = tracks.process(pid, started, &self.name);
+        ["read from disks", "written to disks"]
+            .map(|name| tracks.counter(process, name, CounterKind::BytesPerSecond))
+    }
+
+    fn thread_counters(&self, tracks: &mut Tracks, (pid, started): Identity, thread: u32) -> [TrackId; 2] {
+        let process = tracks.process(pid, started, &self.name);
+        ["runs", "waits to run"]
+            .map(|what| tracks.counter(process, &format!("thread {thread} {what}"), CounterKind::Percent))
+    }
+
+    /// The counters that it has besides those of page faults.
+    fn ends(&self, tracks: &mut Tracks, who: Identity) -> impl Iterator<Item = TrackId> {
+        let mut counters = Vec::new();
+        if self.io.is_some() {
+            counters.extend(self.io_counters(tracks, who));
+        }
+        for thread in self.threads.keys() {
+            counters.extend(self.thread_counters(tracks, who, *thread));
+        }
+        counters.into_iter()
+    }
+
+    /// Those of other users cannot be read.
+    fn read_io(&mut self, time: u64, who: Identity, proc: &Proc, tracks: &mut Tracks, values: &mut Values) {
+        let Some(now) = proc.read(format!("{}/io", who.0)).ok().and_then(|text| parse_io(&text)) else {
+            return;
+        };
+        if let Some((since, before)) = self.io.replace((time, now)) {
+            let moved = [now.input.saturating_sub(before.input), now.output.saturating_sub(before.output)];
+            for (counter, bytes) in self.io_counters(tracks, who).into_iter().zip(moved) {
+                values.push((since, counter, bytes as f64 / seconds(since, time)));
+            }
+        }
+    }
+
+    fn read_threads(
+        &mut self,
+        time: u64,
+        who: Identity,
+        proc: &Proc,
+        tracks: &mut Tracks,
+        values: &mut Values,
+    ) {
+        let mut before = std::mem::take(&mut self.threads);
+        for thread in proc.numbers(format!("{}/task", who.0)).into_iter().take(THREADS) {
+            let text = proc.read(format!("{}/task/{thread}/schedstat", who.0)).unwrap_or_default();
+            let Some((ran, waited)) = parse_schedstat(&text) else { continue };
+            self.threads.insert(thread, (time, [ran, waited]));
+            let Some((since, was)) = before.remove(&thread) else { continue };
+            let counters = self.thread_counters(tracks, who, thread).into_iter();
+            for ((counter, now), was) in counters.zip([ran, waited]).zip(was) {
+                let share = now.saturating_sub(was) as f64 / 1e9 / seconds(since, time);
+                values.push((since, counter, 100.0 * share));
+            }
+        }
+        for (thread, (since, _)) in before {
+            values.extend(self.thread_counters(tracks, who, thread).map(|counter| (since, counter, 0.0)));
+        }
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::linux::tests::machine::{Machine, Recording, SECOND, Values};
-
-    /// Looks at the processes of a machine of files, at times of the test's choice.
-    struct Looks {
-        machine: Machine,
-        recording: Recording,
-        tracks: Tracks,
-        processes: Processes,
-        ticks_per_second: u64,
-    }
-
-    impl Looks {
-        fn new(test: &str) -> Self {
-            let (recording, tracks) = Recording::start();
-            let processes = Processes::new();
-            let ticks_per_second = processes.ticks_per_second as u64;
-            Self { machine: Machine::new(test), recording, tracks, processes, ticks_per_second }
-        }
-
-        /// Adds a process that has used this many percent of a second, and started at a second.
-        fn process(&self, pid: u32, percent: u64, started: u64) {
-            let ticks = percent * self.ticks_per_second / 100;
-            self.machine.process(pid, "sh", ticks, started * self.ticks_per_second);
-        }
-
-        /// A look at this second.
-        fn at(&mut self, second: u64) {
-            self.processes.look(second * SECOND, &self.machine.proc(), &mut self.tracks);
-        }
-
-        fn end(self) -> Values {
-            drop(self.tracks);
-            self.recording.values()
-        }
-    }
-
-    impl Values {
-        /// What was recorded of a process: seconds and percent.
-        fn cpu(&self, pid: u32) -> Vec<(u64, u64)> {
-            self.of(&format!("{pid} sh/CPU (100% is one core)"))
-        }
-
-        /// Returns true if a process had memory, at each look.
-        fn memory(&self, pid: u32) -> Vec<bool> {
-            self.of(&format!("{pid} sh/memory")).into_iter().map(|(_, bytes)| bytes > 0).collect()
-        }
-    }
-
-    #[test]
-    fn a_busy_process_takes_the_place_of_the_one_that_does_least() {
-        let mut looks = Looks::new("full");
-        let all = 1..=FOLLOWED as u32;
-        let others = 101..=200;
-        all.clone().chain([100]).chain(others.clone()).for_each(|pid| looks.process(pid, 0, 0));
-        looks.at(1);
-        // Ten become busy at a time, until as many are followed as can be.
-        let mut second = 1;
-        for ten in all.clone().collect::<Vec<_>>().chunks(TOP) {
-            ten.iter().for_each(|pid| looks.process(*pid, 50, 0));
-            second += 1;
-            looks.at(second);
-        }
-        // One of them does least.
-        all.clone().filter(|pid| *pid != 7).for_each(|pid| looks.process(pid, 60, 0));
-        looks.process(7, 54, 0);
-        looks.process(100, 70, 0);
-        looks.at(10);
-        assert_eq!((looks.processes.followed.len(), looks.processes.followed_ever), (FOLLOWED, 65));
-        // Those that do no more than the others take no place of theirs; one that comes back is not counted again.
-        all.clone().filter(|pid| *pid != 7).for_each(|pid| looks.process(pid, 70, 0));
-        looks.process(100, 80, 0);
-        others.clone().for_each(|pid| looks.process(pid, 10, 0));
-        looks.at(11);
-        assert_eq!(looks.processes.followed_ever, 65);
-        looks.process(7, 90, 0);
-        looks.at(12);
-        assert_eq!((looks.processes.followed.len(), looks.processes.followed_ever), (FOLLOWED, 65));
-        let values = looks.end();
-        assert_eq!(values.cpu(100)[..2], [(8, 35), (10, 10)]);
-        assert!(others.into_iter().all(|pid| values.cpu(pid).is_empty()));
-        assert_eq!(values.cpu(7)[..2], [(1, 50), (2, 0)]);
-        assert_eq!(values.cpu(7)[7..], [(8, 2), (10, 0), (11, 36)]);
-        let memory = values.memory(7);
-        assert_eq!(memory.iter().position(|has| !has), Some(memory.len() - 2), "{memory:?}");
-    }
-
-    #[test]
-    fn one_that_cannot_be_read_has_no_values_and_goes_on_when_it_can() {
-        let mut looks = Looks::new("unread");
-        looks.process(1, 7_200_000, 0);
-        looks.at(1000);
-        looks.process(1, 7_200_040, 0);
-        looks.at(1001);
-        looks.machine.cannot_say("1/stat");
-        looks.at(1002);
-        looks.process(1, 7_200_100, 0);
-        looks.at(1003);
-        assert_eq!(looks.processes.followed_ever, 1);
-        looks.machine.has_no("1");
-        looks.at(1004);
-        assert_eq!(looks.end().cpu(1), [(1000, 40), (1001, 30), (1003, 0)]);
-    }
-
-    #[test]
-    fn a_folder_that_cannot_be_read_is_no_end_of_any_process() {
-        let mut looks = Looks::new("folder");
-        looks.process(1, 0, 0);
-        looks.at(1);
-        looks.process(1, 50, 0);
-        looks.at(2);
-        let nowhere = Proc::at("/no such folder", "/no such folder");
-        looks.processes.look(3 * SECOND, &nowhere, &mut looks.tracks);
-        looks.process(1, 70, 0);
-        looks.at(4);
-        assert_eq!(looks.end().cpu(1), [(1, 50), (2, 10)]);
-    }
-
-    #[test]
-    fn of_one_that_is_new_all_its_time_counts_only_if_it_started_since() {
-        let mut looks = Looks::new("new");
-        looks.machine.process(3, "sh", 0, 0);
-        looks.machine.cannot_say("3/stat");
-        looks.at(1000);
-        looks.process(1, 30, 1000);
-        // It was there, and could not be read.
-        looks.process(3, 7_200_000, 5);
-        looks.at(1001);
-        looks.process(1, 50, 1000);
-        looks.process(3, 7_200_010, 5);
-        looks.at(1002);
-        // The number of one that has ended.
-        looks.process(1, 40, 1002);
-        looks.at(1003);
-        let values = looks.end();
-        assert_eq!(values.cpu(1), [(1000, 30), (1001, 20), (1002, 0), (1002, 40)]);
-        assert_eq!(values.cpu(3), [(1001, 10), (1002, 0)]);
-    }
-
-    #[test]
-    fn a_last_look_just_after_another_adds_no_peak() {
-        for (after, values) in [(NEAR, 2), (NEAR - 1, 1)] {
-            let mut looks = Looks::new("near");
-            looks.process(1, 0, 0);
-            looks.at(1);
-            looks.process(1, 10, 0);
-            looks.at(2);
-            looks.process(1, 11, 0);
-            let Looks { machine, tracks, processes, .. } = &mut looks;
-            processes.last_look(2 * SECOND + after, &machine.proc(), tracks);
-            assert_eq!(looks.end().cpu(1).len(), values);
-        }
-    }
-}
+mod tests;

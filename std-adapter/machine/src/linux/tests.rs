@@ -1,17 +1,21 @@
 //! Tests of recordings, and the machine of files that other tests use too.
 
-pub(super) mod machine;
+pub(crate) mod machine;
 
 use machine::{Machine, Recording};
 
 use super::*;
-use tracebuf_session::{LongTraceStatus, Written};
+use tracebuf_session::{LongTraceStatus, Summary, Written};
 
 #[test]
 fn a_session_or_a_file_that_is_busy_ends_no_recording() {
-    let (_recording, tracks) = Recording::start();
-    let options = RecordOptions::new("trace.pftrace").long();
-    let progress = |summary| progress_of(&options, Instant::now(), summary, &tracks, None);
+    let (recording, tracks) = Recording::start();
+    let options = RecordOptions::new("trace.pftrace").long().no_ftrace();
+    let machine = Machine::new("busy");
+    let (session, kernel) = (recording.session(), running::KernelSource::default());
+    let sources = Sources::start(&options, machine.proc(), tracks, &recording.recorder(), session, kernel);
+    let sources = sources.expect("sources");
+    let progress = |summary| running::progress_of(&options, Instant::now(), summary, &sources, None);
     assert!(matches!(progress(Err(SessionError::Timeout)), Ok(None)));
     assert!(matches!(progress(Err(SessionError::Stopped)), Err(SessionError::Stopped)));
     let status = with!(LongTraceStatus { error: Some("No space left on device".into()) });
@@ -22,26 +26,34 @@ fn a_session_or_a_file_that_is_busy_ends_no_recording() {
 }
 
 #[test]
-fn looks_that_take_longer_than_the_interval_leave_time_for_others_and_for_a_word() {
-    let start = Instant::now();
-    let at = |time: u64| start + Duration::from_millis(time);
-    let wait = |time: u64| Step::Wait(Duration::from_millis(time));
-    let mut pace = Pace::new(Duration::from_millis(10), start, at(40));
-    assert_eq!(pace.next(at(40)), Step::Tell);
-    pace.told(at(41));
-    assert_eq!([41, 65, 80].map(|time| pace.next(at(time))), [wait(20), wait(15), Step::Look]);
-    pace.looked(at(80), at(600));
-    assert_eq!(pace.next(at(600)), Step::Tell);
-    pace.told(at(600));
-    assert_eq!([600, 1099, 1100].map(|time| pace.next(at(time))), [wait(20), wait(20), Step::Tell]);
-    // The session did not answer for a long time.
-    pace.told(at(6000));
-    assert_eq!(pace.next(at(6000)), Step::Look);
-    // Short looks come at even times.
-    pace.looked(at(6000), at(6001));
-    assert_eq!([6009, 6010].map(|time| pace.next(at(time))), [wait(1), Step::Look]);
-    pace.looked(at(6013), at(6014));
-    assert_eq!([6019, 6020].map(|time| pace.next(at(time))), [wait(1), Step::Look]);
+fn events_that_are_asked_for_and_are_not_to_be_had_are_an_error_before_anything_is_recorded() {
+    let machine = Machine::new("events");
+    machine.says("stat", "cpu0 1 2 3 4\n");
+    let older = machine.file("older.pftrace", "an older trace");
+    for events in ["no_such/event", "shed"] {
+        for options in [RecordOptions::new(&older), RecordOptions::new(&older).long()] {
+            let recorded =
+                record_from(machine.proc(), &options.events([events]), &AtomicBool::new(true), |_| ());
+            let error = recorded.expect_err("no such events").to_string();
+            assert!(error.starts_with("events of the kernel: "), "{error}");
+            assert_eq!(std::fs::read_to_string(&older).expect("a file"), "an older trace");
+        }
+    }
+}
+
+#[test]
+fn a_command_that_is_not_there_is_an_error_before_anything_is_recorded() {
+    let machine = Machine::new("command");
+    machine.says("stat", "cpu0 1 2 3 4\n");
+    let older = machine.file("older.pftrace", "an older trace");
+    let older_path = older.to_str().expect("a name").to_owned();
+    for (command, why) in [("no such program", "No such file"), (older_path.as_str(), "ermission denied")] {
+        let options = RecordOptions::new(&older).long().no_ftrace().command([command]);
+        let error = record_from(machine.proc(), &options, &AtomicBool::new(false), |_| ()).expect_err("none");
+        let told = error.to_string();
+        assert!(told.starts_with(&format!("running {command}: ")), "{told} {why}");
+        assert_eq!(std::fs::read_to_string(&older).expect("a file"), "an older trace");
+    }
 }
 
 #[test]

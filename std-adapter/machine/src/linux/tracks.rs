@@ -16,7 +16,6 @@ use tracebuf_session::{PacketWriter, Recorder, SidePackets};
 pub(super) enum CounterKind {
     Percent,
     Count,
-    Bytes,
     BytesPerSecond,
     PerSecond,
 }
@@ -205,7 +204,7 @@ impl Tracks {
             let mut event = packet.message(trace_packet::TRACK_EVENT);
             event.varint(track_event::TYPE, track_event_type::COUNTER);
             event.varint(track_event::TRACK_UUID, counter.0);
-            if matches!(kind, CounterKind::Count | CounterKind::Bytes) && value.fract() == 0.0 {
+            if kind == CounterKind::Count && value.fract() == 0.0 {
                 event.varint(track_event::COUNTER_VALUE, value as i64 as u64);
             } else {
                 event.double(track_event::DOUBLE_COUNTER_VALUE, value);
@@ -285,7 +284,6 @@ impl Message for CounterKind {
     fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
         match self {
             CounterKind::Count => out.varint(counter_descriptor::UNIT, counter_unit::COUNT),
-            CounterKind::Bytes => out.varint(counter_descriptor::UNIT, counter_unit::SIZE_BYTES),
             CounterKind::Percent => out.string(counter_descriptor::UNIT_NAME, "%"),
             CounterKind::BytesPerSecond => out.string(counter_descriptor::UNIT_NAME, "B/s"),
             CounterKind::PerSecond => out.string(counter_descriptor::UNIT_NAME, "1/s"),

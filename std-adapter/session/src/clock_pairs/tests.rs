@@ -270,8 +270,8 @@ fn packets(pairs: &[ClockReading]) -> Vec<u8> {
 #[test]
 fn a_killed_session_s_trace_has_its_pairs_before_all_else() {
     let Some(killed) = Killed::new("alone", |_| Vec::new()) else { return };
-    let survivor = Survivor::open(&killed.path("x.region")).expect("a buffer");
-    survivor.write_to(&killed.path("out")).expect("a trace");
+    let survivor = Survivor::open(killed.path("x.region")).expect("a buffer");
+    survivor.write_to(killed.path("out")).expect("a trace");
     killed.assert_has_all(&killed.path("out"), 0..0);
 }
 
@@ -288,10 +288,10 @@ fn what_a_killed_session_s_long_trace_and_slots_have_of_its_pairs_comes_once_and
         let start = if in_trace == 0 { &[][..] } else { &killed.start.bytes };
         let long = [start, &packets(&all[1.min(in_trace)..in_trace])].concat();
         std::fs::write(killed.path("long"), long).expect("a file");
-        let survivor = || Survivor::open(&killed.path("x.region")).expect("a buffer");
-        survivor().write_with(&killed.path("long"), &killed.path("out")).expect("a trace");
+        let survivor = || Survivor::open(killed.path("x.region")).expect("a buffer");
+        survivor().write_with(killed.path("long"), killed.path("out")).expect("a trace");
         killed.assert_has_all(&killed.path("out"), 0..0);
-        survivor().write_to(&killed.path("alone")).expect("a trace");
+        survivor().write_to(killed.path("alone")).expect("a trace");
         // Those before the slot's are in the long trace.
         let first_in_slot = in_trace.max(1);
         let has_slot = in_slot.max(1) > first_in_slot;

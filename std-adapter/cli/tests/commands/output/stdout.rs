@@ -40,8 +40,8 @@ fn a_trace_on_standard_output_has_nothing_else_in_it() {
     fs::write(&frames, FRAMES).expect("a file");
     for (arguments, said) in [
         (&["receive", name(&frames), "-o"][..], "nothing lost on the line"),
-        (&["record", "--duration", "50ms", "-o"], "lost: nothing"),
-        (&["record", "--duration", "50ms", "--long", "-o"], "lost: nothing"),
+        (&["record", "--no-ftrace", "--duration", "50ms", "-o"], "lost: nothing"),
+        (&["record", "--no-ftrace", "--duration", "50ms", "--long", "-o"], "lost: nothing"),
     ] {
         for (output, trace) in [
             into_file(arguments, "/dev/stdout"),
@@ -62,9 +62,9 @@ fn standard_output_may_be_a_socket() {
     let [frames, region, dump] = inputs("socket");
     for (arguments, begins_with) in [
         (&["receive", name(&frames), "-o", "-"][..], &b"\x0A"[..]),
-        (&["record", "--duration", "50ms", "-o", "-"], b"\x0A"),
-        (&["record", "--duration", "50ms", "--long", "-o", "-"], b"\x0A"),
-        (&["record", "--duration", "50ms", "-o", "/dev/stdout"], b"\x0A"),
+        (&["record", "--no-ftrace", "--duration", "50ms", "-o", "-"], b"\x0A"),
+        (&["record", "--no-ftrace", "--duration", "50ms", "--long", "-o", "-"], b"\x0A"),
+        (&["record", "--no-ftrace", "--duration", "50ms", "-o", "/dev/stdout"], b"\x0A"),
         (&["recover", name(&region), "-o", "-"], b"\x0A"),
         (&["recover", name(&dump), "-o", "-"], b"\x0A"),
         (&["inspect", name(&region), "--svg", "-"], b"<svg"),
@@ -113,8 +113,8 @@ fn what_is_in_the_file_of_standard_output_is_not_written_over() {
     let [frames, region, dump] = inputs("appended");
     for arguments in [
         &["receive", name(&frames), "-o"][..],
-        &["record", "--duration", "50ms", "-o"],
-        &["record", "--duration", "50ms", "--long", "-o"],
+        &["record", "--no-ftrace", "--duration", "50ms", "-o"],
+        &["record", "--no-ftrace", "--duration", "50ms", "--long", "-o"],
         &["inspect", name(&region), "--svg"],
         &["recover", name(&region), "-o"],
         &["recover", name(&dump), "-o"],

@@ -23,8 +23,8 @@ fn no_command_writes_over_a_trace_that_a_session_is_writing() {
     };
     let before = parts();
     for arguments in [
-        &["record", "--duration", "100ms", "-o", out][..],
-        &["record", "--long", "--duration", "100ms", "-o", out],
+        &["record", "--no-ftrace", "--duration", "100ms", "-o", out][..],
+        &["record", "--no-ftrace", "--long", "--duration", "100ms", "-o", out],
         &["receive", name(&frames), "-o", out],
         &["recover", name(&dump), "-o", out],
         &["inspect", name(&dump), "--svg", out],

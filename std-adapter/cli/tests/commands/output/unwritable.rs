@@ -23,7 +23,10 @@ fn commands_say_what_cannot_be_written() {
         (&["recover", region, "-o", "/no such folder/x.pftrace"], "/no such folder/x.pftrace"),
         (&["recover", region, "-o", name(&target)], "cannot be written: there is a folder of that name"),
         (&["recover", region, "-o", "x.pftrace", "--after", "/no such file"], "/no such file"),
-        (&["record", "--duration", "100ms", "-o", "/no such folder/x.pftrace"], "/no such folder/x.pftrace"),
+        (
+            &["record", "--no-ftrace", "--duration", "100ms", "-o", "/no such folder/x.pftrace"],
+            "/no such folder/x.pftrace",
+        ),
     ];
     for (arguments, what) in cases {
         let output = command(arguments).output().expect("the command");

@@ -6,6 +6,7 @@ use tracebuf::proto::fields::{compact_sched, ftrace_event_bundle as field, ftrac
 use tracebuf::proto::reader::{FieldValue, Fields, message, messages, number};
 
 use super::super::source::ClockPair;
+use super::super::stats::StatsPhase;
 use super::*;
 
 const PAGE: usize = 4096;
@@ -254,4 +255,39 @@ fn a_clock_that_is_not_the_traces_is_told_with_a_moment_of_both() {
             "{clock}"
         );
     }
+}
+
+#[test]
+fn the_first_switch_of_a_processor_and_the_first_after_a_loss_can_be_in_full() {
+    let mut reader = reader(true);
+    reader.first_switch_in_full();
+    let reads = vec![
+        Ok(page(10, 0, &[switch("a"), switch("b"), switch("c")])),
+        Ok(page(20, 1 << 31, &[switch("d"), switch("e")])),
+    ];
+    let packets = pass(&mut reader, kernel(), reads);
+    let told: Vec<_> = packets
+        .iter()
+        .map(|packet| {
+            let lists = message(bundle(packet), field::COMPACT_SCHED).unwrap();
+            let names = messages(lists, compact_sched::INTERN_TABLE).map(|name| name[0]).collect::<Vec<_>>();
+            let full = messages(bundle(packet), field::EVENT).map(|event| message(event, 4).unwrap());
+            (full.map(|full| number(full, 6)).collect::<Vec<_>>(), names)
+        })
+        .collect();
+    assert_eq!(told, [(vec![Some(3)], vec![b'b', b'c']), (vec![Some(3)], vec![b'e'])]);
+    assert_eq!(reader.events(), 5);
+}
+
+#[test]
+fn threads_that_events_name_are_noted_once() {
+    let mut reader = reader(true);
+    pass(&mut reader, kernel(), vec![Ok(page(10, 0, &[switch("a")]))]);
+    assert!(reader.take_threads().is_empty(), "nobody wants to know");
+    reader.note_threads();
+    pass(&mut reader, kernel(), vec![Ok(page(20, 0, &[switch("a"), work(1), switch("a")]))]);
+    // The next thread, and the one in which the other event came.
+    assert_eq!(reader.take_threads(), [3, 9]);
+    pass(&mut reader, kernel(), vec![Ok(page(30, 0, &[switch("a"), work(1)]))]);
+    assert!(reader.take_threads().is_empty());
 }

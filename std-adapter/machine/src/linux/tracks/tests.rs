@@ -74,7 +74,7 @@ fn a_pid_used_again_is_another_track_and_a_process_that_runs_another_program_is_
     let second = tracks.process(7, 200, "rustc");
     assert!(second != first && second != tracks.process(7, 300, "rustc"));
     for process in [first, second] {
-        let counter = tracks.counter(process, "memory", CounterKind::Bytes);
+        let counter = tracks.counter(process, "memory", CounterKind::Count);
         tracks.value(counter, 0, 1.0);
     }
     assert_eq!([tracks.process(7, 100, "cargo"), tracks.process(7, 200, "rustc")], [first, second]);
@@ -101,7 +101,7 @@ fn programs_that_record_have_the_names_that_they_give_themselves() {
     let mut tracks = tracks.named(5, "session");
     let value = |tracks: &mut Tracks, pid, name| {
         let process = tracks.process(pid, 0, name);
-        let counter = tracks.counter(process, "memory", CounterKind::Bytes);
+        let counter = tracks.counter(process, "memory", CounterKind::Count);
         tracks.value(counter, 0, 1.0);
     };
     value(&mut tracks, 5, "comm-of-own");
@@ -127,7 +127,7 @@ fn tracks_that_end_are_described_as_long_as_values_of_theirs_are_left_and_then_f
         // Each of them has ten values.
         for pid in 4 * time..4 * time + 40 {
             let process = tracks.process(pid, 0, "process");
-            let counter = tracks.counter(process, "memory", CounterKind::Bytes);
+            let counter = tracks.counter(process, "memory", CounterKind::Count);
             tracks.value(counter, time.into(), 1.0);
             counters.push(counter);
         }

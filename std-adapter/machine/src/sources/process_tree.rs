@@ -1,0 +1,271 @@
+//! What processes and threads are called, and how they belong together: `ProcessTree`, from `/proc`.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::time::{Duration, Instant};
+
+use rustix::param::clock_ticks_per_second;
+use tracebuf::producer::track_event::Clock;
+use tracebuf::proto::fields::{
+    process_tree as field, process_tree_process as of_process, process_tree_thread as of_thread, trace_packet,
+};
+use tracebuf::proto::{Message, Sink};
+use tracebuf_session::{BootClock, SidePackets};
+
+use super::data_source::{DataSource, SourceOutput};
+use super::proc_status::Status;
+use super::thread_numbers::ThreadNumbers;
+use crate::proc::{Proc, Process};
+
+/// Time between two looks whether threads have come: short, as those that end are not found any more.
+const PERIOD: Duration = Duration::from_millis(100);
+/// Time that telling of those which were there takes at once.
+const SHARE: Duration = Duration::from_millis(10);
+/// Bytes beside the buffers at which processes that are gone are forgotten, the oldest first.
+const PAST: usize = 4 << 20;
+/// The parent of the kernel's threads.
+const KTHREADD: u32 = 2;
+/// Bytes of a command line that are kept.
+const MAX_COMMAND_LINE: usize = 4096;
+
+/// Tells of all processes at the start, and then of each thread that another source meets: the names, the command line,
+/// the parent, the user and the time of the start. The packets are kept beside the buffers, so that a ring does not lose
+/// them; those of processes that have ended up to 4 MiB.
+///
+/// Numbers are those of this process's pid namespace. Threads that end before they are looked up, at once after the
+/// source that met them has been drained, stay unknown: their events may still have told their names.
+#[derive(Debug)]
+pub struct ProcessTreeSource {
+    proc: Proc,
+    threads: ThreadNumbers,
+    /// By process.
+    told: HashMap<u32, Told>,
+    /// The processes by their first packet, the oldest first.
+    by_age: BTreeMap<u64, u32>,
+    bytes: usize,
+    /// The most that they may be.
+    most: usize,
+    /// Those that were there at the start and are yet to be told of, in descending order.
+    there: Vec<u32>,
+}
+
+/// The packets of a process beside the buffers.
+#[derive(Debug, Default)]
+struct Told {
+    packets: Vec<u64>,
+    bytes: usize,
+}
+
+/// `ProcessTree` with one process at most, and its threads.
+#[derive(Debug, Default)]
+struct Tree {
+    time: u64,
+    end: u64,
+    process: Option<(u32, TreeProcess)>,
+    tgid: u32,
+    threads: Vec<(u32, Status)>,
+}
+
+#[derive(Debug)]
+struct TreeProcess {
+    status: Status,
+    command_line: Vec<u8>,
+    /// Nanoseconds of boot time.
+    started: Option<u64>,
+}
+
+impl ProcessTreeSource {
+    /// Tells of processes that are there, and of threads that somebody puts in this list.
+    pub fn new(threads: ThreadNumbers) -> Self {
+        Self::of(Proc::new(), threads)
+    }
+
+    pub(crate) fn of(proc: Proc, threads: ThreadNumbers) -> Self {
+        Self {
+            proc,
+            threads,
+            told: HashMap::new(),
+            by_age: BTreeMap::new(),
+            bytes: 0,
+            most: PAST,
+            there: Vec::new(),
+        }
+    }
+
+    fn status(&self, number: u32) -> Option<Status> {
+        Status::parse(&self.proc.read(format!("{number}/status")).ok()?)
+    }
+
+    fn process(&self, pid: u32) -> Option<TreeProcess> {
+        let status = self.status(pid).filter(|status| status.tgid == pid)?;
+        let mut command_line = self.proc.bytes(format!("{pid}/cmdline")).unwrap_or_default();
+        command_line.truncate(MAX_COMMAND_LINE);
+        let started = self.proc.read(format!("{pid}/stat")).ok().and_then(|text| Process::parse(&text));
+        let nanoseconds = |ticks: u64| ticks.saturating_mul(1_000_000_000 / clock_ticks_per_second().max(1));
+        Some(TreeProcess {
+            status,
+            command_line,
+            started: started.map(|process| nanoseconds(process.started)),
+        })
+    }
+
+    /// Tells of these threads of a process, or of all, and of the process if it is new, or may run another program since: then
+    /// its main thread is among them. One that is about to end has no command line any more: what was told of it stays.
+    fn tell(&mut self, pid: u32, threads: Option<Vec<(u32, Status)>>, side: &SidePackets) {
+        let time = BootClock.now();
+        let is_told = self.told.contains_key(&pid);
+        let has_main = threads.as_ref().is_none_or(|threads| threads.iter().any(|(tid, _)| *tid == pid));
+        let process = if has_main || !is_told { self.process(pid) } else { None };
+        let process = process.filter(|process| !is_told || !process.command_line.is_empty());
+        let threads = threads.unwrap_or_else(|| {
+            let all = self.proc.numbers(format!("{pid}/task")).into_iter();
+            let of_main = |tid| process.as_ref().filter(|_| tid == pid).map(|process| process.status.clone());
+            let statuses = all.filter_map(|tid| Some((tid, of_main(tid).or_else(|| self.status(tid))?)));
+            statuses.filter(|(_, status)| status.tgid == pid).collect()
+        });
+        if process.is_none() && threads.is_empty() {
+            return;
+        }
+        let process = process.map(|process| (pid, process));
+        let tree = Tree { time, end: BootClock.now(), process, tgid: pid, threads };
+        let (number, bytes) = (side.add(&tree), tree.encoded_len());
+        let told = self.told.entry(pid).or_default();
+        if told.packets.is_empty() {
+            self.by_age.insert(number, pid);
+        }
+        told.packets.push(number);
+        told.bytes += bytes;
+        self.bytes += bytes;
+        if self.bytes > self.most {
+            self.forget_past(side);
+        }
+    }
+
+    /// Forgets processes that are gone, the oldest first, until half of the room is free.
+    fn forget_past(&mut self, side: &SidePackets) {
+        let by_age = std::mem::take(&mut self.by_age);
+        for (age, pid) in by_age {
+            let goes = self.bytes > self.most / 2 && self.status(pid).is_none();
+            match self.told.remove(&pid) {
+                Some(told) if goes => {
+                    told.packets.iter().for_each(|number| side.remove(*number));
+                    self.bytes -= told.bytes;
+                }
+                Some(told) => {
+                    self.told.insert(pid, told);
+                    self.by_age.insert(age, pid);
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Looks up threads that were met; those of a process together.
+    fn look_up(&mut self, side: &SidePackets) {
+        let mut by_process: BTreeMap<u32, Vec<(u32, Status)>> = BTreeMap::new();
+        for number in self.threads.take() {
+            if let Some(status) = self.status(number) {
+                by_process.entry(status.tgid).or_default().push((number, status));
+            }
+        }
+        for (pid, threads) in by_process {
+            self.tell(pid, Some(threads), side);
+        }
+    }
+}
+
+impl DataSource for ProcessTreeSource {
+    fn name(&self) -> &'static str {
+        "linux.process_stats"
+    }
+
+    /// They are told of a few at a time: on a large machine reading all of them takes a while, and another source of the
+    /// thread has buffers that fill.
+    fn start(&mut self, _: &mut SourceOutput) -> io::Result<()> {
+        self.there = self.proc.numbers("");
+        self.there.reverse();
+        Ok(())
+    }
+
+    fn drain(&mut self, out: &mut SourceOutput) -> Duration {
+        self.look_up(out.side());
+        let begun = Instant::now();
+        while begun.elapsed() < SHARE {
+            let Some(pid) = self.there.pop() else { return PERIOD };
+            self.tell(pid, None, out.side());
+        }
+        Duration::ZERO
+    }
+
+    fn flush(&mut self, out: &mut SourceOutput) {
+        self.look_up(out.side());
+        while let Some(pid) = self.there.pop() {
+            self.tell(pid, None, out.side());
+        }
+    }
+
+    fn stop(&mut self, out: &mut SourceOutput) {
+        self.flush(out);
+    }
+}
+
+impl Message for Tree {
+    fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
+        out.varint(trace_packet::TIMESTAMP, self.time)?;
+        out.message(trace_packet::PROCESS_TREE, &Parts(self))
+    }
+}
+
+struct Parts<'t>(&'t Tree);
+
+impl Message for Parts<'_> {
+    fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
+        let Tree { process, tgid, threads, end, .. } = self.0;
+        if let Some((pid, process)) = process {
+            out.message(field::PROCESSES, &OneProcess(*pid, process))?;
+        }
+        for (tid, status) in threads {
+            out.message(field::THREADS, &OneThread(*tid, *tgid, status))?;
+        }
+        out.varint(field::COLLECTION_END_TIMESTAMP, *end)
+    }
+}
+
+struct OneProcess<'t>(u32, &'t TreeProcess);
+
+impl Message for OneProcess<'_> {
+    fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
+        let (pid, TreeProcess { status, command_line, started }) = (self.0, self.1);
+        out.int(of_process::PID, pid.into())?;
+        out.int(of_process::PPID, status.ppid.into())?;
+        // Without a word readers would skip the process.
+        let words = command_line.strip_suffix(b"\0").unwrap_or(command_line);
+        if words.is_empty() {
+            out.string(of_process::CMDLINE, &status.name)?;
+            out.bool(of_process::CMDLINE_IS_COMM, true)?;
+        } else {
+            let mut words = words.split(|byte| *byte == 0);
+            words.try_for_each(|word| out.string(of_process::CMDLINE, &String::from_utf8_lossy(word)))?;
+        }
+        out.int(of_process::UID, status.uid.into())?;
+        status.nspid.iter().try_for_each(|number| out.int(of_process::NSPID, (*number).into()))?;
+        started.map_or(Ok(()), |time| out.varint(of_process::PROCESS_START_FROM_BOOT, time))?;
+        // Kernels before 6.4 do not say so themselves.
+        let is_kernels = status.is_kernels.unwrap_or(status.ppid == KTHREADD || pid == KTHREADD);
+        out.bool(of_process::IS_KTHREAD, is_kernels)
+    }
+}
+
+struct OneThread<'t>(u32, u32, &'t Status);
+
+impl Message for OneThread<'_> {
+    fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
+        out.int(of_thread::TID, self.0.into())?;
+        out.string(of_thread::NAME, &self.2.name)?;
+        out.int(of_thread::TGID, self.1.into())?;
+        self.2.nspid.iter().try_for_each(|number| out.int(of_thread::NSTID, (*number).into()))
+    }
+}
+
+#[cfg(test)]
+mod tests;

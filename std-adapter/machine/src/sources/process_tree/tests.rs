@@ -1,0 +1,126 @@
+//! Tests of what is told of processes, on a machine of files.
+
+use super::*;
+use crate::linux::tests::machine::{Machine, Recording};
+use tracebuf::proto::TracePackets;
+use tracebuf::proto::reader::{message, messages, number};
+
+/// A process of two threads, by its files.
+fn process(machine: &Machine, pid: u32, name: &str, command_line: &str, more: &str) {
+    let status = |tid: u32, name: &str| {
+        format!("Name:\t{name}\nTgid:\t{pid}\nPid:\t{tid}\nPPid:\t7\nUid:\t1000\t0\t0\t0\n{more}")
+    };
+    machine.process(pid, name, 0, 300);
+    machine.says(&format!("{pid}/cmdline"), command_line);
+    for (tid, name) in [(pid, name), (pid + 1, "second")] {
+        let _ = std::fs::create_dir_all(machine.file_in_proc(&format!("{pid}/task/{tid}")));
+        let _ = std::fs::create_dir_all(machine.file_in_proc(&tid.to_string()));
+        machine.says(&format!("{tid}/status"), &status(tid, name));
+    }
+}
+
+/// The trees of a trace: those beside the buffers.
+fn trees(recording: &Recording) -> Vec<Vec<u8>> {
+    let trace = recording.trace();
+    let packets = TracePackets::new(&trace).map(|packet| packet.expect("a packet"));
+    let trees = packets.filter_map(|packet| message(packet, trace_packet::PROCESS_TREE));
+    trees.filter(|tree| !tree.is_empty()).map(<[u8]>::to_vec).collect()
+}
+
+fn texts(of: &[u8], field: u32) -> Vec<String> {
+    messages(of, field).map(|text| String::from_utf8_lossy(text).into_owned()).collect()
+}
+
+#[test]
+fn processes_that_are_there_are_told_with_all_their_threads() {
+    let machine = Machine::new("tree");
+    process(&machine, 40, "cat", "/bin/cat\0a b\0\0c\0", "NSpid:\t40\t3\nKthread:\t0\n");
+    process(&machine, 50, "kworker/0:1-events", "", "Kthread:\t1\n");
+    let recording = Recording::new();
+    let mut out = recording.output();
+    let mut source = ProcessTreeSource::of(machine.proc(), ThreadNumbers::default());
+    source.start(&mut out).expect("a start");
+    source.flush(&mut out);
+    let trees = trees(&recording);
+    // 41 and 51 are threads: folders that `/proc` does not list have no process.
+    let trees: Vec<_> = trees.iter().filter(|tree| messages(tree, field::PROCESSES).count() > 0).collect();
+    assert_eq!(trees.len(), 2);
+    let cat = messages(trees[0], field::PROCESSES).next().expect("a process");
+    assert_eq!(texts(cat, of_process::CMDLINE), ["/bin/cat", "a b", "", "c"]);
+    let numbers =
+        [of_process::PID, of_process::PPID, of_process::UID, of_process::NSPID, of_process::IS_KTHREAD];
+    assert_eq!(numbers.map(|field| number(cat, field)), [40, 7, 1000, 3, 0].map(Some));
+    let started = 300 * (1_000_000_000 / clock_ticks_per_second());
+    assert_eq!(number(cat, of_process::PROCESS_START_FROM_BOOT), Some(started));
+    assert_eq!(number(cat, of_process::CMDLINE_IS_COMM), None);
+    let threads: Vec<_> = messages(trees[0], field::THREADS).collect();
+    let of = |thread: &[u8]| {
+        (number(thread, of_thread::TID), number(thread, of_thread::TGID), texts(thread, of_thread::NAME))
+    };
+    assert_eq!(of(threads[0]), (Some(40), Some(40), vec!["cat".into()]));
+    assert_eq!(of(threads[1]), (Some(41), Some(40), vec!["second".into()]));
+    let kernels = messages(trees[1], field::PROCESSES).next().expect("a process");
+    assert_eq!(texts(kernels, of_process::CMDLINE), ["kworker/0:1-events"]);
+    assert_eq!(number(kernels, of_process::CMDLINE_IS_COMM), Some(1));
+    assert_eq!(number(kernels, of_process::IS_KTHREAD), Some(1));
+}
+
+#[test]
+fn threads_that_were_met_are_told_with_their_processes_and_those_that_are_gone_are_not() {
+    let machine = Machine::new("tree-met");
+    let threads = ThreadNumbers::default();
+    let recording = Recording::new();
+    let mut out = recording.output();
+    let mut source = ProcessTreeSource::of(machine.proc(), threads.clone());
+    process(&machine, 40, "sh", "sh\0", "");
+    threads.add([41, 60, 41]);
+    source.drain(&mut out);
+    let told = trees(&recording);
+    assert_eq!(told.len(), 1);
+    assert_eq!(messages(&told[0], field::PROCESSES).count(), 1);
+    assert_eq!(messages(&told[0], field::THREADS).count(), 1);
+    // Another of its threads, or it is about to end: that is no other process.
+    threads.add([41]);
+    source.drain(&mut out);
+    process(&machine, 40, "sh", "", "");
+    threads.add([40]);
+    source.drain(&mut out);
+    assert_eq!(trees(&recording).iter().flat_map(|tree| messages(tree, field::PROCESSES)).count(), 1);
+    // It runs another program.
+    process(&machine, 40, "cat", "cat\0", "");
+    threads.add([40]);
+    source.stop(&mut out);
+    let told = trees(&recording);
+    let names = told.iter().flat_map(|tree| messages(tree, field::PROCESSES));
+    assert_eq!(
+        names.flat_map(|process| texts(process, of_process::CMDLINE)).collect::<Vec<_>>(),
+        ["sh", "cat"]
+    );
+}
+
+#[test]
+fn of_very_many_processes_those_that_run_stay() {
+    let machine = Machine::new("tree-many");
+    let recording = Recording::new();
+    let mut source = ProcessTreeSource::of(machine.proc(), ThreadNumbers::default());
+    source.most = 64 << 10;
+    let side = recording.session().side_packets();
+    let long = "x".repeat(4000);
+    process(&machine, 10, "stays", &long, "");
+    source.tell(10, None, &side);
+    let stays = source.told[&10].packets.clone();
+    let before = side.len();
+    for number in 0..50 {
+        // One after another, each gone before the next.
+        let pid = 100 + 2 * number;
+        process(&machine, pid, "goes", &long, "");
+        source.tell(pid, Some(Vec::new()), &side);
+        machine.has_no(&pid.to_string());
+    }
+    assert!(source.bytes <= source.most && side.len() < before + 50, "{} {}", source.bytes, side.len());
+    assert!(source.told.contains_key(&10) && source.told[&10].packets == stays);
+    assert_eq!(source.told.len(), source.by_age.len());
+    assert!(source.told.contains_key(&(100 + 2 * 49)));
+    // What it says of itself is cut.
+    assert!(source.told[&10].bytes < 5000);
+}

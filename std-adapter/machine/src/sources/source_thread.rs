@@ -1,0 +1,176 @@
+//! A thread that runs sources: it starts them, drains each when it is time, and stops them.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, channel, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use tracebuf_session::parts::made_by;
+use tracebuf_session::{Recorder, SessionError, SidePackets};
+
+use super::data_source::{DataSource, SourceOutput};
+
+/// How long sources may take to start: some set up hundreds of events, a millisecond each.
+const START: Duration = Duration::from_secs(60);
+
+/// Sources that run on a thread of their own.
+///
+/// It writes like any thread that records: where the session [waits](tracebuf_session::SessionBuilder::exhaustion) for
+/// shared memory, so do the sources. To be stopped before the session, or their last packets go nowhere. Dropping it
+/// stops the sources too.
+#[derive(Debug)]
+pub struct SourceThread {
+    tasks: Option<Sender<Flush>>,
+    wake: Arc<OwnedFd>,
+    thread: Option<JoinHandle<()>>,
+    failed: Vec<(&'static str, io::Error)>,
+}
+
+/// A request to flush, with the place for the answer.
+type Flush = SyncSender<()>;
+
+struct Running {
+    source: Box<dyn DataSource>,
+    out: SourceOutput,
+    due: Instant,
+}
+
+impl SourceThread {
+    /// Starts sources, in their order, on a thread of this name. They write where the recorder does, and beside the
+    /// session's buffers. Those that cannot start [are told](Self::failed).
+    ///
+    /// # Errors
+    /// No thread, or no answer of the sources for a minute.
+    pub fn start(
+        name: &str,
+        recorder: &Recorder,
+        side: &SidePackets,
+        sources: Vec<Box<dyn DataSource>>,
+    ) -> Result<Self, SessionError> {
+        let starting = |error| SessionError::io("starting a thread for sources", error);
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let wake = Arc::new(eventfd(0, flags).map_err(|error| starting(error.into()))?);
+        let ((tasks, asked), (started, answers)) = (channel(), channel());
+        let (recorder, side, woken) = (recorder.clone(), side.clone(), wake.clone());
+        let run = move || {
+            let mut failed = Vec::new();
+            let mut running = Vec::new();
+            for mut source in sources {
+                let begun = match SourceOutput::new(&recorder, side.clone()) {
+                    Some(mut out) => source.start(&mut out).map(|()| out),
+                    None => Err(io::Error::other("the session is over, or all its writers are taken")),
+                };
+                match begun {
+                    Ok(out) => running.push(Running { source, out, due: Instant::now() }),
+                    Err(error) => failed.push((source.name(), error)),
+                }
+            }
+            let _ = started.send(failed);
+            run(&mut running, &asked, &woken);
+        };
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run).map_err(starting)?;
+        let mut this = Self { tasks: Some(tasks), wake, thread: Some(thread), failed: Vec::new() };
+        this.failed = made_by(&answers, START)?;
+        Ok(this)
+    }
+
+    /// The sources that could not start, and why.
+    pub fn failed(&self) -> &[(&'static str, io::Error)] {
+        &self.failed
+    }
+
+    /// Has all sources write what they have recorded until now.
+    ///
+    /// # Errors
+    /// [`SessionError::Timeout`]; [`SessionError::Stopped`] if the thread has ended, as after a panic.
+    pub fn flush(&self, timeout: Duration) -> Result<(), SessionError> {
+        let (answer, answered) = sync_channel(1);
+        let tasks = self.tasks.as_ref().ok_or(SessionError::Stopped)?;
+        tasks.send(answer).map_err(|_| SessionError::Stopped)?;
+        self.wake();
+        made_by(&answered, timeout).map_err(|error| match error {
+            SessionError::Timeout => error,
+            _ => SessionError::Stopped,
+        })
+    }
+
+    /// Stops the sources, in their order, each with all that it has recorded.
+    ///
+    /// # Errors
+    /// [`SessionError::Stopped`] if the thread has ended before, as after a panic: what the sources held of the system
+    /// is given back even so.
+    pub fn stop(mut self) -> Result<(), SessionError> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<(), SessionError> {
+        self.tasks = None;
+        self.wake();
+        let ended = self.thread.take().map_or(Ok(()), JoinHandle::join);
+        ended.map_err(|_| SessionError::Stopped)
+    }
+
+    fn wake(&self) {
+        // Full only if it was woken before.
+        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+    }
+}
+
+impl Drop for SourceThread {
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
+}
+
+fn run(running: &mut [Running], asked: &Receiver<Flush>, woken: &OwnedFd) {
+    loop {
+        match asked.try_recv() {
+            Ok(answer) => {
+                running.iter_mut().for_each(|one| one.source.flush(&mut one.out));
+                // It may have given up.
+                let _ = answer.send(());
+                continue;
+            }
+            Err(TryRecvError::Disconnected) => break,
+            Err(TryRecvError::Empty) => {}
+        }
+        let due = running.iter().map(|one| one.due).min();
+        let ready = wait(running, due, woken);
+        let now = Instant::now();
+        for (one, is_ready) in running.iter_mut().zip(ready) {
+            if is_ready || now >= one.due {
+                let pause = one.source.drain(&mut one.out);
+                one.due = Instant::now() + pause;
+            }
+        }
+    }
+    running.iter_mut().for_each(|one| one.source.stop(&mut one.out));
+}
+
+/// Waits until it is time, or something is to be done; returns which sources have something.
+fn wait(running: &[Running], due: Option<Instant>, woken: &OwnedFd) -> Vec<bool> {
+    let pause = due.map(|due| due.saturating_duration_since(Instant::now()));
+    let pause = pause.and_then(|pause| Timespec::try_from(pause).ok());
+    let files: Vec<_> = running.iter().map(|one| one.source.wakes_on()).collect();
+    let mut polled: Vec<_> =
+        files.iter().flatten().map(|file| PollFd::from_borrowed_fd(*file, PollFlags::IN)).collect();
+    polled.push(PollFd::from_borrowed_fd(woken.as_fd(), PollFlags::IN));
+    // An interruption is like the end of the time: what is due is looked up again.
+    let _ = poll(&mut polled, pause.as_ref());
+    let is_ready: Vec<bool> = polled.iter().map(|file| file.revents().contains(PollFlags::IN)).collect();
+    let is_at_fault = polled.iter().any(|file| file.revents().intersects(PollFlags::ERR | PollFlags::NVAL));
+    if is_at_fault && !is_ready.contains(&true) {
+        // A file that only tells of a fault, as of a processor that is off, would do so for ever.
+        let mut woken = [PollFd::from_borrowed_fd(woken.as_fd(), PollFlags::IN)];
+        let _ = poll(&mut woken, pause.as_ref());
+    }
+    let _ = rustix::io::read(woken, &mut [0; 8]);
+    let mut at = is_ready.into_iter();
+    files.iter().map(|files| at.by_ref().take(files.len()).fold(false, |any, is| any | is)).collect()
+}
+
+#[cfg(test)]
+mod tests;

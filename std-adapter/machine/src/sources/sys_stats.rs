@@ -1,0 +1,262 @@
+//! What the machine does, in Perfetto's packets: `SysStats`, from `/proc` and `/sys`.
+
+use std::time::{Duration, Instant};
+
+use rustix::param::clock_ticks_per_second;
+use tracebuf::proto::fields::{
+    cpu_times, devfreq_value, disk_stat, interrupt_count, psi_resource, psi_sample, sys_stats as field,
+    sys_stats_value, thermal_zone, trace_packet,
+};
+use tracebuf::proto::{Message, Sink};
+
+use super::stat_keys::{MEMINFO, VMSTAT};
+use crate::proc::Proc;
+
+/// The least time between two looks at `/sys`: at frequencies and temperatures, a file each.
+const SYS_PERIOD: Duration = Duration::from_secs(1);
+
+const PRESSURE: [(&str, [u64; 2]); 3] = [
+    ("pressure/cpu", [psi_resource::CPU_SOME, psi_resource::CPU_FULL]),
+    ("pressure/io", [psi_resource::IO_SOME, psi_resource::IO_FULL]),
+    ("pressure/memory", [psi_resource::MEMORY_SOME, psi_resource::MEMORY_FULL]),
+];
+
+/// Makes the packets, one a look.
+#[derive(Debug)]
+pub(crate) struct SysStats {
+    nanoseconds_per_tick: u64,
+    next_sys: Instant,
+}
+
+/// A look's `SysStats`.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Looked(Vec<u8>);
+
+impl Looked {
+    /// Adds a message of these fields.
+    fn numbers(&mut self, number: u32, fields: impl IntoIterator<Item = (u32, u64)>) {
+        self.named(number, None, fields);
+    }
+
+    /// Adds a message of a text and these fields.
+    fn named(
+        &mut self,
+        number: u32,
+        name: Option<(u32, &str)>,
+        fields: impl IntoIterator<Item = (u32, u64)>,
+    ) {
+        let mut message = Vec::new();
+        if let Some((number, text)) = name {
+            let Ok(()) = message.string(number, text);
+        }
+        for (number, value) in fields {
+            let Ok(()) = message.varint(number, value);
+        }
+        let Ok(()) = self.0.bytes(number, &message);
+    }
+
+    fn number(&mut self, number: u32, value: u64) {
+        let Ok(()) = self.0.varint(number, value);
+    }
+}
+
+/// The packet of a look.
+#[derive(Debug, Default)]
+pub(crate) struct SysStatsPacket {
+    time: u64,
+    end: u64,
+    stats: Looked,
+}
+
+impl Message for SysStatsPacket {
+    fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
+        out.varint(trace_packet::TIMESTAMP, self.time)?;
+        let mut end = Vec::new();
+        let Ok(()) = end.varint(field::COLLECTION_END_TIMESTAMP, self.end);
+        out.length(trace_packet::SYS_STATS, self.stats.0.len() + end.len())?;
+        out.put(&self.stats.0)?;
+        out.put(&end)
+    }
+}
+
+impl SysStats {
+    pub(crate) fn new() -> Self {
+        Self {
+            nanoseconds_per_tick: 1_000_000_000 / clock_ticks_per_second().max(1),
+            next_sys: Instant::now(),
+        }
+    }
+
+    /// Looks at the machine. `stat`, `meminfo` and `diskstats` are what these files say, if they could be read; `now` tells
+    /// the time.
+    pub(crate) fn look(
+        &mut self,
+        proc: &Proc,
+        [stat, meminfo, diskstats]: [Option<&str>; 3],
+        now: impl Fn() -> u64,
+    ) -> SysStatsPacket {
+        let (time, mut out) = (now(), Looked::default());
+        memory(meminfo.unwrap_or_default(), &mut out);
+        events(&proc.read("vmstat").unwrap_or_default(), &mut out);
+        self.stat(stat.unwrap_or_default(), &mut out);
+        if Instant::now() >= self.next_sys {
+            frequencies(proc, &mut out);
+            temperatures(proc, &mut out);
+            self.next_sys = Instant::now() + SYS_PERIOD;
+        }
+        disks(diskstats.unwrap_or_default(), |name| proc.is_disk(name), &mut out);
+        for (file, resources) in PRESSURE {
+            pressure(&proc.read(file).unwrap_or_default(), resources, &mut out);
+        }
+        SysStatsPacket { time, end: now(), stats: out }
+    }
+
+    fn stat(&self, text: &str, out: &mut Looked) {
+        for (key, rest) in text.lines().filter_map(|line| line.split_once(' ')) {
+            let mut numbers = rest.split_ascii_whitespace().map(|word| word.parse::<u64>().unwrap_or(0));
+            if let Some(cpu) = key.strip_prefix("cpu").and_then(|number| number.parse().ok()) {
+                // The fields have the file's order: user, nice, system, idle, iowait, irq, softirq, steal.
+                let times = (cpu_times::USER_NS..=cpu_times::STEAL_NS).zip(numbers);
+                let times =
+                    times.map(|(field, ticks)| (field, ticks.saturating_mul(self.nanoseconds_per_tick)));
+                out.numbers(field::CPU_STAT, [(cpu_times::CPU_ID, cpu)].into_iter().chain(times));
+                continue;
+            }
+            let (total, one) = match key {
+                "intr" => (field::NUM_IRQ_TOTAL, field::NUM_IRQ),
+                "softirq" => (field::NUM_SOFTIRQ_TOTAL, field::NUM_SOFTIRQ),
+                "processes" => {
+                    out.number(field::NUM_FORKS, numbers.next().unwrap_or(0));
+                    continue;
+                }
+                _ => continue,
+            };
+            out.number(total, numbers.next().unwrap_or(0));
+            for (number, count) in (0..).zip(numbers).filter(|(_, count)| *count > 0) {
+                out.numbers(one, [(interrupt_count::IRQ, number), (interrupt_count::COUNT, count)]);
+            }
+        }
+    }
+}
+
+fn value(number: u32, key: u64, value: u64, out: &mut Looked) {
+    out.numbers(number, [(sys_stats_value::KEY, key), (sys_stats_value::VALUE, value)]);
+}
+
+fn memory(text: &str, out: &mut Looked) {
+    for (name, rest) in text.lines().filter_map(|line| line.split_once(':')) {
+        let key = (1..).zip(MEMINFO).find(|(_, known)| *known == name);
+        let kib = rest.split_ascii_whitespace().next().and_then(|word| word.parse().ok());
+        if let (Some((key, _)), Some(kib)) = (key, kib) {
+            value(field::MEMINFO, key, kib, out);
+        }
+    }
+}
+
+fn events(text: &str, out: &mut Looked) {
+    for (name, count) in text.lines().filter_map(|line| line.split_once(' ')) {
+        let known = VMSTAT.iter().find(|(known, _)| *known == name);
+        if let (Some((_, key)), Ok(count)) = (known, count.trim().parse()) {
+            value(field::VMSTAT, *key, count, out);
+        }
+    }
+}
+
+fn disks(text: &str, is_disk: impl Fn(&str) -> bool, out: &mut Looked) {
+    // The places of the fields in a line; kernels before 4.18 have none of the last four, before 5.5 of the last two.
+    const PLACES: [(usize, u32); 8] = [
+        (5, disk_stat::READ_SECTORS),
+        (6, disk_stat::READ_TIME_MS),
+        (9, disk_stat::WRITE_SECTORS),
+        (10, disk_stat::WRITE_TIME_MS),
+        (16, disk_stat::DISCARD_SECTORS),
+        (17, disk_stat::DISCARD_TIME_MS),
+        (18, disk_stat::FLUSH_COUNT),
+        (19, disk_stat::FLUSH_TIME_MS),
+    ];
+    for line in text.lines() {
+        let words: Vec<&str> = line.split_ascii_whitespace().collect();
+        let Some(name) = words.get(2).filter(|name| is_disk(name)) else { continue };
+        let fields = PLACES.iter().filter_map(|(at, field)| Some((*field, words.get(*at)?.parse().ok()?)));
+        out.named(field::DISK_STAT, Some((disk_stat::DEVICE_NAME, name)), fields);
+    }
+}
+
+fn pressure(text: &str, [some, full]: [u64; 2], out: &mut Looked) {
+    for line in text.lines() {
+        let resource = match line.split_once(' ') {
+            Some(("some", _)) => some,
+            Some(("full", _)) => full,
+            _ => continue,
+        };
+        let total =
+            line.rsplit_once("total=").and_then(|(_, microseconds)| microseconds.trim().parse::<u64>().ok());
+        if let Some(total) = total {
+            let fields =
+                [(psi_sample::RESOURCE, resource), (psi_sample::TOTAL_NS, total.saturating_mul(1000))];
+            out.numbers(field::PSI, fields);
+        }
+    }
+}
+
+/// Of processors, by `cpufreq`, or else by what x86 says in `/proc/cpuinfo`; and of devices.
+fn frequencies(proc: &Proc, out: &mut Looked) {
+    let mut processors: Vec<(usize, u64)> = Vec::new();
+    for name in proc.sys_entries("devices/system/cpu") {
+        let number = name.strip_prefix("cpu").and_then(|number| number.parse().ok());
+        let khz = number
+            .and_then(|_| proc.sys_number(format!("devices/system/cpu/{name}/cpufreq/scaling_cur_freq")));
+        processors.extend(number.zip(khz));
+    }
+    if processors.is_empty() {
+        processors = of_cpuinfo(&proc.read("cpuinfo").unwrap_or_default());
+    }
+    let count = processors.iter().map(|(number, _)| number + 1).max().unwrap_or(0);
+    let mut all = vec![0; count];
+    for (number, khz) in processors {
+        all.get_mut(number).into_iter().for_each(|place| *place = khz);
+    }
+    // Those that are off, in between, have 0: a place in the list is a processor's number.
+    all.into_iter().for_each(|khz| out.number(field::CPUFREQ_KHZ, khz));
+    for name in proc.sys_entries("class/devfreq") {
+        if let Some(hz) = proc.sys_number(format!("class/devfreq/{name}/cur_freq")) {
+            out.named(field::DEVFREQ, Some((devfreq_value::KEY, &name)), [(devfreq_value::VALUE, hz)]);
+        }
+    }
+}
+
+fn of_cpuinfo(text: &str) -> Vec<(usize, u64)> {
+    /// More than any kernel is built for.
+    const MAX: usize = 1 << 16;
+    let (mut number, mut found) = (None, Vec::new());
+    for (key, value) in text.lines().filter_map(|line| line.split_once(':')) {
+        match key.trim() {
+            "processor" => number = value.trim().parse().ok().filter(|number| *number < MAX),
+            "cpu MHz" => {
+                let khz = value.trim().parse::<f64>().ok().map(|mhz| (mhz * 1000.0).round() as u64);
+                found.extend(number.take().zip(khz));
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+fn temperatures(proc: &Proc, out: &mut Looked) {
+    for name in proc.sys_entries("class/thermal").into_iter().filter(|name| name.starts_with("thermal_zone"))
+    {
+        let kind = proc.sys_text(format!("class/thermal/{name}/type"));
+        // Thousandths of a degree; those below zero cannot be told.
+        let degrees = proc.sys_number(format!("class/thermal/{name}/temp"));
+        if let (Some(kind), Some(degrees)) = (kind, degrees) {
+            let mut zone = Vec::new();
+            let Ok(()) = zone.string(thermal_zone::NAME, &name);
+            let Ok(()) = zone.varint(thermal_zone::TEMP, degrees / 1000);
+            let Ok(()) = zone.string(thermal_zone::TYPE, &kind);
+            let Ok(()) = out.0.bytes(field::THERMAL_ZONE, &zone);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -3,6 +3,8 @@
 //! Both sides of a shared memory buffer touch it at once, so every access must be atomic and of one size; the functions
 //! give up the plain view for good.
 #![allow(unsafe_code)]
+// What is recorded in place needs the words alone.
+#![cfg_attr(not(feature = "producer"), allow(unused, unreachable_pub))]
 
 #[cfg(all(not(loom), not(test), target_has_atomic = "32"))]
 pub use core::sync::atomic::AtomicU32;
@@ -51,7 +53,7 @@ static_assertions::const_assert_eq!(size_of::<AtomicU32>(), size_of::<u32>());
 static_assertions::const_assert_eq!(align_of::<AtomicU32>(), align_of::<u32>());
 
 /// Words lent for good as atomic words. No cost.
-#[cfg(not(loom))]
+#[cfg(all(not(loom), feature = "producer"))]
 pub fn atomic_words(words: &mut [u32]) -> &[AtomicU32] {
     let (data, len) = (words.as_mut_ptr().cast::<AtomicU32>(), words.len());
     // SAFETY: `AtomicU32` documents "the same size, alignment, and bit validity as the underlying integer type", so the
@@ -61,7 +63,7 @@ pub fn atomic_words(words: &mut [u32]) -> &[AtomicU32] {
 }
 
 /// Bytes lent for good as atomic words: the longest run of whole, aligned words in them. No cost.
-#[cfg(not(loom))]
+#[cfg(all(not(loom), feature = "producer"))]
 pub fn atomic_words_in(bytes: &mut [u8]) -> &[AtomicU32] {
     // SAFETY: four initialised bytes are a valid `u32` whatever they hold.
     let (_, words, _) = unsafe { bytes.align_to_mut::<u32>() };
@@ -77,14 +79,14 @@ pub fn atomic_words_in(bytes: &mut [u8]) -> &[AtomicU32] {
 /// # Safety
 /// `data` must be aligned to 4 and point to `len` words, initialised, mapped for reading and writing, that stay valid
 /// for `'a`; nobody in this program may touch them except through 32-bit atomics during `'a`.
-#[cfg(not(loom))]
+#[cfg(all(not(loom), feature = "producer"))]
 pub unsafe fn atomic_words_at<'a>(data: *const u32, len: usize) -> &'a [AtomicU32] {
     // SAFETY: the caller promises what `from_raw_parts` asks for; `AtomicU32` has the layout of `u32` and
     // allows shared mutation, also by others as long as they use atomic accesses of the same size.
     unsafe { core::slice::from_raw_parts(data.cast::<AtomicU32>(), len) }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(loom), feature = "producer"))]
 mod tests {
     use super::Ordering::Relaxed;
     use super::*;

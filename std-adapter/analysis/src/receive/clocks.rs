@@ -24,7 +24,8 @@ impl RelatedClocks {
         let (id, time) = packet.clock.zip(packet.time).filter(|(id, _)| self.is_new(*id))?;
         let mut file = vec![0; 128];
         let mut writer = TraceFileWriter::new(&mut file[..]);
-        let times = ClockTimes(&[(builtin_clock::BOOTTIME, time), (id, time)]);
+        let both = [(builtin_clock::BOOTTIME, time), (id, time)];
+        let times = ClockTimes(&both);
         writer.message(&times, &TrustedFields::new(0, SequenceId::SERVICE)).ok()?;
         let written = writer.bytes() as usize;
         file.truncate(written);

@@ -33,9 +33,11 @@ mod on_heap {
             Ok(())
         }
 
-        /// Takes the item out that is there.
+        /// Takes out the item that is there, if there is one, and no other.
         pub(crate) fn remove(&mut self, place: usize) {
-            drop(self.0.drain(place..).next());
+            if place < self.0.len() {
+                self.0.remove(place);
+            }
         }
     }
 
@@ -63,7 +65,7 @@ mod tests {
         let taken = [1, 2, 3, 4].map(|item| (list.is_full(), list.push(item)));
         assert_eq!(taken, [(false, Ok(())), (false, Ok(())), (false, Ok(())), (true, Err(4))]);
         #[cfg(feature = "std")]
-        list.remove(1);
+        [3, 1].into_iter().for_each(|place| list.remove(place));
         #[cfg(not(feature = "std"))]
         list.retain(|item| *item != 2);
         assert_eq!([list.push(5), list.push(6)], [Ok(()), Err(6)]);

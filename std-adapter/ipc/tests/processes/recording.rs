@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use tracebuf_analysis::trace_stats::TraceReport;
 use tracebuf_ipc::{Connection, ProducerSocket};
-use tracebuf_session::{BufferConfig, LongTrace, Session};
+use tracebuf_session::{BufferConfig, LongTrace, PacketWriter, Session};
 
 use crate::harness::{
     PATIENCE, Producer, Service, assert_all_of_two_threads, numbers, socket_of_parent, stalling, waits_for,
     write, write_by_two_threads,
 };
-use crate::trace::{Trace, message, scratch};
+use crate::trace::{Trace, message, number, scratch};
 
 #[test]
 #[ignore = "run by other tests, as a process"]
@@ -75,17 +75,46 @@ fn events_for_which_there_is_no_room_are_counted_in_the_service() {
     let service = Service::start("drops", Session::builder(), ProducerSocket::builder().shared_memory(4096));
     let connection = Connection::builder().open(&service.path).expect("a service");
     let recorder = connection.recorder();
-    // Two chunks, both held by others.
-    let held: Vec<_> = (0..2).map(|_| recorder.packet_writer().expect("a writer")).collect();
-    let mut held = held.into_iter().map(|mut writer| {
-        writer.packet(|packet| packet.varint(8, 1));
-        writer
+    // Two chunks, both with open packets of others: nobody takes those back.
+    let [mut one, mut other] = [0, 1].map(|_| recorder.packet_writer().expect("a writer"));
+    one.packet(|packet| {
+        packet.varint(8, 1);
+        other.packet(|packet| {
+            packet.varint(8, 1);
+            (0..10).for_each(|_| recorder.instant("lost"));
+            connection.flush(PATIENCE).expect("it answers");
+            let lost = || service.session.summary().expect("a summary").buffers[0].trace_writer_packet_loss;
+            waits_for("the losses are told", || lost() >= 10);
+            assert_eq!(lost(), 10);
+        });
     });
-    let _held = (held.next(), held.next());
-    (0..10).for_each(|_| recorder.instant("lost"));
     connection.flush(PATIENCE).expect("it answers");
-    let lost = || service.session.summary().expect("a summary").buffers[0].trace_writer_packet_loss;
-    waits_for("the losses are told", || lost() >= 10);
+    let trace = write(service.stop(), "drops");
+    let whole = |trace: &Trace| trace.packets().filter(|packet| number(packet, 8) == Some(1)).count();
+    assert_eq!((trace.contains("lost"), whole(&trace)), (false, 2));
+}
+
+#[test]
+fn chunks_that_idle_writers_hold_go_to_the_service_when_others_need_them() {
+    let service = Service::start("idle", Session::builder(), ProducerSocket::builder().shared_memory(4096));
+    let connection = Connection::builder().open(&service.path).expect("a service");
+    let recorder = connection.recorder();
+    // Two chunks, each with one packet, and room for more.
+    let mut idle = [0, 1].map(|_| recorder.packet_writer().expect("a writer"));
+    let write_one = |writer: &mut PacketWriter| {
+        writer.packet(|packet| {
+            packet.varint(8, 1);
+        });
+    };
+    idle.iter_mut().for_each(write_one);
+    (0..10).for_each(|_| recorder.instant("event"));
+    // They go on in new chunks.
+    idle.iter_mut().for_each(write_one);
+    connection.flush(PATIENCE).expect("it answers");
+    let lost = service.session.summary().expect("a summary").buffers[0].trace_writer_packet_loss;
+    let trace = write(service.stop(), "idle");
+    let whole = trace.packets().filter(|packet| number(packet, 8) == Some(1)).count();
+    assert_eq!((lost, trace.losses(), trace.events(3), whole), (0, 0, 10, 4));
 }
 
 #[test]

@@ -391,10 +391,10 @@ fn what_a_child_drops_changes_nothing_in_its_parent_s_shared_memory() {
     let slice = recorder.enter("slice");
     let writer = recorder.packet_writer().expect("a writer");
     let mut all = Some((session, slice, writer));
-    // The table, and shared memory; the drain thread writes into the ring.
+    // The table of 32,768 writers, and shared memory, a mebibyte each; the drain thread writes into the ring.
     let part = || {
         let file = std::fs::read(&region).expect("a file");
-        file[file.len() - (1 << 20) - (32 << 10)..].to_vec()
+        file[file.len() - (2 << 20)..].to_vec()
     };
     let before = part();
     let child = fork(|| {

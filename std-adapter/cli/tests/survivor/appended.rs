@@ -25,10 +25,13 @@ pub(super) struct Slot {
     pub(super) bytes: Vec<u8>,
 }
 
-/// The file of a buffer, from which the long trace has taken nothing; its slots, the first one first.
+/// The file of a buffer, from which the long trace has taken nothing; its slots, the first one first. That one has its
+/// place behind the trace's head, as if the disk had become full then; the others' places are not known.
 pub(super) struct Left {
     pub(super) region: PathBuf,
     pub(super) file: Vec<u8>,
+    /// The clocks of the session's start, with which the trace begins before there is any slot.
+    pub(super) head: Vec<u8>,
     pub(super) slots: Vec<Slot>,
 }
 
@@ -53,7 +56,16 @@ impl Left {
             .map(|(about, bytes)| Slot { about, bytes })
             .collect();
         slots.sort_by_key(|slot| number(slot.about + 16));
-        Self { region, file, slots }
+        let head = file[264..264 + number(256)].to_vec();
+        let at = head.len();
+        let mut left = Self { region, file, head, slots };
+        left.goes_to(0, at);
+        left
+    }
+
+    /// The trace that has what is in the first slot.
+    pub(super) fn trace(&self) -> Vec<u8> {
+        [&self.head[..], &self.slots[0].bytes].concat()
     }
 
     /// Says where in the trace a slot goes.
@@ -105,7 +117,7 @@ fn of_a_trace_that_is_damaged_where_a_slot_has_the_same_nothing_is_lost() {
     let folder = folder("covered");
     let left = Left::in_folder(&folder);
     let [trace, out] = ["x.pftrace", "out.pftrace"].map(|name| folder.join(name));
-    let first = &left.slots[0].bytes;
+    let first = &left.trace();
     let middle = boundary(first, first.len() / 2);
     let mut damaged = first.clone();
     damaged[middle..middle + 5].fill(0);
@@ -129,7 +141,7 @@ fn what_a_trace_has_behind_its_first_damage_is_told_marked_and_not_replaced() {
     let folder = folder("damaged trace");
     let mut left = Left::in_folder(&folder);
     let [trace, out] = ["x.pftrace", "out.pftrace"].map(|name| folder.join(name));
-    let mut bytes = left.slots[0].bytes.clone();
+    let mut bytes = left.trace();
     left.has_first();
     let (len, middle) = (bytes.len(), boundary(&bytes, bytes.len() / 2));
     bytes[middle] = 0;
@@ -170,7 +182,7 @@ fn a_trace_that_is_shorter_than_it_was_is_told_and_marked() {
     let folder = folder("short trace");
     let mut left = Left::in_folder(&folder);
     let [trace, out] = ["x.pftrace", "out.pftrace"].map(|name| folder.join(name));
-    let bytes = left.slots[0].bytes.clone();
+    let bytes = left.trace();
     left.has_first();
     left.goes_to(1, bytes.len());
     for (len, code) in [(bytes.len(), 0), (boundary(&bytes, bytes.len() / 2), 3), (0, 3)] {
@@ -213,7 +225,7 @@ fn a_trace_of_which_nobody_knows_how_much_it_has_is_refused_by_its_name() {
     }
     let gzipped = folder.join("x.gz");
     let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
-    packed.write_all(&left.slots[0].bytes).expect("memory");
+    packed.write_all(&left.trace()).expect("memory");
     fs::write(&gzipped, packed.finish().expect("memory")).expect("a file");
     for how in ["--after", "--with"] {
         let (code, said) = recover(&left.region, how, &gzipped, &out);

@@ -48,6 +48,11 @@ fn own_part(file: &[u8]) -> usize {
     4096 + half.next_multiple_of(4096) * halves + slot.next_multiple_of(4096) * slots
 }
 
+/// Where its shared memory begins, behind four words for each writer.
+fn own_memory(file: &[u8]) -> usize {
+    own_part(file) + 4 * 8 * number(file, 128) as usize
+}
+
 fn recovered(left: &Path) -> (Survivor, Vec<u64>) {
     let out = left.with_extension("pftrace");
     Survivor::open(left).expect("a buffer").write_to(&out).expect("a trace");
@@ -68,7 +73,7 @@ fn what_a_thread_has_finished_is_there_though_nothing_was_committed() {
     let shared = survivor.shared().expect("it lies in the file");
     let file = fs::read(&left).expect("a file");
     assert_eq!((shared.chunks, shared.writers, survivor.brought_in()), (1, 1, 1));
-    assert_eq!(shared.address as usize, own_part(&file) + (32 << 10));
+    assert_eq!(shared.address as usize, own_memory(&file));
     let (code, said) = run(&["recover".as_ref(), &left, "-o".as_ref(), &out]);
     assert!(code == Some(0) && said.contains("\nshared memory: 1 chunk of 1 writer brought in\n"), "{said}");
     let (code, said) = run(&["inspect".as_ref(), &left]);
@@ -250,9 +255,9 @@ fn a_file_that_is_cut_or_damaged_there_is_told_and_nothing_panics() {
         super::count(&session, 0..500);
         fs::read(left(&region)).expect("a file")
     });
-    let part = own_part(&file);
-    assert_eq!(file.len(), part + (32 << 10) + (1 << 20));
-    for cut in [part + 1, part + (32 << 10) + 5000, file.len() - 1] {
+    let (part, memory) = (own_part(&file), own_memory(&file));
+    assert_eq!(file.len(), memory + (1 << 20));
+    for cut in [part + 1, memory + 5000, file.len() - 1] {
         let error = Survivor::parse(&file[..cut]).expect_err("it is cut").to_string();
         assert_eq!(error, Damage::Cut.to_string());
         let dump = Dump::parse(&file[..cut]).expect("a dump");
@@ -270,7 +275,10 @@ fn a_file_that_is_cut_or_damaged_there_is_told_and_nothing_panics() {
         survivor.write_to(&out).map(|_| (chunks, values(&Trace::read(&out)).len()))
     };
     assert_eq!(read(&file).expect("a trace").1, 500);
-    // From an earlier version, which had no such part; then impossible sizes and numbers.
+    // From an earlier version, which had a table of 1,024 writers, or no such part; then impossible sizes and numbers.
+    let of_earlier = with(128, 1024);
+    let of_earlier = [&of_earlier[..own_memory(&of_earlier)], &file[memory..]].concat();
+    assert_eq!(read(&of_earlier).expect("a trace"), read(&file).expect("a trace"));
     assert_eq!(read(&with(112, 0)).expect("a trace"), (None, 0));
     for (at, value) in
         [(112, 1), (112, u64::MAX), (120, 64), (128, 7), (136, 1 << 20), (144, 1 << 16), (152, 1 << 40)]
@@ -281,7 +289,7 @@ fn a_file_that_is_cut_or_damaged_there_is_told_and_nothing_panics() {
     // Another buffer's, and a table with nobody in it.
     assert_eq!(read(&with(136, 3)).expect("a trace"), (Some(0), 0));
     let mut nobody = file.clone();
-    nobody[part..part + (32 << 10)].fill(0);
+    nobody[part..memory].fill(0);
     assert_eq!(read(&nobody).expect("a trace"), (Some(0), 0));
     let mut random = 88172645463325252_u64;
     for _ in 0..60 {
@@ -291,7 +299,7 @@ fn a_file_that_is_cut_or_damaged_there_is_told_and_nothing_panics() {
             random ^= random >> 7;
             random ^= random << 17;
             // Mostly where there is something.
-            let at = part + [0, 32 << 10][random as usize & 1] + (random >> 8) as usize % 20_000;
+            let at = [part, memory][random as usize & 1] + (random >> 8) as usize % 20_000;
             file[at] = (random >> 40) as u8;
         }
         // What packets hold is for nobody to check.
@@ -325,10 +333,10 @@ fn what_the_ring_has_and_shared_memory_has_still_comes_once_also_when_it_was_rea
         let after = fs::read(left(&region)).expect("a file");
         drop(session);
         let part = own_part(&after);
+        let memory = own_memory(&after);
         let mut spliced = [&after[..part], &before[part..]].concat();
         for being_read in [false, true] {
             if being_read {
-                let memory = part + (32 << 10);
                 for bitmap in (memory..spliced.len()).step_by(4096) {
                     // Two chunks a page: what is complete, 3, is 2 while the drain thread copies it.
                     for shift in [0, 2] {
@@ -362,7 +370,7 @@ fn what_was_overwritten_in_it_is_told_and_counted_in_the_trace() {
     });
     drop(session);
     let mut file = fs::read(&left).expect("a file");
-    let start = own_part(&file) + (32 << 10);
+    let start = own_memory(&file);
     file[start..start + 8192].fill(0x5A);
     fs::write(&left, &file).expect("a file");
     let (code, said) = run(&["recover".as_ref(), &left, "-o".as_ref(), &out]);

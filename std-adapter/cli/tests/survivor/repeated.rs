@@ -19,12 +19,16 @@ fn what_was_appended_once_is_not_appended_again() {
     let folder = folder("twice");
     let mut left = Left::in_folder(&folder);
     let [trace, alone, out] = ["x.pftrace", "alone.pftrace", "out.pftrace"].map(|name| folder.join(name));
-    let first = left.slots[0].bytes.clone();
-    // Slots whose place in the trace is not known, and then such as are known.
-    for is_known in [false, true] {
-        if is_known {
-            left.has_first();
-            left.goes_to(1, first.len());
+    let first = left.trace();
+    // The first slot's place in the trace is known, then no slot's, and then the place of what the trace does not have.
+    for known in [Some(0), None, Some(1)] {
+        match known {
+            None => left.goes_to(0, usize::MAX),
+            Some(1) => {
+                left.has_first();
+                left.goes_to(1, first.len());
+            }
+            Some(_) => {}
         }
         fs::write(&trace, &first).expect("a file");
         let (code, said) = recover(&left.region, "--with", &trace, &trace);

@@ -209,6 +209,7 @@ mod tests {
     use crate::limits::WRITERS;
 
     #[test]
+    #[ignore = "takes more than five seconds"]
     fn a_thread_that_found_no_free_writer_records_once_there_is_one() {
         let session = Session::builder().ring(1 << 20).start().expect("a session");
         let recorder = session.recorder();

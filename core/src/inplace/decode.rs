@@ -146,7 +146,7 @@ impl<'b> RegionView<'b> {
 
     /// Chunks of the ring that the dump does not have.
     pub fn chunks_missing(&self) -> usize {
-        (1usize << (self.log(1) + self.log(2))).saturating_sub(self.ring.bytes.len() / 4) >> self.log(1)
+        (1usize << self.log(2)).saturating_sub((self.ring.bytes.len() / 4) >> self.log(1))
     }
 
     fn log(&self, byte: u32) -> u32 {

@@ -141,6 +141,7 @@ impl NameWord {
     }
 
     /// Whether it is an event's name of this length, known since this start.
+    #[cfg(target_pointer_width = "32")]
     #[inline(always)]
     pub(super) const fn is_known(self, len: u32) -> bool {
         self.0 & 0xFFFF == len << 8 | Self::VERIFIED

@@ -27,25 +27,33 @@ fn key_of(name: &str) -> u32 {
 /// The number of an event's name. Cost, if it is known: some 15 instructions, and 10 for each place jumped over.
 #[inline(always)]
 pub(super) fn number_of<M: Memory>(region: &M, name: &'static str) -> u32 {
-    let key = key_of(name);
     // Elsewhere an address is more than a key.
-    if cfg!(target_pointer_width = "32") {
-        let mut place = place_of::<M>(key);
-        loop {
-            let [first, second] = region.name(place);
-            let found = first.load(SEE);
-            after_seeing();
-            if found == key && NameWord(second.load(Ordering::Relaxed)).is_known(name.len() as u32) {
-                return place as u32 + 1;
-            }
-            // The few that go on from the last place are found below.
-            if found == 0 || place == 0 {
-                break;
-            }
-            place -= 1;
-        }
+    #[cfg(target_pointer_width = "32")]
+    if let Some(number) = known(region, name) {
+        return number;
     }
-    enter(region, key, name, 0)
+    enter(region, key_of(name), name, 0)
+}
+
+/// The number of a name, if it is known by its address.
+#[cfg(target_pointer_width = "32")]
+#[inline(always)]
+fn known<M: Memory>(region: &M, name: &'static str) -> Option<u32> {
+    let key = key_of(name);
+    let mut place = place_of::<M>(key);
+    loop {
+        let [first, second] = region.name(place);
+        let found = first.load(SEE);
+        after_seeing();
+        if found == key && NameWord(second.load(Ordering::Relaxed)).is_known(name.len() as u32) {
+            return Some(place as u32 + 1);
+        }
+        // The few that go on from the last place are found otherwise.
+        if found == 0 || place == 0 {
+            return None;
+        }
+        place -= 1;
+    }
 }
 
 /// The number of a track: those with the same name and the same `number` are one.

@@ -241,3 +241,65 @@ fn what_the_64th_writer_records_is_dropped_and_one_that_is_dropped_leaves_its_ch
     // Four places, and nobody is in one: each found its own.
     assert_eq!(by_writer(&dump(&TRACE)).len(), 4);
 }
+
+#[test]
+fn tracks_guards_and_details_are_told_in_their_order() {
+    timer!(TIME, ticks);
+    // Made while it runs: a region need not be a static.
+    let region = std::boxed::Box::leak(std::boxed::Box::new(Region::<16, 64, 4>::zeroed()));
+    let recorder = Recorder::new(&*region, ticks, 1_000);
+    let copy = recorder;
+    let writer = copy.writer("main");
+    let motor = recorder.track("motor", 7);
+    assert_eq!((recorder.track("motor", 7), recorder.track("motor", 8) == motor), (motor, false));
+    {
+        let _slice = writer.enter("outer");
+        writer.begin_with("inner", |details| {
+            details.arg("n", 1);
+        });
+        writer.on(motor).begin("turn");
+        writer.on(motor).end();
+        writer.end();
+    }
+    // The timer's highest bit has changed twice since, and somebody has kept the time.
+    for time in [0x6000_0000, 0xC000_0000, 0x2000_0000] {
+        TIME.store(time, Ordering::Relaxed);
+        copy.keep_time();
+    }
+    writer.instant("late");
+    let told: Vec<_> = by_writer(&dump(region))[&(1, 0)].iter().map(|(_, told)| told.clone()).collect();
+    let expected =
+        ["begin outer", "n=1", "begin inner", "on motor", "begin turn", "on motor", "end", "end", "end"];
+    assert_eq!(told[..9], expected);
+    assert_eq!(by_writer(&dump(region))[&(1, 0)].last(), Some(&(0x1_2000_0000, "instant late".into())));
+    assert_eq!(recorder.now(), 0x1_2000_0000);
+}
+
+#[test]
+fn what_is_no_region_or_is_cut_off_is_told() {
+    static TRACE: Region<8, 16, 8, 32> = Region::zeroed();
+    assert!(RegionView::find(&dump(&TRACE)).is_none() && RegionView::find(&[]).is_none());
+    let recorder = Recorder::new(&TRACE, || 0, 1_000);
+    let writer = recorder.writer("w");
+    (0..60).for_each(|value| writer.count("n", value));
+    let mut whole = dump(&TRACE);
+    let view = RegionView::find(&whole).expect("a region");
+    assert_eq!((view.chunks_missing(), view.chunks().count()), (0, 5));
+    let cut = RegionView::find(&whole[..whole.len() - 3 * 128 - 1]).expect("a region");
+    assert_eq!((cut.chunks_missing(), cut.chunks().count()), (4, 4));
+    assert!(RegionView::find(&whole[..100]).is_none());
+    let mut copy = [0; 32];
+    assert_eq!(recorder.copy_chunk(&mut copy).map(|chunk| chunk.place()), Some(0));
+    assert!(ChunkView::of(&[0; 127]).is_none());
+    // A time without its second half at the end of a chunk, and a detail that nobody writes.
+    for (word, at) in [(super::layout::detail_word(super::layout::detail::TIME, 0), 31), (0x7FF << 18, 4)] {
+        let mut chunk: Vec<u8> = [1u32; 32].iter().flat_map(|_| (1u32 << 29).to_le_bytes()).collect();
+        chunk[at * 4..at * 4 + 4].copy_from_slice(&word.to_le_bytes());
+        let last = ChunkView::of(&chunk).expect("a chunk").records().last();
+        assert!(matches!(last, Some(Err(super::Malformed))), "{last:?}");
+    }
+    assert_eq!(format!("{}", super::Malformed), "a chunk has words in it that are no event");
+    // What a version to come has laid out is not taken for this one's.
+    whole[4] = 2;
+    assert!(RegionView::find(&whole).is_none());
+}

@@ -105,3 +105,23 @@ fn an_event_is_whole_whatever_its_size_and_wherever_in_a_chunk_it_begins() {
         }
     }
 }
+
+#[test]
+fn a_key_that_is_made_when_it_is_needed_is_written_out() {
+    let (model, producer) = chunk_a_page(64, 1020, Pace::Prompt);
+    let tracer =
+        Tracer::new(producer.writer(40, Exhaustion::Stall).unwrap(), Ticks::default(), &MAIN, CONFIG);
+    for number in 0..3u64 {
+        tracer.track().instant_with("known", |event| event.named_arg(&format!("key {number}"), number));
+    }
+    drop(tracer);
+    model.drain();
+    producer.commit();
+    let reader = read(model, 1);
+    assert_eq!(reader.seen.len(), 3);
+    for (seen, number) in reader.seen.iter().zip(0u64..) {
+        let (_, annotation) = seen.rest.iter().find(|(number, _)| *number == 4).expect("an annotation");
+        let key = model::Value::Bytes(format!("key {number}").into_bytes());
+        assert_eq!(annotation.inside(), [(10, key), (3, model::Value::Int(number))]);
+    }
+}

@@ -142,7 +142,7 @@ impl LongRun {
 fn load(sheet: &mut Sheet) {
     let load = load::run(load::seconds(6));
     let lost: u64 = load.writers.iter().map(|account| account.dropped).sum();
-    let unaccounted: i64 = load.writers.iter().map(load::Account::unaccounted).sum();
+    let unaccounted = load.unaccounted();
     let (rate, seconds) = (load.rate() / 1e6, load.seconds);
     println!(
         "load: {rate:.2} M events/s of 8 threads for {seconds:.0} s, {} snapshots, {lost} dropped",

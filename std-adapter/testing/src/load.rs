@@ -30,6 +30,15 @@ pub struct Load {
     pub memory: (u64, u64),
     /// For each writer: packets that it wrote, and where they are.
     pub writers: Vec<Account>,
+    /// Packets of the trace that nobody wrote: what those that the ring has overwritten mean for the others.
+    pub carried: u64,
+}
+
+impl Load {
+    /// Packets of all writers of which it is not known where they are; less than none if there are more than were written.
+    pub fn unaccounted(&self) -> i64 {
+        self.writers.iter().map(Account::unaccounted).sum::<i64>() + self.carried as i64
+    }
 }
 
 /// The fate of one writer's packets.
@@ -130,17 +139,17 @@ pub fn run(seconds: u64) -> Load {
         events += count;
         written.push(stats);
     }
-    let writers = accounts(&session, written);
+    let (writers, carried) = accounts(&session, written);
     let snapshots = memory.len() as u64;
     let memory = (memory[memory.len() / 6], memory[memory.len() - 1]);
-    Load { seconds: elapsed, events, snapshots, times, memory, writers }
+    Load { seconds: elapsed, events, snapshots, times, memory, writers, carried }
 }
 
 /// Stops, writes what is left, and looks for every packet.
-fn accounts(session: &Session, mut written: Vec<TraceWriterStats>) -> Vec<Account> {
+fn accounts(session: &Session, mut written: Vec<TraceWriterStats>) -> (Vec<Account>, u64) {
     let path = std::env::temp_dir().join(format!("tracebuf-load-{}.pftrace", std::process::id()));
     let mut stopped = session.stop().expect("a stop");
-    stopped.write_to(&path).expect("a file");
+    let carried = stopped.write_to(&path).expect("a file").carried;
     let trace = std::fs::read(&path).expect("the trace");
     std::fs::remove_file(&path).expect("it is there");
     let mut accounts: BTreeMap<u64, Account> = BTreeMap::new();
@@ -167,7 +176,7 @@ fn accounts(session: &Session, mut written: Vec<TraceWriterStats>) -> Vec<Accoun
     for (account, stats) in accounts.iter_mut().zip(written) {
         (account.written, account.dropped) = (stats.packets, stats.dropped);
     }
-    accounts
+    (accounts, carried)
 }
 
 /// Bytes of this process in memory; 0 where the system has no `/proc`.

@@ -2,7 +2,7 @@
 
 use log::{Log, Record};
 use tracebuf_analysis::Trace;
-use tracebuf_session::{Logger, MetricsRecorder, Session, SharedCounter, Unit};
+use tracebuf_session::{Exhaustion, Logger, MetricsRecorder, Session, SharedCounter, Unit};
 
 fn trace_of(session: &Session) -> Trace {
     let mut bytes = Vec::new();
@@ -109,7 +109,7 @@ fn metrics_are_counters_named_by_their_labels_with_their_units() {
 
 #[test]
 fn a_counter_of_many_threads_never_goes_back_and_ends_at_its_sum() {
-    let session = Session::builder().ring(16 << 20).start().expect("a session");
+    let session = Session::builder().ring(16 << 20).exhaustion(Exhaustion::Stall).start().expect("a session");
     let (whole, both) =
         ["whole", "both"].map(|name| SharedCounter::new(session.recorder(), name, Unit::Count)).into();
     std::thread::scope(|scope| {

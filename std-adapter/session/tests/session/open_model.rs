@@ -150,22 +150,6 @@ fn compare(name: &str, ring: u64, count: u64, rounds: u64, most: u64) {
             let path = scratch(&format!("model-{name}.pftrace"));
             session.snapshot().expect("a snapshot").write_to(&path).expect("a file");
             let trace = Trace::open(&path).expect("a trace");
-            eprintln!(
-                "round {round} {:?}",
-                session
-                    .summary()
-                    .unwrap()
-                    .sequences
-                    .iter()
-                    .map(|s| (
-                        s.writer_id,
-                        s.packets_broken,
-                        s.pending,
-                        s.pending_since_folded,
-                        s.packets_evicted
-                    ))
-                    .collect::<Vec<_>>()
-            );
             assert_eq!(trace.faults(), [], "{name}, round {round}");
             threads.iter().for_each(|thread| thread.lock().expect("no panic").check(&trace));
         }

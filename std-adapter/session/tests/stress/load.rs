@@ -23,9 +23,10 @@ fn every_packet_is_in_the_trace_or_counted_as_lost_and_memory_does_not_grow() {
     }
     assert_eq!(load.writers.len(), 8);
     let total = |of: fn(&load::Account) -> u64| load.writers.iter().map(of).sum::<u64>();
-    assert_eq!(load.writers.iter().map(load::Account::unaccounted).sum::<i64>(), 0, "in all");
+    assert_eq!(load.unaccounted(), 0, "in all");
     if total(|account| account.dropped) == 0 {
-        assert!(load.writers.iter().all(|account| account.unaccounted() == 0), "of each writer");
+        // Some of each may be repeated.
+        assert!(load.writers.iter().all(|account| account.unaccounted() <= 0), "of each writer");
     }
     assert!(total(|account| account.in_trace) > 10_000, "the ring is full of them");
     assert!(total(|account| account.overwritten) > 0, "and was lapped");

@@ -71,7 +71,9 @@ impl Left {
     /// Says where in the trace a slot goes.
     pub(super) fn goes_to(&mut self, slot: usize, at: usize) {
         let about = self.slots[slot].about;
-        self.file[about + 8..about + 16].copy_from_slice(&(at as u64).to_le_bytes());
+        // The word for a place that is not known is as long on hosts of 32 bits.
+        let at = if at == usize::MAX { u64::MAX } else { at as u64 };
+        self.file[about + 8..about + 16].copy_from_slice(&at.to_le_bytes());
         fs::write(&self.region, &self.file).expect("the file");
     }
 

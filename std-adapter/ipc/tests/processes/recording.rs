@@ -3,6 +3,7 @@
 use std::sync::Barrier;
 use std::time::Duration;
 
+use tracebuf::producer::Exhaustion;
 use tracebuf_analysis::trace_stats::TraceReport;
 use tracebuf_ipc::{Connection, ProducerSocket};
 use tracebuf_session::{BufferConfig, LongTrace, PacketWriter, Session};
@@ -97,7 +98,9 @@ fn events_for_which_there_is_no_room_are_counted_in_the_service() {
 #[test]
 fn chunks_that_idle_writers_hold_go_to_the_service_when_others_need_them() {
     let service = Service::start("idle", Session::builder(), ProducerSocket::builder().shared_memory(4096));
-    let connection = Connection::builder().open(&service.path).expect("a service");
+    // However late the service comes.
+    let connection =
+        Connection::builder().exhaustion(Exhaustion::Stall).open(&service.path).expect("a service");
     let recorder = connection.recorder();
     // Two chunks, each with one packet, and room for more.
     let mut idle = [0, 1].map(|_| recorder.packet_writer().expect("a writer"));

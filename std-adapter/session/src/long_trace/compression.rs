@@ -168,7 +168,7 @@ mod tests {
         // 600 KB in blocks of 256 KiB.
         assert_eq!(TracePackets::new(&packed).flatten().count(), 3);
         assert!(packed.len() < 10_000, "{}", packed.len());
-        let noise = packet(1000, |at| ((at * at * 2_654_435_761) >> 13) as u8);
+        let noise = packet(1000, |at| ((at as u64 * at as u64 * 2_654_435_761) >> 13) as u8);
         assert_eq!(packer.pack(&noise[..]), noise);
         // A packet of more than a block is alone.
         let long = packet(2 * BLOCK, |_| 7);

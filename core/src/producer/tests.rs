@@ -48,7 +48,8 @@ fn at_no_store_is_a_chunk_free_before_its_header_is_cleared() {
             let taken = consumer.take(0, 1).expect("it is complete");
             was_stopped = stopped_at(store, || drop(taken));
             let state = memory.page(0).expect("a page").bitmap().state(1);
-            let [id, packets] = [0, 1].map(|at| words_of(memory, 0, 1)[at].load(Ordering::Relaxed));
+            let word = |at: usize| u32::from_le(words_of(memory, 0, 1)[at].load(Ordering::Relaxed));
+            let [id, packets] = [0, 1].map(word);
             // A writer that gets it writes its own header, which must not be cleared then.
             assert!(state != ChunkState::Free || (id, packets) == (0, 0), "store {store}: {id} {packets:x}");
             // What is left of a header belongs to nobody.
@@ -59,7 +60,8 @@ fn at_no_store_is_a_chunk_free_before_its_header_is_cleared() {
         }
         stores = store;
     }
-    assert_eq!(stores, 3, "two words, and the state");
+    // More where an interpreter has some fail.
+    assert!(stores >= 3, "two words, and the state: {stores}");
 }
 
 /// The numbers of the packets that a scrape would find, each writer's; what is not whole must not be among them.

@@ -14,6 +14,7 @@ import argparse
 import collections
 import gzip
 import sys
+import zlib
 
 from google.protobuf import unknown_fields
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2
@@ -91,11 +92,22 @@ def unknown(message, where):
                 yield from unknown(item, name)
 
 
+def unpacked(data):
+    """A trace, with what its compressed packets hold in their places."""
+    trace, whole = perfetto_trace_pb2.Trace(), perfetto_trace_pb2.Trace()
+    trace.ParseFromString(data)
+    for packet in trace.packet:
+        if packet.HasField("compressed_packets"):
+            whole.packet.extend(unpacked(zlib.decompress(packet.compressed_packets)).packet)
+        else:
+            whole.packet.append(packet)
+    return whole
+
+
 def check(path):
     """Decodes a trace; returns how many packets it holds, and the last one if it holds statistics."""
-    trace = perfetto_trace_pb2.Trace()
     try:
-        trace.ParseFromString(read(path))
+        trace = unpacked(read(path))
     except Exception as error:  # the package's own kinds differ between its versions
         raise Bad("%s does not decode: %s" % (path, error)) from error
     found = collections.Counter(unknown(trace, "Trace"))

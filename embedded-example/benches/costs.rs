@@ -11,10 +11,13 @@ fn main() {
 }
 
 #[cfg(target_os = "none")]
+#[path = "parts/meter.rs"]
+mod meter;
+
+#[cfg(target_os = "none")]
 mod image {
+    use crate::meter::{self, Meter, finish, many};
     use core::hint::black_box;
-    use cortex_m::peripheral::SYST;
-    use cortex_m::peripheral::syst::SystClkSource;
     use cortex_m::register::msp;
     use cortex_m_rt::entry;
     use defmt_semihosting as _;
@@ -49,36 +52,6 @@ mod image {
 
     type SmallTracer = Tracer<'static, BoardClock, 16, 4>;
 
-    /// SysTick counts down, 24 bits.
-    const FULL: u32 = 0x00FF_FFFF;
-    const TICK_PS: u64 = 1_000_000_000_000 / board::FREQUENCY;
-    /// As ./qemu has it.
-    const INSTRUCTION_PS: u64 = if cfg!(board = "microbit") { 64_000 } else { 32_000 };
-
-    /// Instructions of one call, without those of looking at the clock, which this has.
-    struct Meter(u32);
-
-    impl Meter {
-        #[inline(never)]
-        fn raw(work: impl FnOnce()) -> u32 {
-            let start = SYST::get_current();
-            work();
-            let ticks = start.wrapping_sub(SYST::get_current()) & FULL;
-            ((u64::from(ticks) * TICK_PS + INSTRUCTION_PS / 2) / INSTRUCTION_PS) as u32
-        }
-
-        fn count(&self, work: impl FnOnce()) -> u32 {
-            Self::raw(work).saturating_sub(self.0)
-        }
-    }
-
-    /// The median and the largest of so many counts.
-    fn many<const N: usize>(count: impl FnMut(usize) -> u32) -> (u32, u32) {
-        let mut counts: [u32; N] = core::array::from_fn(count);
-        counts.sort_unstable();
-        (counts.get(N / 2).copied().unwrap_or(0), counts.last().copied().unwrap_or(0))
-    }
-
     const PAINT: u32 = 0xA5A5_5A5A;
     const PAINTED: usize = 512;
 
@@ -111,9 +84,7 @@ mod image {
             // The limits are the M4's. An M0 has no multiplication to 64 bits, no shifted operands and fewer registers.
             let takes_more = unit == "instructions" || name.starts_with("high_water");
             let limit = if cfg!(board = "microbit") && takes_more { limit * 8 / 5 } else { limit };
-            let verdict = if measured > limit { "over" } else { "ok" };
-            self.0 |= measured > limit;
-            semihosting::println!("budget {name} {measured} {limit} {unit} {verdict}");
+            self.0 |= meter::is_over(format_args!("{name}"), measured, limit, unit);
         }
     }
 
@@ -142,10 +113,7 @@ mod image {
     #[entry]
     fn main() -> ! {
         let Some(mut core) = cortex_m::Peripherals::take() else { finish(true) };
-        core.SYST.set_clock_source(SystClkSource::Core);
-        core.SYST.set_reload(FULL);
-        core.SYST.clear_current();
-        core.SYST.enable_counter();
+        meter::start(&mut core.SYST);
         // For the clock; its interrupts stay off.
         board::start(60_000, 60_000);
         let Ok((producer, mut recorder)) = RingRecorder::new(REGION.take(), &STORAGE, &INBOX) else {
@@ -155,7 +123,7 @@ mod image {
         let Some(writer) = producer.writer(0, Exhaustion::Drop) else { finish(true) };
         let tracer: SmallTracer = Tracer::with_tables(writer, BoardClock, &MAIN, CONFIG);
         let mut sheet = Sheet(false);
-        let meter = Meter(Meter::raw(|| ()));
+        let meter = Meter::new();
         // The state, and the names.
         begin(&tracer);
         end(&tracer);
@@ -342,10 +310,6 @@ mod image {
         sheet.line("ram_recorder", size_of::<RingRecorder<'static>>() as u32, 200, "bytes");
         sheet.line("ram_sender", size_of::<Sender<Blocking<board::Uart>>>() as u32, 1_000, "bytes");
         sheet.line("ram_inbox", size_of_val(&INBOX) as u32, 500, "bytes");
-    }
-
-    fn finish(over: bool) -> ! {
-        semihosting::process::exit(i32::from(over))
     }
 
     #[panic_handler]

@@ -10,10 +10,14 @@ fn main() {
 }
 
 #[cfg(target_os = "none")]
+#[path = "parts/meter.rs"]
+mod meter;
+
+#[cfg(target_os = "none")]
 mod image {
+    use crate::meter::{self, FULL, Meter, finish, many};
     use core::hint::black_box;
     use cortex_m::peripheral::SYST;
-    use cortex_m::peripheral::syst::SystClkSource;
     use cortex_m_rt::entry;
     use defmt_semihosting as _;
     use tracebuf::inplace::{Recorder, Region, Writer};
@@ -23,12 +27,6 @@ mod image {
     static TRACE: Trace = Region::zeroed();
     /// Of four chunks, to have them all taken.
     static SMALL: Region<16, 32, 4> = Region::zeroed();
-
-    /// SysTick counts down, 24 bits.
-    const FULL: u32 = 0x00FF_FFFF;
-    const TICK_PS: u64 = 1_000_000_000_000 / board::FREQUENCY;
-    /// As ./qemu has it.
-    const INSTRUCTION_PS: u64 = if cfg!(board = "microbit") { 64_000 } else { 32_000 };
 
     #[derive(Clone, Copy)]
     struct Ticks;
@@ -44,30 +42,6 @@ mod image {
 
     type TraceWriter = Writer<'static, Trace, Ticks>;
 
-    /// Instructions of one call, without those of looking at the clock, which this has.
-    struct Meter(u32);
-
-    impl Meter {
-        #[inline(never)]
-        fn raw(work: impl FnOnce()) -> u32 {
-            let start = SYST::get_current();
-            work();
-            let ticks = start.wrapping_sub(SYST::get_current()) & FULL;
-            ((u64::from(ticks) * TICK_PS + INSTRUCTION_PS / 2) / INSTRUCTION_PS) as u32
-        }
-
-        fn count(&self, work: impl FnOnce()) -> u32 {
-            Self::raw(work).saturating_sub(self.0)
-        }
-    }
-
-    /// The median and the largest of so many counts.
-    fn many<const N: usize>(count: impl FnMut(usize) -> u32) -> (u32, u32) {
-        let mut counts: [u32; N] = core::array::from_fn(count);
-        counts.sort_unstable();
-        (counts.get(N / 2).copied().unwrap_or(0), counts.last().copied().unwrap_or(0))
-    }
-
     /// Whether a line is over.
     struct Sheet(bool);
 
@@ -82,9 +56,7 @@ mod image {
         /// The first limit is the M4's, the second the M0's.
         fn line(&mut self, name: &str, measured: u32, limits: (u32, u32), unit: &str) {
             let limit = if cfg!(board = "microbit") { limits.1 } else { limits.0 };
-            let verdict = if measured > limit { "over" } else { "ok" };
-            self.0 |= measured > limit;
-            semihosting::println!("budget inplace_{name} {measured} {limit} {unit} {verdict}");
+            self.0 |= meter::is_over(format_args!("inplace_{name}"), measured, limit, unit);
         }
     }
 
@@ -92,14 +64,11 @@ mod image {
     fn main() -> ! {
         // SAFETY: nobody else has them. To take them would mask interrupts, and nothing else here is meant to.
         let mut core = unsafe { cortex_m::Peripherals::steal() };
-        core.SYST.set_clock_source(SystClkSource::Core);
-        core.SYST.set_reload(FULL);
-        core.SYST.clear_current();
-        core.SYST.enable_counter();
+        meter::start(&mut core.SYST);
         let recorder = Recorder::new(&TRACE, Ticks, board::FREQUENCY as u32);
         let writer = recorder.writer("main");
         let mut sheet = Sheet(false);
-        let meter = Meter(Meter::raw(|| ()));
+        let meter = Meter::new();
 
         let first = meter.count(|| writer.begin("first"));
         let claims = first;
@@ -135,16 +104,13 @@ mod image {
         let [one, two, three, four, five] = &writers;
         let event = |writer: &Writer<'static, Region<16, 32, 4>, Ticks>| meter.count(|| writer.end());
         let free = event(one);
-        (two.end(), three.end());
+        two.end();
+        three.end();
         let late = event(four);
         // Eight places are tried in vain.
         let dropped = event(five);
         sheet.line("claim", free.max(late), (55 + 120, 65 + 165), "instructions");
         sheet.line("jump", dropped.saturating_sub(free) / 8, (25, 40), "instructions");
-    }
-
-    fn finish(over: bool) -> ! {
-        semihosting::process::exit(i32::from(over))
     }
 
     #[panic_handler]

@@ -249,18 +249,8 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
     ) -> Option<OpenEvent<'_, 'a, C, N, T>> {
         // On microcontrollers the call is less code than another look.
         let is_known = !SMALL && track.is_none_or(|track| self.knows(track));
-        if !is_known {
-            let next_packet = self.writer.packets();
-            if !self.is_told(track) {
-                return None;
-            }
-            if self.lifetime == 0 && self.writer.packets() != next_packet && !self.is_beside_state() {
-                // The track's description has gone on into the next chunk.
-                if !self.start_state(self.scale.last()) || !self.is_told(track) {
-                    return None;
-                }
-                delta = 0;
-            }
+        if !is_known && self.told_beside_state(track)? {
+            delta = 0;
         }
         #[cfg(not(tracebuf_small))]
         if self.opens_at_once(delta, track, kind, name) {
@@ -269,6 +259,18 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
         let writer = &mut self.writer;
         writer.begin();
         writer.number(trace_packet::TIMESTAMP, delta.into());
+        Some(self.open_behind_time(track, kind, name))
+    }
+
+    /// Goes on with an event's packet, of which the time is written.
+    #[inline(always)]
+    fn open_behind_time(
+        &mut self,
+        track: Option<&Track<'_>>,
+        kind: EventType,
+        name: Option<&'a str>,
+    ) -> OpenEvent<'_, 'a, C, N, T> {
+        let writer = &mut self.writer;
         writer.number(trace_packet::SEQUENCE_FLAGS, sequence_flags::NEEDS_INCREMENTAL_STATE);
         writer.open(trace_packet::TRACK_EVENT);
         writer.number(track_event::TYPE, kind as u64);
@@ -281,7 +283,22 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
                 None => writer.bytes(track_event::NAME, name.as_bytes()),
             }
         }
-        Some(OpenEvent(self))
+        OpenEvent(self)
+    }
+
+    /// Describes a track, in the chunk of the state where each has its own. True: the description went on into the next
+    /// chunk, so that one has a state too, just begun. `None`: it could not be described.
+    #[inline]
+    fn told_beside_state(&mut self, track: Option<&Track<'_>>) -> Option<bool> {
+        let next_packet = self.writer.packets();
+        if !self.is_told(track) {
+            return None;
+        }
+        let has_moved = self.lifetime == 0 && self.writer.packets() != next_packet && !self.is_beside_state();
+        if has_moved && !(self.start_state(self.scale.last()) && self.is_told(track)) {
+            return None;
+        }
+        Some(has_moved)
     }
 
     /// Begins an event whose track is described, if its name is known and it fits the chunk.

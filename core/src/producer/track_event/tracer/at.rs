@@ -4,7 +4,7 @@ use super::{Inner, OnTrack, OpenEvent};
 use crate::producer::MessageHandle;
 use crate::producer::track_event::event::EventType;
 use crate::producer::track_event::{Clock, Details, Event, Track};
-use crate::proto::fields::{sequence_flags, trace_packet, track_event};
+use crate::proto::fields::{trace_packet, track_event};
 
 /// Events on one track at a time that the program knows: [`OnTrack::at`] makes it.
 ///
@@ -119,28 +119,16 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
         name: Option<&'a str>,
     ) -> Option<OpenEvent<'_, 'a, C, N, T>> {
         // As of now: what is the case with its track and its names must hold in this state.
-        let is_so = (self.has_state() || self.begin_state()) && self.is_told_beside_state(track);
-        if !is_so {
+        if !self.has_state() && !self.begin_state() {
             return None;
         }
+        self.told_beside_state(track)?;
         let clock = u64::from(self.clock_id);
         let writer = &mut self.writer;
         writer.begin();
         writer.number(trace_packet::TIMESTAMP, time);
         writer.number(trace_packet::TIMESTAMP_CLOCK_ID, clock);
-        writer.number(trace_packet::SEQUENCE_FLAGS, sequence_flags::NEEDS_INCREMENTAL_STATE);
-        writer.open(trace_packet::TRACK_EVENT);
-        writer.number(track_event::TYPE, kind as u64);
-        if let Some(track) = track {
-            track.write_id(track_event::TRACK_UUID, writer);
-        }
-        if let Some(name) = name {
-            match self.names.intern(super::NameKind::EVENT, name) {
-                Some(iid) => writer.number(track_event::NAME_IID, u64::from(iid)),
-                None => writer.bytes(track_event::NAME, name.as_bytes()),
-            }
-        }
-        Some(OpenEvent(self))
+        Some(self.open_behind_time(track, kind, name))
     }
 
     /// Whether the state that was written last holds for another event.
@@ -156,15 +144,5 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
     fn begin_state(&mut self) -> bool {
         let ticks = self.clock.now();
         self.start_state(ticks)
-    }
-
-    /// Describes the track, in the chunk of the state where each has its own.
-    fn is_told_beside_state(&mut self, track: Option<&Track<'_>>) -> bool {
-        let next_packet = self.writer.packets();
-        if !self.is_told(track) {
-            return false;
-        }
-        let has_moved = self.lifetime == 0 && self.writer.packets() != next_packet && !self.is_beside_state();
-        !has_moved || self.start_state(self.scale.last()) && self.is_told(track)
     }
 }

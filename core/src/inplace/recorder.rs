@@ -115,8 +115,8 @@ impl<'a, M: Memory, T: Timer> Recorder<'a, M, T> {
 
     /// A writer for one priority, core or task, with a track of this name.
     ///
-    /// It takes 24 bytes beside the timer's. Its first event takes a chunk of the ring. A start may have [`WRITERS_MAX`](super::WRITERS_MAX);
-    /// what those beyond record is counted as dropped.
+    /// It takes 24 bytes beside the timer's. Its first event takes a chunk of the ring. A start may have
+    /// [`WRITERS_MAX`](super::WRITERS_MAX); what those beyond record is counted as dropped.
     pub fn writer(&self, track: &str) -> Writer<'a, M, T> {
         let number = self.region.header(header::WRITERS).fetch_add(1, Ordering::Relaxed).min(WRITERS_MAX);
         let start = self.region.header(header::STARTS).load(Ordering::Relaxed);

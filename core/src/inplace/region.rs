@@ -6,8 +6,8 @@ use crate::atomics::{AtomicU32, Ordering};
 /// Memory for a [`Recorder`](super::Recorder): `NAMES` places for names, `TEXT` words of their text, a ring of `CHUNKS`
 /// chunks of `WORDS` words. All but `TEXT` are powers of two.
 ///
-/// It takes 64 bytes, 8 for each name, and 4 for each word. A chunk has 32, 64 or 128 words, the ring 4 to 32,768 chunks; there
-/// are up to 1,024 names, and 32,766 words of text. What cannot be does not compile.
+/// It takes 64 bytes, 8 for each name, and 4 for each word. A chunk has 32, 64 or 128 words, the ring 4 to 32,768
+/// chunks; there are up to 1,024 names, and 32,766 words of text. What cannot be does not compile.
 ///
 /// ```
 /// use tracebuf::inplace::Region;

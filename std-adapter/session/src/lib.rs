@@ -70,8 +70,7 @@
 //! | 7 | `builder` (sets up a session), `open_files` (files of one that starts), `buffer_config` |
 //! | 6 | `session` (what is running), `stopped` (what has ended) |
 //! | 5 | `drain` (the drain thread), `ending` (when nobody stops it), `long_trace`, `snapshot`, `summary` (what it did, and lost) |
-//! | 4 | `service` (the buffers, and the producers that fill them) |
-//! | 4 | `shared_counter`; `logger` and `metrics`, with the features of these names |
+//! | 4 | `service` (the buffers, and the producers that fill them), `shared_counter`; `logger` and `metrics`, with the features of these names |
 //! | 3 | `recorder`, `packet_writer`, `in_process` (the transport of this process's threads), `side_packets`, `process_tree`, `clock_pairs` |
 //! | 2 | `producer_cell` (a producer and its memory), `queue` (what it asks for), `export` (the bytes of a trace), `transport` |
 //! | 1 | `carry_over` (what packets that have left mean for others), [`region_file`] (buffers in files), `recording_gate`, `waits`, `totals`, `refusals` |

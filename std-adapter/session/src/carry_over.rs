@@ -7,6 +7,7 @@
 mod clock;
 mod descriptions;
 mod event;
+mod kept;
 mod limits;
 mod names;
 mod packets_out;
@@ -24,6 +25,8 @@ use tracebuf::proto::{PacketView, SequenceId, TracePackets};
 use tracebuf::service::sequence_id;
 
 use event::{Event, Kind};
+use kept::Kept;
+pub use kept::KeptStats;
 use seen::{Begun, Seen, slice_event};
 use sequence::Sequence;
 use slices::Tracks;
@@ -60,6 +63,8 @@ pub struct CarryOver {
     tracks: Tracks,
     /// Some sequence has counters whose values count from one to the next.
     has_counters: bool,
+    /// Descriptions and counters' values of all sequences, if they are kept.
+    kept: Option<Kept>,
     /// Whether nothing comes after the trace that is being written, so that its packets need not be taken in.
     pub(crate) is_lean: bool,
     /// Packets added to traces.
@@ -92,6 +97,39 @@ impl CarryOver {
     /// One that looks at what a ring overwrites: [`TraceBuffer::observed_by`](tracebuf::buffer::TraceBuffer::observed_by).
     pub fn of_ring() -> Self {
         Self { is_on: true, ..Self::default() }
+    }
+
+    /// With so many bytes of memory, 4 KiB or more, also keeps the last description of each track and the last value of
+    /// each counter, whether their sequences go on or not. They come first in a trace that [begins](Self::begin_file).
+    ///
+    /// One takes 64 bytes, and 32 more for each 28 bytes beyond 24. When there is no more room, half of them go: those
+    /// first that nobody has used for the longest. One that is longer than a sixteenth of the memory is not kept.
+    #[must_use]
+    pub fn keep_descriptions(self, memory: usize) -> Self {
+        // A ring shows what leaves it; a trace that others follow has what they need.
+        let takes_all = !self.is_on;
+        Self { kept: Some(Kept::new(memory, takes_all)), ..self }
+    }
+
+    pub(crate) fn keeping(self, memory: Option<usize>) -> Self {
+        match memory {
+            Some(memory) => self.keep_descriptions(memory),
+            None => self,
+        }
+    }
+
+    /// What it keeps of descriptions and counters, if it does.
+    pub fn kept(&self) -> Option<KeptStats> {
+        self.kept.as_ref().map(Kept::stats)
+    }
+
+    /// Appends what it keeps of descriptions and counters, before all else of their sequences. Returns the number of
+    /// packets.
+    pub(crate) fn write_kept(&mut self, out: &mut Vec<u8>) -> u64 {
+        let Self { kept: Some(kept), sequences, .. } = self else { return 0 };
+        let written = kept.write(sequences, out);
+        self.added += written;
+        written
     }
 
     /// How many slices are open of which no begin is kept.
@@ -129,7 +167,7 @@ impl CarryOver {
             track.slices.iter_mut().for_each(|slice| slice.is_written = false);
         }
         self.sequences.values_mut().for_each(|sequence| sequence.is_due = true);
-        self.write_open(out)
+        self.write_kept(out) + self.write_open(out)
     }
 
     /// Before a ring is read whose observer this is: what was lost that nobody could see.
@@ -336,7 +374,8 @@ impl CarryOver {
             // Before their names are gone.
             self.settle(base);
         }
-        let Self { sequences, tracks, has_counters, .. } = self;
+        let Self { sequences, tracks, has_counters, kept, .. } = self;
+        let mut kept = kept.as_mut().filter(|kept| kept.takes_all || way == Way::Leaves);
         let Some(sequence) = sequences.get_mut(&id) else { return Seen::Nothing };
         sequence.has_stayed |= way == Way::Stays;
         if packet.begins_state() {
@@ -354,6 +393,11 @@ impl CarryOver {
         {
             sequence.see_counter(uuid, is_incremental);
             *has_counters |= is_incremental;
+            if let Some(kept) = &mut kept {
+                let moment = sequence.clock.moment(packet).map(|(moment, _)| moment);
+                let moment = moment.or(sequence.clock.now()).or(sequence.last);
+                kept.describe(sequence.writer(id), moment, packet.track);
+            }
         }
         let Some((moment, distance)) = sequence.clock.moment(packet) else { return Seen::Nothing };
         if !packet.begins_state() {
@@ -364,9 +408,17 @@ impl CarryOver {
         match event.kind {
             Kind::Other => Seen::Nothing,
             Kind::Counter => {
-                if *has_counters && let Some(uuid) = event.track.or(sequence.track) {
-                    let (value, fraction) = event.counter_value();
-                    sequence.count(uuid, value, fraction);
+                if (*has_counters || kept.is_some())
+                    && let Some(uuid) = event.track.or(sequence.track)
+                    && let Some(value) = event.counter_value()
+                {
+                    let value = sequence.count(uuid, value);
+                    if let Some(kept) = kept {
+                        kept.count(sequence.writer(id), uuid, moment, value);
+                        if kept.is_due() {
+                            kept.settle(sequences);
+                        }
+                    }
                 }
                 Seen::Nothing
             }
@@ -379,7 +431,8 @@ impl CarryOver {
 
     /// Keeps the begins of slices that are still open after the packets in `base`.
     fn settle(&mut self, base: &[u8]) {
-        let Self { sequences, tracks, .. } = self;
+        let Self { sequences, tracks, kept, .. } = self;
+        kept.iter_mut().for_each(|kept| kept.settle(sequences));
         tracks.settle(|track, id, (at, len)| {
             let sequence = sequences.get(&id)?;
             let event = base.get(at as usize..)?.get(..len as usize)?;

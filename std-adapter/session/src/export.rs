@@ -199,6 +199,7 @@ pub(crate) fn write_trace<'b, B: Readable + 'b>(
         let looks_at_all = from.is_some() || !packets.is_empty() || carried.waits_for_begins();
         if from.is_none() {
             carried.is_lean = !looks_at_all;
+            piece.packets += carried.write_kept(&mut piece.bytes);
             piece.packets += carried.write_open(&mut piece.bytes);
         }
         each(&mut piece, at);
@@ -234,6 +235,7 @@ pub(crate) fn write_trace<'b, B: Readable + 'b>(
             if read.is_exhausted {
                 piece.packets += carried.write_open(&mut piece.bytes);
                 if from.is_some() {
+                    piece.packets += carried.write_kept(&mut piece.bytes);
                     piece.packets += carried.write_descriptions(&mut piece.bytes);
                 }
             }

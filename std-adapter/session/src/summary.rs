@@ -5,6 +5,7 @@ use std::fmt;
 use tracebuf::buffer::{BufferStats, FillPolicy, SequenceInfo};
 use tracebuf::service::ProducerIdentity;
 
+use crate::carry_over::KeptStats;
 use crate::limits::OWN_PRODUCER_ID;
 use crate::long_trace::LongTraceStatus;
 use crate::refusals::RefusedProgram;
@@ -44,6 +45,8 @@ pub struct Summary {
     /// Open slices whose begins rings have overwritten and that are not kept for snapshots: more than 256 on a track, on
     /// more than 16,384 tracks, or of more than 16 MiB in all. Of those within each other the outermost are kept.
     pub slices_left_out: u64,
+    /// For each buffer, what it [keeps](crate::SessionBuilder::keep_descriptions) of descriptions that were overwritten.
+    pub kept: Vec<Option<KeptStats>>,
     /// Chunks that came to a full buffer that keeps its oldest; one that is still being written comes with each flush.
     pub chunks_too_late: u64,
 }
@@ -105,6 +108,7 @@ pub(crate) fn summary_of(service: &Service, file: Option<Written>) -> Summary {
         file,
         long_trace: None,
         slices_left_out: service.buffers.iter().map(|buffer| buffer.observer().left_out()).sum(),
+        kept: service.buffers.iter().map(|buffer| buffer.observer().kept()).collect(),
         chunks_too_late: full.map(|buffer| buffer.stats().chunks_discarded).sum(),
     }
 }

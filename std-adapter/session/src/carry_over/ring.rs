@@ -6,6 +6,7 @@ use tracebuf::proto::{PacketValidator, PacketView};
 use tracebuf::service::sequence_id;
 
 use super::event::{Event, Kind, plain, quick};
+use super::kept::Kept;
 use super::seen::{Begun, end, settle_begun, slice_event};
 use super::{CarryOver, Id, Way, Writer, limits};
 
@@ -58,13 +59,13 @@ impl CarryOver {
     fn overwritten_events<'b>(&mut self, id: Id, run: &mut PacketRun<'b>, base: &[u8]) -> Option<&'b [u8]> {
         const BEGIN: u8 = track_event_type::SLICE_BEGIN as u8;
         const END: u8 = track_event_type::SLICE_END as u8;
-        let Self { sequences, tracks, has_counters, begun, .. } = self;
+        let Self { sequences, tracks, has_counters, kept, begun, .. } = self;
         let sequence = sequences.get_mut(&id)?;
         if !(sequence.is_readable && sequence.clock.counts()) {
             return run.next();
         }
         let place_in = |event: &[u8]| (event.as_ptr() as usize).wrapping_sub(base.as_ptr() as usize) as u32;
-        let mut unusual = None;
+        let (mut unusual, writer, own) = (None, sequence.writer(id), sequence.track);
         let mut clock = sequence.clock.clone_of_time();
         run.while_taken(|content| {
             if let Some((kind, units, event)) = plain(content) {
@@ -79,7 +80,8 @@ impl CarryOver {
                 return true;
             }
             let usual = quick(content).and_then(|(units, event)| Some((units, Event::of(event)?)));
-            let usual = usual.filter(|(_, event)| event.kind != Kind::Counter || !*has_counters);
+            let is_full = kept.as_ref().is_some_and(Kept::is_due);
+            let usual = usual.filter(|(_, event)| event.kind != Kind::Counter || !(*has_counters || is_full));
             let Some((units, event)) = usual else {
                 unusual = Some(content);
                 return false;
@@ -102,7 +104,14 @@ impl CarryOver {
                     }
                     slice_event(tracks, &event, place, id, clock.moment(), base, Way::Leaves);
                 }
-                (Kind::Counter | Kind::Other, _) => {}
+                (Kind::Counter, track) => {
+                    if let Some(kept) = kept.as_mut()
+                        && let (Some(uuid), Some(value)) = (track.or(own), event.counter_value())
+                    {
+                        kept.count(writer, uuid, clock.moment(), value);
+                    }
+                }
+                (Kind::Other, _) => {}
             }
             true
         });

@@ -15,12 +15,13 @@ mod ring;
 mod seen;
 mod sequence;
 mod slices;
+mod window;
 
 use std::collections::HashMap;
 
 use tracebuf::buffer::SequenceInfo;
 use tracebuf::proto::fields::{data_loss_reason, trace_packet};
-use tracebuf::proto::reader::{Fields, number};
+use tracebuf::proto::reader::number;
 use tracebuf::proto::{PacketView, SequenceId, TracePackets};
 use tracebuf::service::sequence_id;
 
@@ -30,6 +31,8 @@ pub use kept::KeptStats;
 use seen::{Begun, Seen, slice_event};
 use sequence::Sequence;
 use slices::Tracks;
+
+use crate::ring_vms::RingVms;
 
 /// A sequence as a trace numbers it.
 type Id = u32;
@@ -65,6 +68,8 @@ pub struct CarryOver {
     has_counters: bool,
     /// Descriptions and counters' values of all sequences, if they are kept.
     kept: Option<Kept>,
+    /// Machines that programs of data sources have.
+    vms: RingVms,
     /// Whether nothing comes after the trace that is being written, so that its packets need not be taken in.
     pub(crate) is_lean: bool,
     /// Packets added to traces.
@@ -97,39 +102,6 @@ impl CarryOver {
     /// One that looks at what a ring overwrites: [`TraceBuffer::observed_by`](tracebuf::buffer::TraceBuffer::observed_by).
     pub fn of_ring() -> Self {
         Self { is_on: true, ..Self::default() }
-    }
-
-    /// With so many bytes of memory, 4 KiB or more, also keeps the last description of each track and the last value of
-    /// each counter, whether their sequences go on or not. They come first in a trace that [begins](Self::begin_file).
-    ///
-    /// One takes 64 bytes, and 32 more for each 28 bytes beyond 24. When there is no more room, half of them go: those
-    /// first that nobody has used for the longest. One that is longer than a sixteenth of the memory is not kept.
-    #[must_use]
-    pub fn keep_descriptions(self, memory: usize) -> Self {
-        // A ring shows what leaves it; a trace that others follow has what they need.
-        let takes_all = !self.is_on;
-        Self { kept: Some(Kept::new(memory, takes_all)), ..self }
-    }
-
-    pub(crate) fn keeping(self, memory: Option<usize>) -> Self {
-        match memory {
-            Some(memory) => self.keep_descriptions(memory),
-            None => self,
-        }
-    }
-
-    /// What it keeps of descriptions and counters, if it does.
-    pub fn kept(&self) -> Option<KeptStats> {
-        self.kept.as_ref().map(Kept::stats)
-    }
-
-    /// Appends what it keeps of descriptions and counters, before all else of their sequences. Returns the number of
-    /// packets.
-    pub(crate) fn write_kept(&mut self, out: &mut Vec<u8>) -> u64 {
-        let Self { kept: Some(kept), sequences, .. } = self else { return 0 };
-        let written = kept.write(sequences, out);
-        self.added += written;
-        written
     }
 
     /// How many slices are open of which no begin is kept.
@@ -341,33 +313,6 @@ impl CarryOver {
         packet.loss
     }
 
-    /// Whether a packet is left out of a window: an event of before, or what only later ones need.
-    fn goes(&self, id: Id, packet: &PacketView<'_>, from: u64) -> bool {
-        let Some(sequence) = self.sequences.get(&id) else { return false };
-        let clock = if packet.begins_state() { &clock::SequenceClock::of(packet) } else { &sequence.clock };
-        // If its state is gone, and with it what its time counts from, it is older than the next.
-        let is_unreadable = packet.needs_state() && !packet.begins_state() && !sequence.is_readable;
-        let is_old = match (packet.time, clock.moment(packet)) {
-            _ if is_unreadable => true,
-            (_, Some((moment, _))) => moment.is_before(clock::Moment::of_boot_time(from)),
-            // In nobody's time, as long as all of its sequence is.
-            (None, None) => sequence.is_due || !sequence.has_stayed,
-            (Some(_), None) => false,
-        };
-        match packet.event {
-            Some(event) => is_old && !self.ends_one_that_is_written(sequence, event),
-            None => is_old && is_of_state(packet),
-        }
-    }
-
-    /// Whether an event ends a slice whose begin the trace has: then it stays whatever its time.
-    fn ends_one_that_is_written(&self, sequence: &Sequence, event: &[u8]) -> bool {
-        let Some(event) = Event::of(event).filter(|event| event.kind == Kind::End) else { return false };
-        let place = event.track.map_or(Some(sequence.place), |uuid| self.tracks.find(uuid));
-        let track = place.and_then(|place| self.tracks.get(place));
-        track.and_then(|track| track.slices.last()).is_some_and(|slice| slice.is_written)
-    }
-
     /// Takes in a packet: what it says of the state, and its event. Returns what an end or a begin leads to.
     fn see(&mut self, id: Id, packet: &PacketView<'_>, base: &[u8], way: Way) -> Seen {
         if packet.begins_state() {
@@ -444,29 +389,6 @@ impl CarryOver {
             Some(sequence.names.spell_out(event).into())
         });
     }
-}
-
-/// Whether a packet without an event tells of nothing but its sequence's state and tracks.
-fn is_of_state(packet: &PacketView<'_>) -> bool {
-    use trace_packet as field;
-    Fields::of(packet.content).all(|part| {
-        matches!(
-            part.number,
-            field::TIMESTAMP
-                | field::TIMESTAMP_CLOCK_ID
-                | field::SEQUENCE_FLAGS
-                | field::INCREMENTAL_STATE_CLEARED
-                | field::CLOCK_SNAPSHOT
-                | field::TRACE_PACKET_DEFAULTS
-                | field::INTERNED_DATA
-                | field::TRACK_DESCRIPTOR
-                | field::PREVIOUS_PACKET_DROPPED
-                | field::FIRST_PACKET_ON_SEQUENCE
-                | field::TRUSTED_UID
-                | field::TRUSTED_PACKET_SEQUENCE_ID
-                | field::TRUSTED_PID
-        )
-    })
 }
 
 #[cfg(test)]

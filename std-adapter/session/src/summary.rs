@@ -9,6 +9,7 @@ use crate::carry_over::KeptStats;
 use crate::limits::OWN_PRODUCER_ID;
 use crate::long_trace::LongTraceStatus;
 use crate::refusals::RefusedProgram;
+use crate::ring_vms::RingVmStats;
 use crate::service::Service;
 use crate::totals::{Flushes, ProducerSummary, Written};
 use crate::transport::CentralBuffer;
@@ -47,6 +48,8 @@ pub struct Summary {
     pub slices_left_out: u64,
     /// For each buffer, what it [keeps](crate::SessionBuilder::keep_descriptions) of descriptions that were overwritten.
     pub kept: Vec<Option<KeptStats>>,
+    /// For each buffer, the machines with [programs](crate::RingProgram) of data sources.
+    pub vms: Vec<Vec<RingVmStats>>,
     /// Chunks that came to a full buffer that keeps its oldest; one that is still being written comes with each flush.
     pub chunks_too_late: u64,
 }
@@ -109,6 +112,7 @@ pub(crate) fn summary_of(service: &Service, file: Option<Written>) -> Summary {
         long_trace: None,
         slices_left_out: service.buffers.iter().map(|buffer| buffer.observer().left_out()).sum(),
         kept: service.buffers.iter().map(|buffer| buffer.observer().kept()).collect(),
+        vms: service.buffers.iter().map(|buffer| buffer.observer().vms().stats().collect()).collect(),
         chunks_too_late: full.map(|buffer| buffer.stats().chunks_discarded).sum(),
     }
 }

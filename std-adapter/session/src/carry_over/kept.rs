@@ -11,7 +11,7 @@ use tracebuf::vm::{Keep, Program, VmStatus};
 use super::clock::Moment;
 use super::event::CounterValue;
 use super::sequence::Sequence;
-use super::{Id, Sequences, Writer, packets_out};
+use super::{CarryOver, Id, Sequences, Writer, packets_out};
 use crate::owned_vm::OwnedVm;
 
 /// What is kept of a ring's descriptions and counters, and what that takes.
@@ -30,6 +30,41 @@ pub struct KeptStats {
     pub used: u64,
     /// The most bytes that were in use at a time.
     pub high_water: u64,
+}
+
+impl CarryOver {
+    /// With so many bytes of memory, 4 KiB or more, also keeps the last description of each track and the last value of
+    /// each counter, whether their sequences go on or not. They come first in a trace that [begins](Self::begin_file).
+    ///
+    /// One takes 64 bytes, and 32 more for each 28 bytes beyond 24. When there is no more room, half of them go: those
+    /// first that nobody has used for the longest. One that is longer than a sixteenth of the memory is not kept.
+    #[must_use]
+    pub fn keep_descriptions(self, memory: usize) -> Self {
+        // A ring shows what leaves it; a trace that others follow has what they need.
+        let takes_all = !self.is_on;
+        Self { kept: Some(Kept::new(memory, takes_all)), ..self }
+    }
+
+    pub(crate) fn keeping(self, memory: Option<usize>) -> Self {
+        match memory {
+            Some(memory) => self.keep_descriptions(memory),
+            None => self,
+        }
+    }
+
+    /// What it keeps of descriptions and counters, if it does.
+    pub fn kept(&self) -> Option<KeptStats> {
+        self.kept.as_ref().map(Kept::stats)
+    }
+
+    /// Appends what it keeps of descriptions and counters, before all else of their sequences. Returns the number of
+    /// packets.
+    pub(crate) fn write_kept(&mut self, out: &mut Vec<u8>) -> u64 {
+        let Self { kept: Some(kept), sequences, .. } = self else { return 0 };
+        let written = kept.write(sequences, out);
+        self.added += written;
+        written
+    }
 }
 
 /// The packets that are kept, each complete: with its time, and with whose it is.

@@ -4,11 +4,13 @@ use tracebuf::buffer::{DataLoss, OverwriteObserver, Packet, PacketRun};
 use tracebuf::proto::fields::{data_loss_reason, track_event_type};
 use tracebuf::proto::{PacketValidator, PacketView};
 use tracebuf::service::sequence_id;
+use tracebuf::vm::VmError;
 
 use super::event::{Event, Kind, plain, quick};
 use super::kept::Kept;
 use super::seen::{Begun, end, settle_begun, slice_event};
 use super::{CarryOver, Id, Way, Writer, limits};
+use crate::ring_vms::{RingProgram, RingVms};
 
 impl OverwriteObserver for CarryOver {
     const FOLDS: bool = true;
@@ -24,7 +26,7 @@ impl OverwriteObserver for CarryOver {
         let id = sequence_id(packet.producer_id(), packet.writer_id()).get();
         let pid = (packet.pid() != -1).then_some(packet.pid());
         self.overwritten(Writer { id, uid: packet.uid(), pid }, packet.loss());
-        self.overwritten_packet(id, &whole, &whole);
+        self.patch(packet.producer_id(), id, &whole, &whole);
         self.settle(&whole);
         // One long packet's memory is not kept for all to come.
         whole.shrink_to(limits::STATE);
@@ -37,6 +39,12 @@ impl OverwriteObserver for CarryOver {
         let pid = (run.pid() != -1).then_some(run.pid());
         self.overwritten(Writer { id, uid: run.uid(), pid }, run.loss());
         let base = run.chunk();
+        if self.vms.has(run.producer_id()) {
+            let producer = run.producer_id();
+            while let Some(content) = run.next() {
+                self.patch(producer, id, content, base);
+            }
+        }
         while let Some(content) = self.overwritten_events(id, run, base) {
             self.overwritten_packet(id, content, base);
         }
@@ -45,6 +53,37 @@ impl OverwriteObserver for CarryOver {
 }
 
 impl CarryOver {
+    /// From now on, folds what is overwritten of a producer's packets by a program, as Perfetto's service does: of
+    /// several, the first that knows a packet takes it. Traces have the programs and their states, with which
+    /// `trace_processor` goes on. Returns false if there are 64 programs already, or this one is too long.
+    ///
+    /// # Errors
+    /// The memory has no room for the smallest state.
+    pub fn join_vm(&mut self, program: RingProgram<'_>, producer_id: u16) -> Result<bool, VmError> {
+        self.vms.join(program, producer_id)
+    }
+
+    /// Shows a packet to the machines of its producer, and takes it in. One that a machine knows is kept there only: as
+    /// a packet that is kept here, readers would take it for a patch that comes after those of now.
+    fn patch(&mut self, producer: u16, id: Id, content: &[u8], base: &[u8]) {
+        if self.vms.apply(producer, content) {
+            let kept = self.kept.take();
+            self.overwritten_packet(id, content, base);
+            self.kept = kept;
+        } else {
+            self.overwritten_packet(id, content, base);
+        }
+    }
+
+    /// Another producer has this number now.
+    pub(crate) fn leave_vms(&mut self, producer_id: u16) {
+        self.vms.leave(producer_id);
+    }
+
+    pub(crate) fn vms(&self) -> &RingVms {
+        &self.vms
+    }
+
     pub(super) fn overwritten(&mut self, writer: Writer, loss: DataLoss) {
         let sequence = self.sequence(writer);
         sequence.is_due = true;

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use tracebuf::proto::Sink;
 use tracebuf::proto::is_service_only;
 use tracebuf::proto::reader::Fields;
-use tracebuf::vm::{VmError, VmStats, VmStatus};
+use tracebuf::vm::{VmStats, VmStatus};
 
 use crate::owned_vm::OwnedVm;
 
@@ -46,7 +46,10 @@ pub struct RingVmStats {
 
 /// The machines of a buffer, in the order in which they are tried.
 #[derive(Clone, Default)]
-pub(crate) struct RingVms(Vec<RingVm>);
+pub(crate) struct RingVms {
+    all: Vec<RingVm>,
+    refused: u64,
+}
 
 struct RingVm {
     source: String,
@@ -93,22 +96,25 @@ impl Clone for RingVm {
 
 impl RingVms {
     /// Has a producer's packets folded by a program: those of the same data source and program share a machine, of
-    /// which the first one's memory counts. False: there are too many already, or the program is too long.
-    pub(crate) fn join(&mut self, program: RingProgram<'_>, producer: u16) -> Result<bool, VmError> {
+    /// which the first one's memory counts. False, and counted: there are too many already, the program is too long, or
+    /// its memory has no room for a state.
+    pub(crate) fn join(&mut self, program: RingProgram<'_>, producer: u16) -> bool {
         let RingProgram { source, program, memory_limit_kb } = program;
         let is_it = |vm: &&mut RingVm| vm.source == source && *vm.program == *program;
-        if let Some(known) = self.0.iter_mut().find(is_it) {
+        if let Some(known) = self.all.iter_mut().find(is_it) {
             if !known.producers.contains(&producer) {
                 known.producers.push(producer);
             }
-            return Ok(true);
-        }
-        if self.0.len() >= VMS || program.len() > PROGRAM {
-            return Ok(false);
+            return true;
         }
         let limit_kb = memory_limit_kb.min(LIMIT_KB);
-        let vm = OwnedVm::new(program, limit_kb as usize * 1024)?;
-        self.0.push(RingVm {
+        let has_room = self.all.len() < VMS && program.len() <= PROGRAM;
+        let vm = Some(()).filter(|()| has_room).map(|()| OwnedVm::new(program, limit_kb as usize * 1024));
+        let Some(Ok(vm)) = vm else {
+            self.refused += 1;
+            return false;
+        };
+        self.all.push(RingVm {
             source: source.to_owned(),
             program: program.into(),
             limit_kb,
@@ -116,26 +122,31 @@ impl RingVms {
             too_long: 0,
             state: State::Lives(Mutex::new(vm)),
         });
-        Ok(true)
+        true
+    }
+
+    /// How many programs were refused.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused
     }
 
     /// Another producer has the number from now on.
     pub(crate) fn leave(&mut self, producer: u16) {
-        self.0.iter_mut().for_each(|vm| vm.producers.retain(|known| *known != producer));
+        self.all.iter_mut().for_each(|vm| vm.producers.retain(|known| *known != producer));
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.all.is_empty()
     }
 
     /// Whether a producer's packets are patches.
     pub(crate) fn has(&self, producer: u16) -> bool {
-        self.0.iter().any(|vm| vm.producers.contains(&producer))
+        self.all.iter().any(|vm| vm.producers.contains(&producer))
     }
 
     /// Folds a packet, as its producer wrote it, by the first machine that knows it. Returns whether one does.
     pub(crate) fn apply(&mut self, producer: u16, packet: &[u8]) -> bool {
-        for vm in self.0.iter_mut().filter(|vm| vm.producers.contains(&producer)) {
+        for vm in self.all.iter_mut().filter(|vm| vm.producers.contains(&producer)) {
             let State::Lives(machine) = &mut vm.state else { continue };
             if packet.len() > PATCH {
                 vm.too_long += 1;
@@ -150,7 +161,7 @@ impl RingVms {
     }
 
     pub(crate) fn stats(&self) -> impl Iterator<Item = RingVmStats> {
-        self.0.iter().map(|vm| RingVmStats {
+        self.all.iter().map(|vm| RingVmStats {
             source: vm.source.clone(),
             producers: vm.producers.clone(),
             vm: vm.state.stats(),
@@ -160,7 +171,7 @@ impl RingVms {
 
     /// Adds those of which a producer has packets to a `ProtoVms`: readers take one without sequences for an error.
     pub(crate) fn write(&self, has_packets: impl Fn(u16) -> bool, out: &mut Vec<u8>) {
-        for vm in &self.0 {
+        for vm in &self.all {
             let mut producers = vm.producers.iter().filter(|producer| has_packets(**producer)).peekable();
             if producers.peek().is_none() {
                 continue;

@@ -147,7 +147,7 @@ impl Session {
         let joined = self.ask(move |drain| {
             let program = RingProgram { source: &source, program: &bytes, memory_limit_kb };
             let buffer = drain.service.buffers.get_mut(usize::from(buffer));
-            buffer.is_some_and(|buffer| buffer.observer_mut().join_vm(program, producer_id) == Ok(true))
+            buffer.is_some_and(|buffer| buffer.observer_mut().join_vm(program, producer_id))
         })?;
         if joined { Ok(()) } else { Err(SessionError::Program) }
     }

@@ -50,6 +50,8 @@ pub struct Summary {
     pub kept: Vec<Option<KeptStats>>,
     /// For each buffer, the machines with [programs](crate::RingProgram) of data sources.
     pub vms: Vec<Vec<RingVmStats>>,
+    /// Such programs that were refused: there were 64 already, or they are too long, or have too little memory.
+    pub vms_refused: u64,
     /// Chunks that came to a full buffer that keeps its oldest; one that is still being written comes with each flush.
     pub chunks_too_late: u64,
 }
@@ -113,6 +115,7 @@ pub(crate) fn summary_of(service: &Service, file: Option<Written>) -> Summary {
         slices_left_out: service.buffers.iter().map(|buffer| buffer.observer().left_out()).sum(),
         kept: service.buffers.iter().map(|buffer| buffer.observer().kept()).collect(),
         vms: service.buffers.iter().map(|buffer| buffer.observer().vms().stats().collect()).collect(),
+        vms_refused: service.buffers.iter().map(|buffer| buffer.observer().vms().refused()).sum(),
         chunks_too_late: full.map(|buffer| buffer.stats().chunks_discarded).sum(),
     }
 }

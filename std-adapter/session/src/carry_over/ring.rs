@@ -4,7 +4,6 @@ use tracebuf::buffer::{DataLoss, OverwriteObserver, Packet, PacketRun};
 use tracebuf::proto::fields::{data_loss_reason, track_event_type};
 use tracebuf::proto::{PacketValidator, PacketView};
 use tracebuf::service::sequence_id;
-use tracebuf::vm::VmError;
 
 use super::event::{Event, Kind, plain, quick};
 use super::kept::Kept;
@@ -55,11 +54,9 @@ impl OverwriteObserver for CarryOver {
 impl CarryOver {
     /// From now on, folds what is overwritten of a producer's packets by a program, as Perfetto's service does: of
     /// several, the first that knows a packet takes it. Traces have the programs and their states, with which
-    /// `trace_processor` goes on. Returns false if there are 64 programs already, or this one is too long.
-    ///
-    /// # Errors
-    /// The memory has no room for the smallest state.
-    pub fn join_vm(&mut self, program: RingProgram<'_>, producer_id: u16) -> Result<bool, VmError> {
+    /// `trace_processor` goes on. Returns false if there are 64 programs already, this one is too long, or its memory has
+    /// no room for a state.
+    pub fn join_vm(&mut self, program: RingProgram<'_>, producer_id: u16) -> bool {
         self.vms.join(program, producer_id)
     }
 

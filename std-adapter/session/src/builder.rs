@@ -126,7 +126,7 @@ impl SessionBuilder {
         self
     }
 
-    /// Keeps descriptions beside each ring, in so many bytes of memory, 4 KiB or more: the last description of each
+    /// Keeps descriptions beside each ring, in so many bytes of memory, 4 KiB to 256 MiB: the last description of each
     /// track, thread and process, and the last value of each counter. Snapshots and a flight recorder's files have
     /// them, however long ago they were overwritten, each with its own time; so has each file of a long trace that is
     /// [cut into several](LongTrace::rotate_at_size).

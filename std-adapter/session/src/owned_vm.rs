@@ -1,10 +1,13 @@
 //! A machine of `tracebuf::vm` that owns its memory.
 
 use self_cell::{MutBorrow, self_cell};
-use tracebuf::vm::{Program, StackFrame, Step, Vm, VmError, VmStats, VmStatus};
+use tracebuf::vm::{Limits, Program, StackFrame, Step, Vm, VmError, VmStats, VmStatus};
 
 /// How deep programs may nest: some 3 KiB.
 const FRAMES: usize = 64;
+
+/// A tenth of a millisecond or so: the drain thread has other things to do, and programs may come from anybody.
+const LIMITS: Limits = Limits { instructions: 1 << 14, fields: 1 << 15 };
 
 struct Home {
     memory: Box<[u8]>,
@@ -32,7 +35,7 @@ impl OwnedVm {
         };
         let cell = Cell::try_new(Box::new(MutBorrow::new(home)), |home| {
             let Home { memory, steps, frames } = home.borrow_mut();
-            Vm::new(memory, Program::new(program, steps)?, frames)
+            Ok(Vm::new(memory, Program::new(program, steps)?, frames)?.with_limits(LIMITS))
         });
         cell.map(Self)
     }

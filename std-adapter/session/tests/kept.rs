@@ -138,6 +138,22 @@ fn a_window_and_a_flight_recorder_have_them_too() {
 }
 
 #[test]
+fn a_flight_recorder_beside_a_long_trace_has_them_though_they_left_by_its_file() {
+    let trace = LongTrace::to(scratch("kept-beside.pftrace")).period(Duration::from_millis(10));
+    // Of which half is in the file before the rest is full.
+    let session = Session::builder().ring(4 * RING).shared_memory(96 << 10).exhaustion(Exhaustion::Stall);
+    let session = Arc::new(session.long_trace(trace).keep_descriptions(64 << 10).start().expect("a session"));
+    let folder = scratch("kept-beside");
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let flight = FlightRecorder::new(&session, &folder).expect("a recorder");
+    let file = lap(&session, 20, false, || flight.snapshot("test").expect("a file"));
+    let losses = session.summary().expect("a summary").losses();
+    assert!(losses.is_nothing(), "{losses}");
+    assert_all_is_told(&Trace::open(&file).expect("a trace"));
+}
+
+#[test]
 fn each_file_of_a_long_trace_has_what_was_described_in_earlier_ones() {
     let folder = scratch("kept-files");
     let _ = std::fs::remove_dir_all(&folder);

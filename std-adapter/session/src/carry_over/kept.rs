@@ -1,6 +1,6 @@
 //! Descriptions of tracks and last values of counters, kept by a machine as long as there is room for them.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 
 use tracebuf::proto::fields::{sequence_flags, trace, trace_packet, track_descriptor, track_event};
@@ -11,7 +11,7 @@ use tracebuf::vm::{Keep, Program, VmStatus};
 use super::clock::Moment;
 use super::event::CounterValue;
 use super::sequence::Sequence;
-use super::{CarryOver, Id, Sequences, Writer, packets_out};
+use super::{CarryOver, Id, Sequences, Writer, limits, packets_out};
 use crate::owned_vm::OwnedVm;
 
 /// What is kept of a ring's descriptions and counters, and what that takes.
@@ -33,7 +33,7 @@ pub struct KeptStats {
 }
 
 impl CarryOver {
-    /// With so many bytes of memory, 4 KiB or more, also keeps the last description of each track and the last value of
+    /// With so many bytes of memory, 4 KiB to 256 MiB, also keeps the last description of each track and the last value of
     /// each counter, whether their sequences go on or not. They come first in a trace that [begins](Self::begin_file).
     ///
     /// One takes 64 bytes, and 32 more for each 28 bytes beyond 24. When there is no more room, half of them go: those
@@ -88,8 +88,8 @@ enum State {
     Awake(OwnedVm),
 }
 
-/// The least memory.
-const LEAST: usize = 4 << 10;
+/// The least memory, and the most.
+const MEMORY: std::ops::RangeInclusive<usize> = 4 << 10..=256 << 20;
 /// Part of the memory that a packet may have.
 const SHARE: usize = 16;
 /// Counters whose values wait.
@@ -124,7 +124,7 @@ fn packets(state: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 impl Kept {
     pub(super) fn new(memory: usize, takes_all: bool) -> Self {
-        let memory = memory.max(LEAST);
+        let memory = memory.clamp(*MEMORY.start(), *MEMORY.end());
         Self {
             memory,
             state: Mutex::new(State::Asleep(Vec::new())),
@@ -222,10 +222,9 @@ impl Kept {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         let (State::Awake(vm), Some(mut half)) = (&mut *state, machine(self.memory)) else { return false };
         let bytes = vm.state();
-        let mut all: Vec<_> = packets(&bytes).map(|packet| (last_used(packet, sequences), packet)).collect();
-        all.sort_by_key(|(used, _)| std::cmp::Reverse(*used));
+        let all = by_use(&bytes, sequences);
         let (mut room, mut stay) = (self.memory / 2, 0);
-        for (_, packet) in &all {
+        for packet in &all {
             let Some(left) = room.checked_sub(cells(packet) * CELL) else { break };
             (room, stay) = (left, stay + 1);
             let _ = half.apply(packet);
@@ -287,18 +286,34 @@ fn cells(packet: &[u8]) -> usize {
     2 + packet.len().saturating_sub(24).div_ceil(28)
 }
 
-/// The time at which a packet was last of use, as far as it can be told: if its sequence still goes on with the track,
-/// now.
-fn last_used(packet: &[u8], sequences: &Sequences) -> u64 {
-    let view = PacketView::of(packet);
-    let uuid = match view.event {
-        Some(event) => number(event, track_event::TRACK_UUID),
-        None => number(view.track, track_descriptor::UUID),
-    };
-    let knows = |sequence: &&Box<Sequence>| sequence.descriptions.all().any(|known| Some(known.uuid) == uuid);
-    let sequence = sequences.get(&(view.sequence_id as Id)).filter(knows);
-    let last = sequence.and_then(|sequence| sequence.last).map_or(0, |last| last.time);
-    view.time.unwrap_or(0).max(last)
+/// The packets of a state, those first that are of most use.
+fn by_use<'s>(state: &'s [u8], sequences: &Sequences) -> Vec<&'s [u8]> {
+    let (mut all, mut used, mut parents) = (Vec::new(), HashMap::<u64, u64>::new(), Vec::new());
+    for packet in packets(state) {
+        let view = PacketView::of(packet);
+        let uuid = match view.event {
+            Some(event) => number(event, track_event::TRACK_UUID),
+            None => number(view.track, track_descriptor::UUID),
+        };
+        let uuid = uuid.unwrap_or(0);
+        // If its sequence still goes on with the track, it is of use now.
+        let knows = |sequence: &Sequence| sequence.descriptions.all().any(|known| known.uuid == uuid);
+        let sequence = sequences.get(&(view.sequence_id as Id)).filter(|sequence| knows(sequence));
+        let last = sequence.and_then(|sequence| sequence.last).map_or(0, |last| last.time);
+        let of_track = used.entry(uuid).or_default();
+        *of_track = view.time.unwrap_or(0).max(last).max(*of_track);
+        parents.extend(number(view.track, track_descriptor::PARENT_UUID).map(|parent| (uuid, parent)));
+        all.push((uuid, packet));
+    }
+    // A counter's value needs the counter, and a track those above it.
+    for _ in 0..limits::PARENTS {
+        for (uuid, parent) in &parents {
+            let last = used.get(uuid).copied().unwrap_or(0);
+            used.entry(*parent).and_modify(|used| *used = last.max(*used));
+        }
+    }
+    all.sort_by_key(|(uuid, _)| std::cmp::Reverse(used.get(uuid).copied()));
+    all.into_iter().map(|(_, packet)| packet).collect()
 }
 
 /// Says whose packet it is.

@@ -40,7 +40,7 @@ impl OverwriteObserver for CarryOver {
         let base = run.chunk();
         if self.vms.has(run.producer_id()) {
             let producer = run.producer_id();
-            while let Some(content) = run.next() {
+            for content in run.by_ref() {
                 self.patch(producer, id, content, base);
             }
         }

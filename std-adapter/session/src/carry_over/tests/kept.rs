@@ -110,6 +110,34 @@ fn when_there_is_no_more_room_what_nobody_uses_any_more_goes_first() {
 }
 
 #[test]
+fn a_counter_that_counts_on_keeps_its_name_and_those_of_the_tracks_above_it() {
+    let mut carried = CarryOver::default().keep_descriptions(8 << 10);
+    let child = |uuid, parent, name| {
+        let mut descriptor = Vec::new();
+        let Ok(()) = descriptor.varint(1, uuid);
+        let Ok(()) = descriptor.varint(5, parent);
+        let Ok(()) = descriptor.string(2, name);
+        let Ok(()) = descriptor.bytes(8, &[]);
+        let mut packet = vec![0x50, 2];
+        let Ok(()) = packet.bytes(60, &descriptor);
+        packet
+    };
+    carried.fold(&framed(&[STATE, &track(1, "top", false), &child(2, 1, "middle"), &child(7, 2, "counter")]));
+    for number in 0..1000 {
+        // The sequence forgets what it has described with each state.
+        let other = track(100 + number, "another", false);
+        carried.fold(&framed(&[STATE, &other, &value(7, number), &event(100, 3, 1)]));
+    }
+    let stats = carried.kept().expect("it keeps");
+    assert!(stats.forgotten > 500, "{stats:?}");
+    let (trace, _) = begun(&mut carried);
+    let read = Trace::of(&trace).expect("a trace");
+    for name in ["top", "middle", "counter"] {
+        assert!(read.tracks().any(|track| track.name() == name), "{name}");
+    }
+}
+
+#[test]
 fn a_state_that_never_ends_does_not_fill_up_with_lines_of_a_log() {
     let mut carried = CarryOver::default();
     carried.fold(&framed(&[STATE, &naming(5, 3, 1, "early")]));

@@ -4,6 +4,16 @@ use super::{Vm, VmStatus};
 use crate::buffer::{OverwriteObserver, Packet};
 
 /// A machine, and the producers whose packets are its patches.
+///
+/// ```
+/// use tracebuf::vm::{ProducerVm, Program, StackFrame, Vm};
+///
+/// let (mut memory, mut frames) = ([0; 256], [StackFrame::default(); 4]);
+/// let vm = Vm::new(&mut memory, Program::new(&[], &mut [])?, &mut frames)?;
+/// let of = ProducerVm { vm, producers: &[2, 7] };
+/// # let _ = of;
+/// # Ok::<(), tracebuf::vm::VmError>(())
+/// ```
 pub struct ProducerVm<'m> {
     /// The machine.
     pub vm: Vm<'m>,

@@ -20,6 +20,17 @@ const LIMIT_KB: u32 = 64 << 10;
 
 /// A data source's program for a buffer, which keeps what overwritten packets mean: a `VmProgram` of Perfetto's, and
 /// how much memory it may have, as the session's configuration says.
+///
+/// ```
+/// use tracebuf_session::{RingProgram, Session};
+///
+/// let session = Session::builder().start()?;
+/// // `merge`: of each field of this process's own packets the newest.
+/// let program = &[0x12, 2, 0x1A, 0];
+/// let program = RingProgram { source: "org.example.state", program, memory_limit_kb: 64 };
+/// session.add_program(0, program, Session::OWN_PRODUCER_ID)?;
+/// # Ok::<(), tracebuf_session::SessionError>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct RingProgram<'a> {
     /// The data source.
@@ -31,6 +42,15 @@ pub struct RingProgram<'a> {
 }
 
 /// What a machine did, and what its state takes.
+///
+/// ```
+/// # use tracebuf_session::Session;
+/// let session = Session::builder().start()?;
+/// for vm in session.summary()?.vms.iter().flatten() {
+///     println!("{}: {} packets, {} bytes", vm.source, vm.vm.patches, vm.vm.used * 32);
+/// }
+/// # Ok::<(), tracebuf_session::SessionError>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RingVmStats {

@@ -15,6 +15,15 @@ use super::{CarryOver, Id, Sequences, Writer, limits, packets_out};
 use crate::owned_vm::OwnedVm;
 
 /// What is kept of a ring's descriptions and counters, and what that takes.
+///
+/// ```
+/// use tracebuf_session::Session;
+///
+/// let session = Session::builder().keep_descriptions(64 << 10).start()?;
+/// let kept = session.summary()?.kept[0].expect("a ring keeps them");
+/// assert_eq!((kept.patches, kept.memory), (0, 64 << 10)); // nothing was overwritten so far
+/// # Ok::<(), tracebuf_session::SessionError>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KeptStats {

@@ -154,3 +154,52 @@ fn a_state_that_never_ends_does_not_fill_up_with_lines_of_a_log() {
     assert_eq!(instants(&trace), told(&[("early", 1100)]));
     assert!(trace.len() < 64 << 10);
 }
+
+#[test]
+fn whatever_producers_write_takes_no_more_memory_and_comes_out_as_packets() {
+    let mut random = 0x9E37_79B9_7F4A_7C15_u64;
+    let mut next = move |below: u64| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random % below
+    };
+    let mut carried = CarryOver::default().keep_descriptions(8 << 10);
+    for round in 0..300 {
+        let mut packets = Vec::new();
+        for _ in 0..40 {
+            let sequence = next(4) as u8 + 2;
+            let bits = next(63);
+            let uuid = next(1 << bits);
+            let mut packet = match next(6) {
+                0 => STATE.to_vec(),
+                1 => track(uuid, &"n".repeat(next(300) as usize), next(2) == 0),
+                2 => value(uuid, next(u64::MAX)),
+                3 => (0..next(60)).map(|_| next(256) as u8).collect(),
+                4 => vec![0x68, 2, 0x5A, 4, 0x48, 4, 0xF1, 2],
+                _ => naming(next(128) as u8, next(5) as u8, next(128) as u8, "name"),
+            };
+            packet.extend([0x50, sequence]);
+            let Ok(()) = packets.bytes(1, &packet);
+        }
+        if next(5) == 0 {
+            let at = next(packets.len() as u64) as usize;
+            packets[at] = next(256) as u8;
+        }
+        match next(3) {
+            0 => carried.fold(&packets),
+            1 => _ = carried.pass(&packets, None, &mut Vec::new()),
+            _ => carried = carried.clone(),
+        }
+        let stats = carried.kept().expect("it keeps");
+        assert!(stats.used <= 8 << 10 && stats.high_water <= 8 << 10, "{stats:?}");
+        if round % 10 == 0 {
+            let (trace, packets) = begun(&mut carried);
+            assert_eq!(
+                TracePackets::new(&trace).map(|packet| packet.expect("whole")).count() as u64,
+                packets + 1
+            );
+        }
+    }
+    assert!(carried.kept().is_some_and(|kept| kept.patches > 100 && kept.forgotten > 0));
+}

@@ -8,7 +8,7 @@ use crate::buffer::{OverwriteObserver, Packet};
 /// ```
 /// use tracebuf::vm::{ProducerVm, Program, StackFrame, Vm};
 ///
-/// let (mut memory, mut frames) = ([0; 256], [StackFrame::default(); 4]);
+/// let (mut memory, mut frames) = ([0; 512], [StackFrame::default(); 4]);
 /// let vm = Vm::new(&mut memory, Program::new(&[], &mut [])?, &mut frames)?;
 /// let of = ProducerVm { vm, producers: &[2, 7] };
 /// # let _ = of;
@@ -41,7 +41,7 @@ pub struct ProducerVm<'m> {
 /// // The descriptor of a track, and then what laps over it.
 /// let header = ChunkHeader { producer_id: 7, fragments: 1, ..ChunkHeader::default() };
 /// buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x0B\xE2\x03\x08\x08\x07\x12\x04main" });
-/// for chunk_id in 1..100 {
+/// for chunk_id in 1..200 {
 ///     let header = ChunkHeader { chunk_id, ..header };
 ///     buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x04\x5A\x02\x48\x01" });
 /// }

@@ -196,7 +196,7 @@ fn whatever_producers_write_takes_no_more_memory_and_comes_out_as_packets() {
         if round % 10 == 0 {
             let (trace, packets) = begun(&mut carried);
             assert_eq!(
-                TracePackets::new(&trace).map(|packet| packet.expect("whole")).count() as u64,
+                TracePackets::new(&trace).collect::<Result<Vec<_>, _>>().expect("whole packets").len() as u64,
                 packets + 1
             );
         }

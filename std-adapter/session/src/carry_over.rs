@@ -24,7 +24,7 @@ use tracebuf::proto::{PacketView, SequenceId, TracePackets};
 use tracebuf::service::sequence_id;
 
 use event::{Event, Kind};
-use seen::{Begun, Seen, slice_event};
+use seen::{BegunRoom, Seen, slice_event};
 use sequence::Sequence;
 use slices::Tracks;
 
@@ -65,7 +65,7 @@ pub struct CarryOver {
     /// Packets added to traces.
     added: u64,
     /// Memory to be used again.
-    begun: Vec<Begun>,
+    begun: BegunRoom,
     whole: Vec<u8>,
 }
 

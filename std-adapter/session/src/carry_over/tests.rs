@@ -7,6 +7,7 @@ use tracebuf_analysis::Trace;
 
 use super::*;
 
+mod plain;
 mod slices;
 
 /// Packets with tag and length.

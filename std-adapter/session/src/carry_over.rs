@@ -11,16 +11,16 @@ mod kept;
 mod limits;
 mod names;
 mod packets_out;
+mod passing;
 mod ring;
 mod seen;
 mod sequence;
 mod slices;
-mod window;
 
 use std::collections::HashMap;
 
 use tracebuf::buffer::SequenceInfo;
-use tracebuf::proto::fields::{data_loss_reason, trace_packet};
+use tracebuf::proto::fields::trace_packet;
 use tracebuf::proto::reader::number;
 use tracebuf::proto::{PacketView, SequenceId, TracePackets};
 use tracebuf::service::sequence_id;
@@ -28,15 +28,15 @@ use tracebuf::service::sequence_id;
 use event::{Event, Kind};
 use kept::Kept;
 pub use kept::KeptStats;
-use seen::{Begun, Seen, slice_event};
+use seen::{BegunRoom, Seen, slice_event};
 use sequence::Sequence;
-use slices::Tracks;
+use slices::{Mix, Tracks};
 
 use crate::ring_vms::RingVms;
 
 /// A sequence as a trace numbers it.
 type Id = u32;
-type Sequences = HashMap<Id, Box<Sequence>>;
+type Sequences = HashMap<Id, Box<Sequence>, Mix>;
 
 /// What packets that have left still mean: for each sequence its clock, names, defaults and descriptions of tracks, and
 /// for each track the slices that are open.
@@ -75,7 +75,7 @@ pub struct CarryOver {
     /// Packets added to traces.
     added: u64,
     /// Memory to be used again.
-    begun: Vec<Begun>,
+    begun: BegunRoom,
     whole: Vec<u8>,
 }
 
@@ -162,72 +162,6 @@ impl CarryOver {
         self.tracks.waits_for_begins()
     }
 
-    /// Appends whole packets of a trace that stay to `out`, with what they need before them. Of events from before the
-    /// boot time `from`, in nanoseconds, only what they mean for others stays. Returns how many packets that is.
-    pub fn pass(&mut self, packets: &[u8], from: Option<u64>, out: &mut Vec<u8>) -> u64 {
-        self.go_through(
-            packets,
-            |carried, id, packet| from.is_some_and(|from| carried.goes(id, packet, from)),
-            out,
-        )
-        .0
-    }
-
-    /// Takes in whole packets that a trace which goes on behind them does not get. What stays of them is appended to
-    /// `out`: ends of slices whose begins the trace has, and the service's packets. Returns how many do not stay.
-    pub(crate) fn skip(&mut self, packets: &[u8], out: &mut Vec<u8>) -> u64 {
-        let ends_none = |carried: &Self, id: Id, packet: &PacketView<'_>| {
-            let sequence = carried.sequences.get(&id);
-            let ends =
-                |event| sequence.is_some_and(|sequence| carried.ends_one_that_is_written(sequence, event));
-            !packet.event.is_some_and(ends)
-        };
-        self.go_through(packets, ends_none, out).1
-    }
-
-    /// Returns how many packets were appended, and how many went.
-    fn go_through(
-        &mut self,
-        packets: &[u8],
-        goes: impl Fn(&Self, Id, &PacketView<'_>) -> bool,
-        out: &mut Vec<u8>,
-    ) -> (u64, u64) {
-        let (mut count, mut gone, mut has_begins) = (0, 0, false);
-        for bytes in TracePackets::new(packets).map_while(Result::ok) {
-            let packet = PacketView::of(bytes);
-            let id = self.writer_of(&packet);
-            if id <= 1 {
-                count += packets_out::copy(bytes, packet.loss, 0, out);
-                continue;
-            }
-            if let Some(sequence) = self.sequences.get_mut(&id) {
-                sequence.is_of_trace = true;
-            }
-            let told = self.told_loss(id, &packet, packets);
-            if goes(self, id, &packet) {
-                gone += 1;
-                self.due(id, packet.loss);
-                self.see(id, &packet, packets, Way::Leaves);
-                has_begins = true;
-                continue;
-            }
-            if std::mem::take(&mut has_begins) {
-                // Before one of them ends.
-                self.settle(packets);
-            }
-            let (written, untold) = self.write_due(id, &packet, out);
-            let mut added = written;
-            let seen = if self.is_lean { Seen::Nothing } else { self.see(id, &packet, packets, Way::Stays) };
-            added += self.write_begin_of(&seen, out);
-            count += packets_out::copy(bytes, packet.loss, told | untold, out);
-            added += self.write_end_of(&seen, out);
-            self.added += added;
-            count += added;
-        }
-        self.settle(packets);
-        (count, gone)
-    }
-
     /// Appends the descriptions of tracks and the counters' sums of sequences of which a window has left out all.
     /// Returns their number.
     pub(crate) fn write_descriptions(&mut self, out: &mut Vec<u8>) -> u64 {
@@ -293,24 +227,6 @@ impl CarryOver {
             sequence.is_due = true;
             sequence.loss |= loss;
         }
-    }
-
-    /// What a packet that stays says of losses that still holds. What the ring has overwritten was seen.
-    fn told_loss(&mut self, id: Id, packet: &PacketView<'_>, base: &[u8]) -> u64 {
-        const SEEN: u64 = (data_loss_reason::PRESENT | data_loss_reason::OVERWRITE) as u64;
-        let Some(sequence) = self.sequences.get_mut(&id) else { return packet.loss };
-        let is_overwritten = std::mem::take(&mut sequence.is_overwritten);
-        if packet.loss == 0 {
-            return 0;
-        }
-        if is_overwritten && sequence.is_readable && packet.loss & !SEEN == 0 {
-            if !std::mem::take(&mut sequence.has_told) {
-                sequence.loss |= packet.loss;
-            }
-            return 0;
-        }
-        self.lose(id, base);
-        packet.loss
     }
 
     /// Takes in a packet: what it says of the state, and its event. Returns what an end or a begin leads to.

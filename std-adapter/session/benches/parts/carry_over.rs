@@ -11,6 +11,7 @@ use tracebuf::producer::{
     CommitRequest, CommitSink, Consumer, Exhaustion, Layout, Producer, ProducerStorage, SharedMemory,
     atomic_words,
 };
+use tracebuf::proto::fields::{trace, trace_packet};
 use tracebuf::proto::{Sink, TracePackets};
 use tracebuf::service::{TraceExporter, sequence_id};
 use tracebuf_session::CarryOver;
@@ -191,7 +192,30 @@ fn descriptions(sheet: &mut Sheet) {
     sheet.at_most("carry-over-copy-of-1000-kept", median(copies.collect()), 300.0, "us");
 }
 
+/// What a packet costs that stays in a trace, of this size, with nothing to be told before it.
+fn packets(size: usize) {
+    let mut trace = Vec::new();
+    for time in 0..10_000 {
+        let mut packet = Vec::new();
+        let Ok(()) = packet.varint(trace_packet::TIMESTAMP, time);
+        let Ok(()) = packet.bytes(trace_packet::FOR_TESTING, &vec![0x55; size]);
+        let Ok(()) = packet.varint(trace_packet::TRUSTED_UID, 1000);
+        let Ok(()) = packet.varint(trace_packet::TRUSTED_PACKET_SEQUENCE_ID, 2);
+        let Ok(()) = packet.varint(trace_packet::TRUSTED_PID, 70_000);
+        let Ok(()) = trace.bytes(trace::PACKET, &packet);
+    }
+    let (mut carried, mut out, mut times) = (CarryOver::default(), Vec::new(), vec![]);
+    for _ in 0..101 {
+        out.clear();
+        let start = Instant::now();
+        black_box(carried.pass(&trace, None, &mut out));
+        times.push(start.elapsed().as_secs_f64() * 1e9 / 10_000.0);
+    }
+    println!("carry-over, a packet of {size} bytes that stays: {:.1} ns", median(times));
+}
+
 pub(crate) fn carry_over(sheet: &mut Sheet) {
+    packets(270);
     let carries = CarryOver::of_ring;
     events(sheet, "carry-over-event", 3.0, carries(), |on, _| on.slice("work", || ()));
     events(sheet, "carry-over-event-with-argument", 8.0, carries(), |on, number| {

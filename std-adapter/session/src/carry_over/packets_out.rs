@@ -63,12 +63,8 @@ pub(super) fn counter(uuid: u64, value: CounterValue, content: &mut Vec<u8>) {
     let Ok(()) = content.bytes(trace_packet::TRACK_EVENT, &event);
 }
 
-/// Appends a packet as it was, except that it tells of other losses. Returns 1.
-pub(super) fn copy(bytes: &[u8], said: u64, loss: u64, out: &mut Vec<u8>) -> u64 {
-    if said == loss {
-        let Ok(()) = out.bytes(trace::PACKET, bytes);
-        return 1;
-    }
+/// Appends a packet as it was, except that it tells of other losses.
+pub(super) fn copy(bytes: &[u8], loss: u64, out: &mut Vec<u8>) {
     let mut changed = Vec::with_capacity(bytes.len() + 4);
     for field in Fields::of(bytes) {
         if field.number != trace_packet::PREVIOUS_PACKET_DROPPED {
@@ -79,7 +75,6 @@ pub(super) fn copy(bytes: &[u8], said: u64, loss: u64, out: &mut Vec<u8>) -> u64
         let Ok(()) = changed.varint(trace_packet::PREVIOUS_PACKET_DROPPED, loss);
     }
     let Ok(()) = out.bytes(trace::PACKET, &changed);
-    1
 }
 
 pub(super) fn moment(moment: Moment, content: &mut Vec<u8>) {

@@ -1,13 +1,14 @@
 //! A carry-over as the observer of a ring, which shows it each packet before that is overwritten.
 
 use tracebuf::buffer::{DataLoss, OverwriteObserver, Packet, PacketRun};
-use tracebuf::proto::fields::{data_loss_reason, track_event_type};
+use tracebuf::proto::fields::data_loss_reason;
 use tracebuf::proto::{PacketValidator, PacketView};
 use tracebuf::service::sequence_id;
 
-use super::event::{Event, Kind, plain, quick};
+use super::clock::Time;
+use super::event::{Event, Kind, Plain, quick};
 use super::kept::Kept;
-use super::seen::{Begun, end, settle_begun, slice_event};
+use super::seen::{Begun, BegunSlices, slice_event};
 use super::{CarryOver, Id, Way, Writer, limits};
 use crate::ring_vms::{RingProgram, RingVms};
 
@@ -93,65 +94,42 @@ impl CarryOver {
 
     /// Takes in events of a run as long as they are of the usual form; returns the first that is not.
     fn overwritten_events<'b>(&mut self, id: Id, run: &mut PacketRun<'b>, base: &[u8]) -> Option<&'b [u8]> {
-        const BEGIN: u8 = track_event_type::SLICE_BEGIN as u8;
-        const END: u8 = track_event_type::SLICE_END as u8;
         let Self { sequences, tracks, has_counters, kept, begun, .. } = self;
         let sequence = sequences.get_mut(&id)?;
         if !(sequence.is_readable && sequence.clock.counts()) {
             return run.next();
         }
-        let place_in = |event: &[u8]| (event.as_ptr() as usize).wrapping_sub(base.as_ptr() as usize) as u32;
-        let (mut unusual, writer, own) = (None, sequence.writer(id), sequence.track);
-        let mut clock = sequence.clock.clone_of_time();
-        run.while_taken(|content| {
-            if let Some((kind, units, event)) = plain(content) {
-                let time = clock.advance(units);
-                match kind {
-                    BEGIN => begun.push(Begun { time, at: place_in(event), len: event.len() as u32 }),
-                    END if begun.pop().is_none() => {
-                        end(tracks, sequence.place, clock.moment(), None, id, Way::Leaves);
-                    }
-                    _ => {}
-                }
-                return true;
+        let (mut clock, mut begun) = (sequence.clock.clone_of_time(), BegunSlices::new(begun));
+        let unusual = loop {
+            take_plain(run, &mut clock, &mut begun);
+            let Some(content) = run.next() else { break None };
+            let usual = quick(content).and_then(|(units, event)| Some((units, Event::of_usual(event)?)));
+            let looks_closer = *has_counters || kept.as_ref().is_some_and(Kept::is_due);
+            let usual = usual.filter(|(_, event)| event.kind != Kind::Counter || !looks_closer);
+            let Some((units, event)) = usual else { break Some(content) };
+            let time = clock.after(units);
+            clock.set(time);
+            if event.kind == Kind::Counter
+                && let Some(kept) = kept
+                && let (Some(uuid), Some(value)) = (event.track.or(sequence.track), event.counter_value())
+            {
+                kept.count(sequence.writer(id), uuid, clock.moment(), value);
             }
-            let usual = quick(content).and_then(|(units, event)| Some((units, Event::of(event)?)));
-            let is_full = kept.as_ref().is_some_and(Kept::is_due);
-            let usual = usual.filter(|(_, event)| event.kind != Kind::Counter || !(*has_counters || is_full));
-            let Some((units, event)) = usual else {
-                unusual = Some(content);
-                return false;
-            };
-            let time = clock.advance(units);
-            match (event.kind, event.track) {
-                (Kind::Begin, None) => {
-                    let len = event.bytes.len() as u32;
-                    begun.push(Begun { time, at: place_in(event.bytes), len });
-                }
-                (Kind::End, None) => {
-                    if begun.pop().is_none() {
-                        end(tracks, sequence.place, clock.moment(), None, id, Way::Leaves);
-                    }
-                }
-                (Kind::Begin | Kind::End, Some(_)) => {
-                    let place = sequence.place_of(&event, tracks);
-                    if place == sequence.place {
-                        settle_begun(tracks, begun, place, id, &clock);
-                    }
-                    slice_event(tracks, &event, place, id, clock.moment(), base, Way::Leaves);
-                }
-                (Kind::Counter, track) => {
-                    if let Some(kept) = kept.as_mut()
-                        && let (Some(uuid), Some(value)) = (track.or(own), event.counter_value())
-                    {
-                        kept.count(writer, uuid, clock.moment(), value);
-                    }
-                }
-                (Kind::Other, _) => {}
+            if matches!(event.kind, Kind::Counter | Kind::Other) {
+                continue;
             }
-            true
-        });
-        settle_begun(tracks, begun, sequence.place, id, &clock);
+            let at = (event.bytes.as_ptr() as usize).wrapping_sub(base.as_ptr() as usize) as u32;
+            let begin = || Begun { units: time, at, len: event.bytes.len() as u32 };
+            if event.track.is_none() && begun.change(event.kind, begin) {
+                continue;
+            }
+            let place = sequence.place_of(&event, tracks);
+            if place == sequence.place {
+                begun.settle(tracks, place, id, &clock);
+            }
+            slice_event(tracks, &event, place, id, clock.moment(), base, Way::Leaves);
+        };
+        begun.settle(tracks, sequence.place, id, &clock);
         sequence.clock.set_time(&clock);
         unusual
     }
@@ -174,4 +152,23 @@ impl CarryOver {
             }
         }
     }
+}
+
+/// Takes events as long as they are plain. It is not inlined, so that all it needs is in registers.
+#[inline(never)]
+fn take_plain(run: &mut PacketRun<'_>, clock: &mut Time, begun: &mut BegunSlices<'_>) {
+    let mut now = clock.units();
+    begun.in_registers(|begun| {
+        run.take_by_head(|bytes, at| {
+            let Some(Plain { kind, units, at: behind, len }) = Plain::of(bytes) else { return false };
+            let units = now.wrapping_add(units);
+            let begin = || Begun { units, at: u32::from(at.wrapping_add(behind.into())), len: len.into() };
+            let is_done = begun.change(kind, begin);
+            if is_done {
+                now = units;
+            }
+            is_done
+        });
+    });
+    clock.set(now);
 }

@@ -110,3 +110,19 @@ const fn sequences_for(bytes: u64) -> u16 {
 
 /// Programs of other kinds have smaller chunks.
 const LEAST: u64 = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_repeated_seldom_if_they_are_kept_beside_what_is_never_all_that_is_left() {
+        let ring = || BufferConfig::ring(64 << 10);
+        let every = |buffer: BufferConfig| [false, true].map(|keeps| buffer.state_every(keeps));
+        assert_eq!(every(ring()), [16 << 10, 1 << 20]);
+        assert_eq!(every(ring().in_file("/nowhere")), [16 << 10; 2]);
+        assert_eq!(every(ring().self_contained_chunks()), [0; 2]);
+        assert_eq!(every(BufferConfig::discard(64 << 10)), [64 << 10; 2]);
+        assert_eq!(every(BufferConfig::ring(u64::from(u32::MAX) - 1)), [u32::MAX / 4, u32::MAX]);
+    }
+}

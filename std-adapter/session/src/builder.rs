@@ -133,7 +133,8 @@ impl SessionBuilder {
     ///
     /// Then names and descriptions are no longer repeated with each quarter of a ring, so that it holds more events: the
     /// more threads and tracks, the more. In a ring [in a file](BufferConfig::in_file) they are repeated, because it may
-    /// be all that is left; so are they in [`self_contained_chunks`](BufferConfig::self_contained_chunks).
+    /// be all that is left; so are they in [`self_contained_chunks`](BufferConfig::self_contained_chunks). Of a ring that is
+    /// found in a dump of the process, most can then not be read.
     ///
     /// A description takes some 160 bytes, a counter's value 96. When there is no more room, half of them go, those
     /// first that no writer uses any more: [`Summary::kept`](crate::Summary::kept) counts them. One that is longer than

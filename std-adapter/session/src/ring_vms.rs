@@ -2,9 +2,9 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use tracebuf::proto::Sink;
-use tracebuf::proto::is_service_only;
-use tracebuf::proto::reader::Fields;
+use tracebuf::proto::fields::{protovms, protovms_instance};
+use tracebuf::proto::reader::{Field, Fields};
+use tracebuf::proto::{Sink, is_service_only};
 use tracebuf::vm::{VmStats, VmStatus};
 
 use crate::owned_vm::OwnedVm;
@@ -197,29 +197,18 @@ impl RingVms {
                 continue;
             }
             let mut told = Vec::new();
-            let Ok(()) = told.bytes(instance::PROGRAM, &vm.program);
+            let Ok(()) = told.bytes(protovms_instance::PROGRAM, &vm.program);
             // There even if it is empty; and what a program has put there that only the service may say is not.
             let state = vm.state.bytes();
-            let may_be_told = |field: &tracebuf::proto::reader::Field<'_>| !is_service_only(field.number);
+            let may_be_told = |field: &Field<'_>| !is_service_only(field.number);
             let state: Vec<_> =
                 Fields::of(&state).filter(may_be_told).flat_map(|field| field.whole).copied().collect();
-            let Ok(()) = told.bytes(instance::STATE, &state);
-            let Ok(()) = told.varint(instance::MEMORY_LIMIT_KB, vm.limit_kb.into());
+            let Ok(()) = told.bytes(protovms_instance::STATE, &state);
+            let Ok(()) = told.varint(protovms_instance::MEMORY_LIMIT_KB, vm.limit_kb.into());
             producers.for_each(|producer| {
-                let Ok(()) = told.varint(instance::PRODUCER_ID, (*producer).into());
+                let Ok(()) = told.varint(protovms_instance::PRODUCER_ID, (*producer).into());
             });
-            let Ok(()) = out.bytes(INSTANCE, &told);
+            let Ok(()) = out.bytes(protovms::INSTANCE, &told);
         }
     }
-}
-
-/// Field of `ProtoVms`.
-const INSTANCE: u32 = 1;
-
-/// `ProtoVms.Instance`.
-mod instance {
-    pub(super) const PROGRAM: u32 = 1;
-    pub(super) const STATE: u32 = 2;
-    pub(super) const MEMORY_LIMIT_KB: u32 = 3;
-    pub(super) const PRODUCER_ID: u32 = 4;
 }

@@ -292,12 +292,6 @@ pub mod data_source_config {
     pub const TRACK_EVENT_CONFIG: u32 = 113;
 }
 
-/// `ProtoVmConfig`.
-pub mod protovm_config {
-    /// Varint: memory for the state.
-    pub const MEMORY_LIMIT_KB: u32 = 1;
-}
-
 /// `TrackEventConfig`: patterns, in which `*` stands for anything.
 pub mod track_event_config {
     /// String: categories that are not recorded, repeated.

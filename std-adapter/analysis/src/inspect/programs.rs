@@ -1,6 +1,6 @@
 //! Programs that fold what a ring overwrites, and their states as text.
 
-use tracebuf::proto::fields::trace_packet;
+use tracebuf::proto::fields::{protovms, protovms_instance, trace_packet};
 use tracebuf::proto::reader::{Field, FieldValue, Fields, messages, number};
 use tracebuf::proto::{PacketView, SequenceId, TracePackets};
 use tracebuf_std::display::Count;
@@ -18,30 +18,19 @@ pub(super) fn of_trace(trace: &[u8]) -> Vec<String> {
     let packets = TracePackets::new(trace).map_while(Result::ok);
     let of_service = packets.take_while(|packet| PacketView::of(packet).sequence_id <= SERVICE);
     let vms = of_service.flat_map(|packet| messages(packet, trace_packet::PROTOVMS));
-    vms.flat_map(|vms| messages(vms, INSTANCE)).flat_map(shown).collect()
-}
-
-/// Field of `ProtoVms`.
-const INSTANCE: u32 = 1;
-
-/// `ProtoVms.Instance`.
-mod instance {
-    pub(super) const PROGRAM: u32 = 1;
-    pub(super) const STATE: u32 = 2;
-    pub(super) const MEMORY_LIMIT_KB: u32 = 3;
-    pub(super) const PRODUCER_ID: u32 = 4;
+    vms.flat_map(|vms| messages(vms, protovms::INSTANCE)).flat_map(shown).collect()
 }
 
 fn shown(vm: &[u8]) -> Vec<String> {
     let part = |of| messages(vm, of).next().unwrap_or_default();
-    let (program, state) = (part(instance::PROGRAM), part(instance::STATE));
+    let (program, state) = (part(protovms_instance::PROGRAM), part(protovms_instance::STATE));
     let is_producer = |field: Field<'_>| match field.value {
-        FieldValue::Number(id) if field.number == instance::PRODUCER_ID => Some(id.to_string()),
+        FieldValue::Number(id) if field.number == protovms_instance::PRODUCER_ID => Some(id.to_string()),
         _ => None,
     };
     let producers: Vec<_> = Fields::of(vm).filter_map(is_producer).collect();
     let (program, len) = (Count(program.len() as u64, "byte"), Count(state.len() as u64, "byte"));
-    let limit = number(vm, instance::MEMORY_LIMIT_KB).unwrap_or(0);
+    let limit = number(vm, protovms_instance::MEMORY_LIMIT_KB).unwrap_or(0);
     let title =
         format!("program of {program}, producers {}: {len} of state in {limit} KiB", producers.join(", "));
     let mut lines = vec![title];

@@ -3,7 +3,8 @@
 //! Facts from `protos/perfetto/common/data_source_descriptor.proto` and
 //! `protos/perfetto/config/data_source_config.proto`.
 
-use tracebuf::proto::fields::ipc::{data_source_config, data_source_descriptor, protovm_config};
+use tracebuf::proto::fields::ipc::{data_source_config, data_source_descriptor};
+use tracebuf::proto::fields::protovm_config;
 use tracebuf::proto::reader::{message, number, numbers};
 use tracebuf_session::{CentralBuffer, RingProgram};
 

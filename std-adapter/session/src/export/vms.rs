@@ -3,7 +3,9 @@
 use std::io;
 
 use tracebuf::buffer::SequenceInfo;
-use tracebuf::proto::fields::{builtin_clock, trace_packet};
+use tracebuf::proto::fields::{
+    builtin_clock, trace_packet, trace_provenance, trace_provenance_buffer, trace_provenance_sequence,
+};
 use tracebuf::proto::{Message, Sink};
 use tracebuf::service::sequence_id;
 
@@ -25,17 +27,6 @@ impl Message for Told {
     }
 }
 
-/// Field of `TraceProvenance`.
-const BUFFERS: u32 = 2;
-/// Field of `TraceProvenance.Buffer`.
-const SEQUENCES: u32 = 1;
-
-/// `TraceProvenance.Sequence`.
-mod sequence {
-    pub(super) const ID: u32 = 1;
-    pub(super) const PRODUCER_ID: u32 = 2;
-}
-
 impl Piece {
     /// Adds what readers need to go on with the patches that follow: for each buffer its machines and its sequences.
     pub(super) fn vms<'v>(
@@ -49,11 +40,11 @@ impl Piece {
             for info in &sequences {
                 let mut told = Vec::new();
                 let id = sequence_id(info.producer_id, info.writer_id);
-                let Ok(()) = told.varint(sequence::ID, id.get().into());
-                let Ok(()) = told.varint(sequence::PRODUCER_ID, info.producer_id.into());
-                let Ok(()) = buffer.bytes(SEQUENCES, &told);
+                let Ok(()) = told.varint(trace_provenance_sequence::ID, id.get().into());
+                let Ok(()) = told.varint(trace_provenance_sequence::PRODUCER_ID, info.producer_id.into());
+                let Ok(()) = buffer.bytes(trace_provenance_buffer::SEQUENCES, &told);
             }
-            let Ok(()) = provenance.bytes(BUFFERS, &buffer);
+            let Ok(()) = provenance.bytes(trace_provenance::BUFFERS, &buffer);
             machines.write(|producer| sequences.iter().any(|info| info.producer_id == producer), &mut vms);
         }
         if vms.is_empty() {

@@ -8,7 +8,7 @@ use crate::buffer::{OverwriteObserver, Packet};
 /// ```
 /// use tracebuf::vm::{ProducerVm, Program, StackFrame, Vm};
 ///
-/// let (mut memory, mut frames) = ([0; 512], [StackFrame::default(); 4]);
+/// let (mut memory, mut frames) = ([0; 1024], [StackFrame::default(); 4]);
 /// let vm = Vm::new(&mut memory, Program::new(&[], &mut [])?, &mut frames)?;
 /// let of = ProducerVm { vm, producers: &[2, 7] };
 /// # let _ = of;

@@ -5,8 +5,6 @@ use std::sync::{Arc, Mutex, Weak};
 use std::thread;
 use std::time::Duration;
 
-use super::slow::{Rules, Watched};
-
 /// How long after its limit a span hangs, at least.
 const GRACE: Duration = Duration::from_secs(1);
 
@@ -24,21 +22,28 @@ pub(super) fn patience(limit: Duration) -> Duration {
     limit.saturating_mul(2).max(limit.saturating_add(GRACE))
 }
 
+/// A span that is measured.
+pub(super) trait Measured: Send + Sync + 'static {
+    /// Triggers if it has been open for too long.
+    fn look(&self);
+}
+
 /// The spans that may hang. A place is free again when its span is gone: that costs the span's end nothing.
-pub(super) struct Open {
-    places: Box<[Mutex<Weak<Watched>>]>,
+pub(super) struct Open<S> {
+    places: Box<[Mutex<Weak<S>>]>,
     next: AtomicUsize,
     has_thread: AtomicBool,
 }
 
-impl Open {
+impl<S: Measured> Open<S> {
     pub(super) fn new() -> Self {
-        let places = (0..SPANS).map(|_| Mutex::default()).collect();
+        let places = (0..SPANS).map(|_| Mutex::new(Weak::new())).collect();
         Self { places, next: AtomicUsize::new(0), has_thread: AtomicBool::new(false) }
     }
 
     /// Has a span looked at from now on, if a place is free nearby. It waits for nobody.
-    pub(super) fn add(&self, span: &Arc<Watched>) {
+    pub(super) fn add(self: &Arc<Self>, span: &Arc<S>) {
+        self.start();
         let first = self.next.fetch_add(1, Ordering::Relaxed);
         let places = self.places.iter().cycle().skip(first % SPANS).take(TRIES);
         let mut locked = places.filter_map(|place| place.try_lock().ok());
@@ -47,16 +52,16 @@ impl Open {
         }
     }
 
-    /// Starts the thread, once, with the first span.
-    pub(super) fn watch(&self, rules: &Arc<Rules>) {
+    /// Starts the thread, once.
+    fn start(self: &Arc<Self>) {
         if self.has_thread.load(Ordering::Relaxed) || self.has_thread.swap(true, Ordering::Relaxed) {
             return;
         }
-        let rules = Arc::downgrade(rules);
+        let open = Arc::downgrade(self);
         let look = move || {
-            while let Some(rules) = rules.upgrade() {
-                rules.open.look();
-                drop(rules);
+            while let Some(open) = open.upgrade() {
+                open.look();
+                drop(open);
                 thread::sleep(INTERVAL);
             }
         };

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tracebuf_session::{Details, FlightHandle, FlightRecorder};
 use tracing_core::Metadata;
 
-use super::hanging::{Open, patience};
+use super::hanging::{Measured, Open, patience};
 
 /// How much of what was before a slow span's begin, and of what follows its end, is in its snapshot.
 const MARGIN: Duration = Duration::from_millis(100);
@@ -54,9 +54,9 @@ impl fmt::Debug for Rule {
 #[derive(Clone, Default)]
 pub(super) struct SlowRules(Option<Arc<Rules>>);
 
-pub(super) struct Rules {
+struct Rules {
     list: Vec<Rule>,
-    pub(super) open: Open,
+    open: Arc<Open<Watched>>,
 }
 
 impl fmt::Debug for SlowRules {
@@ -70,7 +70,7 @@ impl SlowRules {
     pub(super) fn add(&mut self, which: Which, limit: Duration, flight: &FlightRecorder) {
         let mut list = self.0.as_ref().map_or_else(Vec::new, |rules| rules.list.clone());
         list.push(Rule { which, limit, flight: flight.handle() });
-        self.0 = Some(Arc::new(Rules { list, open: Open::new() }));
+        self.0 = Some(Arc::new(Rules { list, open: Arc::new(Open::new()) }));
     }
 
     /// Whether there is one for such spans.
@@ -86,7 +86,6 @@ impl SlowRules {
         let span = Watched { rules: rules.clone(), metadata, begun: Instant::now(), has_ended, hangs };
         let span = Arc::new(span);
         rules.open.add(&span);
-        rules.open.watch(rules);
         Some(span)
     }
 }
@@ -115,9 +114,11 @@ impl Watched {
             annotate(event.arg("limit_ms", milliseconds(rule.limit)))
         });
     }
+}
 
-    /// Triggers if it has been open for so long that it may never end; once.
-    pub(super) fn look(&self) {
+impl Measured for Watched {
+    // Once: it may never end.
+    fn look(&self) {
         let (open, metadata) = (self.begun.elapsed(), self.metadata);
         let broken = |rule: &&Rule| open > patience(rule.limit) && rule.which.is(metadata);
         let Some(rule) = self.rules.list.iter().find(broken) else { return };

@@ -7,6 +7,7 @@
 mod clock;
 mod descriptions;
 mod event;
+mod kept;
 mod limits;
 mod names;
 mod packets_out;
@@ -25,9 +26,13 @@ use tracebuf::proto::{PacketView, SequenceId, TracePackets};
 use tracebuf::service::sequence_id;
 
 use event::{Event, Kind};
+use kept::Kept;
+pub use kept::KeptStats;
 use seen::{BegunRoom, Seen, slice_event};
 use sequence::Sequence;
 use slices::{Mix, Tracks};
+
+use crate::ring_vms::RingVms;
 
 /// A sequence as a trace numbers it.
 type Id = u32;
@@ -61,6 +66,10 @@ pub struct CarryOver {
     tracks: Tracks,
     /// Some sequence has counters whose values count from one to the next.
     has_counters: bool,
+    /// Descriptions and counters' values of all sequences, if they are kept.
+    kept: Option<Kept>,
+    /// Machines that programs of data sources have.
+    vms: RingVms,
     /// Whether nothing comes after the trace that is being written, so that its packets need not be taken in.
     pub(crate) is_lean: bool,
     /// Packets added to traces.
@@ -130,7 +139,7 @@ impl CarryOver {
             track.slices.iter_mut().for_each(|slice| slice.is_written = false);
         }
         self.sequences.values_mut().for_each(|sequence| sequence.is_due = true);
-        self.write_open(out)
+        self.write_kept(out) + self.write_open(out)
     }
 
     /// Before a ring is read whose observer this is: what was lost that nobody could see.
@@ -226,7 +235,8 @@ impl CarryOver {
             // Before their names are gone.
             self.settle(base);
         }
-        let Self { sequences, tracks, has_counters, .. } = self;
+        let Self { sequences, tracks, has_counters, kept, .. } = self;
+        let mut kept = kept.as_mut().filter(|kept| kept.takes_all || way == Way::Leaves);
         let Some(sequence) = sequences.get_mut(&id) else { return Seen::Nothing };
         sequence.has_stayed |= way == Way::Stays;
         if packet.begins_state() {
@@ -244,6 +254,11 @@ impl CarryOver {
         {
             sequence.see_counter(uuid, is_incremental);
             *has_counters |= is_incremental;
+            if let Some(kept) = &mut kept {
+                let moment = sequence.clock.moment(packet).map(|(moment, _)| moment);
+                let moment = moment.or(sequence.clock.now()).or(sequence.last);
+                kept.describe(sequence.writer(id), moment, packet.track);
+            }
         }
         let Some((moment, distance)) = sequence.clock.moment(packet) else { return Seen::Nothing };
         if !packet.begins_state() {
@@ -254,9 +269,17 @@ impl CarryOver {
         match event.kind {
             Kind::Other => Seen::Nothing,
             Kind::Counter => {
-                if *has_counters && let Some(uuid) = event.track.or(sequence.track) {
-                    let (value, fraction) = event.counter_value();
-                    sequence.count(uuid, value, fraction);
+                if (*has_counters || kept.is_some())
+                    && let Some(uuid) = event.track.or(sequence.track)
+                    && let Some(value) = event.counter_value()
+                {
+                    let value = sequence.count(uuid, value);
+                    if let Some(kept) = kept {
+                        kept.count(sequence.writer(id), uuid, moment, value);
+                        if kept.is_due() {
+                            kept.settle(sequences);
+                        }
+                    }
                 }
                 Seen::Nothing
             }
@@ -269,7 +292,8 @@ impl CarryOver {
 
     /// Keeps the begins of slices that are still open after the packets in `base`.
     fn settle(&mut self, base: &[u8]) {
-        let Self { sequences, tracks, .. } = self;
+        let Self { sequences, tracks, kept, .. } = self;
+        kept.iter_mut().for_each(|kept| kept.settle(sequences));
         tracks.settle(|track, id, (at, len)| {
             let sequence = sequences.get(&id)?;
             let event = base.get(at as usize..)?.get(..len as usize)?;

@@ -101,11 +101,17 @@ fn commit<O: OverwriteObserver>(
 }
 
 /// What an event costs more in a ring that overwrites it when it carries over: both by turns.
-fn events(sheet: &mut Sheet, name: &str, limit: f64, work: impl Fn(OnTrack<'_, '_, Ticks>, u32)) {
+fn events(
+    sheet: &mut Sheet,
+    name: &str,
+    limit: f64,
+    carried: CarryOver,
+    work: impl Fn(OnTrack<'_, '_, Ticks>, u32),
+) {
     const SLICES: u32 = 2_000;
     let chunks = chunks(SLICES, work);
     // The ids have no gaps: each round begins with a state, as the first did.
-    let (mut plain, mut carries) = (ring(128 << 10), ring(128 << 10).observed_by(CarryOver::of_ring()));
+    let (mut plain, mut carries) = (ring(128 << 10), ring(128 << 10).observed_by(carried));
     let (mut more, mut all) = (vec![], vec![]);
     for round in 0..2001 {
         let events = SLICES * 2;
@@ -157,6 +163,35 @@ fn state(sheet: &mut Sheet) {
     sheet.at_most("carry-over-state", median(times), 2.0, "us");
 }
 
+/// Descriptions of a thousand tracks, again and again.
+fn descriptions(sheet: &mut Sheet) {
+    const TRACKS: u64 = 1000;
+    let mut trace = Vec::new();
+    for uuid in 0..TRACKS {
+        let (mut packet, mut descriptor) = (vec![0x50, 2], Vec::new());
+        let Ok(()) = descriptor.varint(1, 1 << 48 | uuid);
+        let Ok(()) = descriptor.string(2, "a track's name");
+        let Ok(()) = packet.bytes(60, &descriptor);
+        let Ok(()) = trace.bytes(1, &packet);
+    }
+    let mut carried = CarryOver::default().keep_descriptions(1 << 20);
+    let mut times = vec![];
+    for _ in 0..101 {
+        let start = Instant::now();
+        carried.fold(&trace);
+        times.push(start.elapsed().as_secs_f64() * 1e9 / TRACKS as f64);
+    }
+    let kept = carried.kept().expect("it keeps");
+    assert_eq!((kept.aborts, kept.forgotten), (0, 0));
+    sheet.at_most("carry-over-description-kept", median(times), 2000.0, "ns");
+    let copies = (0..101).map(|_| {
+        let start = Instant::now();
+        black_box(carried.clone());
+        start.elapsed().as_secs_f64() * 1e6
+    });
+    sheet.at_most("carry-over-copy-of-1000-kept", median(copies.collect()), 300.0, "us");
+}
+
 /// What a packet costs that stays in a trace, of this size, with nothing to be told before it.
 fn packets(size: usize) {
     let mut trace = Vec::new();
@@ -181,9 +216,18 @@ fn packets(size: usize) {
 
 pub(crate) fn carry_over(sheet: &mut Sheet) {
     packets(270);
-    events(sheet, "carry-over-event", 3.0, |on, _| on.slice("work", || ()));
-    events(sheet, "carry-over-event-with-argument", 8.0, |on, number| {
+    let carries = CarryOver::of_ring;
+    events(sheet, "carry-over-event", 3.0, carries(), |on, _| on.slice("work", || ()));
+    events(sheet, "carry-over-event-with-argument", 8.0, carries(), |on, number| {
         on.slice_with("work", |event| event.arg("number", number), || ());
     });
+    let keeps = || carries().keep_descriptions(64 << 10);
+    events(sheet, "carry-over-event-beside-kept", 3.0, keeps(), |on, _| on.slice("work", || ()));
+    // Two for each number, as of slices.
+    events(sheet, "carry-over-counter-kept", 50.0, keeps(), |on, number| {
+        on.count(number.into());
+        on.count(7);
+    });
+    descriptions(sheet);
     state(sheet);
 }

@@ -1,7 +1,7 @@
 //! Events, as far as they are looked at.
 
 use tracebuf::proto::fields::{sequence_flags, trace_packet, track_event, track_event_type};
-use tracebuf::proto::reader::{FieldValue, Fields};
+use tracebuf::proto::reader::{Field, FieldValue, Fields};
 use tracebuf::proto::{WireType, tag, varint};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,6 +10,13 @@ pub(super) enum Kind {
     End,
     Counter,
     Other,
+}
+
+/// The value of a counter.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum CounterValue {
+    Whole(i64),
+    Fraction(f64),
 }
 
 /// A `TrackEvent`.
@@ -89,18 +96,17 @@ impl<'p> Event<'p> {
     }
 
     /// Its value as a counter's.
-    pub(super) fn counter_value(&self) -> (i64, f64) {
-        let mut value = (0, 0.0);
-        for field in Fields::of(self.bytes) {
-            match (field.number, field.value) {
-                (track_event::COUNTER_VALUE, FieldValue::Number(number)) => value.0 = number as i64,
-                (track_event::DOUBLE_COUNTER_VALUE, FieldValue::Fixed(bits)) => {
-                    value.1 = f64::from_bits(bits)
-                }
-                _ => {}
+    pub(super) fn counter_value(&self) -> Option<CounterValue> {
+        let value = |field: Field<'_>| match (field.number, field.value) {
+            (track_event::COUNTER_VALUE, FieldValue::Number(number)) => {
+                Some(CounterValue::Whole(number as i64))
             }
-        }
-        value
+            (track_event::DOUBLE_COUNTER_VALUE, FieldValue::Fixed(bits)) => {
+                Some(CounterValue::Fraction(f64::from_bits(bits)))
+            }
+            _ => None,
+        };
+        Fields::of(self.bytes).filter_map(value).last()
     }
 }
 

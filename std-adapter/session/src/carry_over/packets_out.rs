@@ -5,6 +5,7 @@ use tracebuf::proto::reader::Fields;
 use tracebuf::proto::{PacketView, SequenceId, Sink, TrustedFields};
 
 use super::clock::Moment;
+use super::event::CounterValue;
 use super::seen::Seen;
 use super::sequence::Sequence;
 use super::slices::{Begin, End, Slice, Track};
@@ -38,23 +39,28 @@ pub(super) fn descriptions(id: Id, sequence: &mut Sequence, out: &mut Vec<u8>) -
 /// Appends the sums of counters whose values count from one to the next: a new state starts them at 0.
 pub(super) fn counters(id: Id, sequence: &Sequence, out: &mut Vec<u8>) -> u64 {
     let mut written = 0;
-    for counter in sequence.counters.iter().filter(|counter| counter.sum != 0 || counter.fraction != 0.0) {
-        let (mut content, mut event) = (Vec::new(), Vec::new());
+    for sum in sequence.counters.iter().filter(|counter| counter.sum != 0 || counter.fraction != 0.0) {
+        let mut content = Vec::new();
         if let Some(now) = sequence.clock.now().or(sequence.last) {
             moment(now, &mut content);
         }
-        let Ok(()) = event.varint(track_event::TYPE, track_event_type::COUNTER);
-        let Ok(()) = event.varint(track_event::TRACK_UUID, counter.uuid);
-        if counter.fraction == 0.0 {
-            let Ok(()) = event.varint(track_event::COUNTER_VALUE, counter.sum as u64);
-        } else {
-            let Ok(()) = event.double(track_event::DOUBLE_COUNTER_VALUE, counter.fraction);
-        }
-        let Ok(()) = content.bytes(trace_packet::TRACK_EVENT, &event);
+        counter(sum.uuid, sum.value(), &mut content);
         put(&content, id, Some(sequence), 0, out);
         written += 1;
     }
     written
+}
+
+/// Adds the event with a counter's value.
+pub(super) fn counter(uuid: u64, value: CounterValue, content: &mut Vec<u8>) {
+    let mut event = Vec::with_capacity(32);
+    let Ok(()) = event.varint(track_event::TYPE, track_event_type::COUNTER);
+    let Ok(()) = event.varint(track_event::TRACK_UUID, uuid);
+    let Ok(()) = match value {
+        CounterValue::Whole(value) => event.varint(track_event::COUNTER_VALUE, value as u64),
+        CounterValue::Fraction(value) => event.double(track_event::DOUBLE_COUNTER_VALUE, value),
+    };
+    let Ok(()) = content.bytes(trace_packet::TRACK_EVENT, &event);
 }
 
 /// Appends a packet as it was, except that it tells of other losses.
@@ -71,7 +77,7 @@ pub(super) fn copy(bytes: &[u8], loss: u64, out: &mut Vec<u8>) {
     let Ok(()) = out.bytes(trace::PACKET, &changed);
 }
 
-fn moment(moment: Moment, content: &mut Vec<u8>) {
+pub(super) fn moment(moment: Moment, content: &mut Vec<u8>) {
     let Ok(()) = content.varint(trace_packet::TIMESTAMP, moment.time);
     let Ok(()) = content.varint(trace_packet::TIMESTAMP_CLOCK_ID, moment.clock);
 }

@@ -7,8 +7,10 @@ use tracebuf::service::sequence_id;
 
 use super::clock::Time;
 use super::event::{Event, Kind, Plain, quick};
+use super::kept::Kept;
 use super::seen::{Begun, BegunSlices, slice_event};
 use super::{CarryOver, Id, Way, Writer, limits};
+use crate::ring_vms::{RingProgram, RingVms};
 
 impl OverwriteObserver for CarryOver {
     const FOLDS: bool = true;
@@ -24,7 +26,7 @@ impl OverwriteObserver for CarryOver {
         let id = sequence_id(packet.producer_id(), packet.writer_id()).get();
         let pid = (packet.pid() != -1).then_some(packet.pid());
         self.overwritten(Writer { id, uid: packet.uid(), pid }, packet.loss());
-        self.overwritten_packet(id, &whole, &whole);
+        self.patch(packet.producer_id(), id, &whole, &whole);
         self.settle(&whole);
         // One long packet's memory is not kept for all to come.
         whole.shrink_to(limits::STATE);
@@ -37,6 +39,12 @@ impl OverwriteObserver for CarryOver {
         let pid = (run.pid() != -1).then_some(run.pid());
         self.overwritten(Writer { id, uid: run.uid(), pid }, run.loss());
         let base = run.chunk();
+        if self.vms.has(run.producer_id()) {
+            let producer = run.producer_id();
+            for content in run.by_ref() {
+                self.patch(producer, id, content, base);
+            }
+        }
         while let Some(content) = self.overwritten_events(id, run, base) {
             self.overwritten_packet(id, content, base);
         }
@@ -45,6 +53,35 @@ impl OverwriteObserver for CarryOver {
 }
 
 impl CarryOver {
+    /// From now on, folds what is overwritten of a producer's packets by a program, as Perfetto's service does: of
+    /// several, the first that knows a packet takes it. Traces have the programs and their states, with which
+    /// `trace_processor` goes on. Returns false if there are 64 programs already, this one is too long, or its memory has
+    /// no room for a state.
+    pub fn join_vm(&mut self, program: RingProgram<'_>, producer_id: u16) -> bool {
+        self.vms.join(program, producer_id)
+    }
+
+    /// Shows a packet to the machines of its producer, and takes it in. One that a machine knows is kept there only: as
+    /// a packet that is kept here, readers would take it for a patch that comes after those of now.
+    fn patch(&mut self, producer: u16, id: Id, content: &[u8], base: &[u8]) {
+        if self.vms.apply(producer, content) {
+            let kept = self.kept.take();
+            self.overwritten_packet(id, content, base);
+            self.kept = kept;
+        } else {
+            self.overwritten_packet(id, content, base);
+        }
+    }
+
+    /// Another producer has this number now.
+    pub(crate) fn leave_vms(&mut self, producer_id: u16) {
+        self.vms.leave(producer_id);
+    }
+
+    pub(crate) fn vms(&self) -> &RingVms {
+        &self.vms
+    }
+
     pub(super) fn overwritten(&mut self, writer: Writer, loss: DataLoss) {
         let sequence = self.sequence(writer);
         sequence.is_due = true;
@@ -57,7 +94,7 @@ impl CarryOver {
 
     /// Takes in events of a run as long as they are of the usual form; returns the first that is not.
     fn overwritten_events<'b>(&mut self, id: Id, run: &mut PacketRun<'b>, base: &[u8]) -> Option<&'b [u8]> {
-        let Self { sequences, tracks, has_counters, begun, .. } = self;
+        let Self { sequences, tracks, has_counters, kept, begun, .. } = self;
         let sequence = sequences.get_mut(&id)?;
         if !(sequence.is_readable && sequence.clock.counts()) {
             return run.next();
@@ -67,10 +104,17 @@ impl CarryOver {
             take_plain(run, &mut clock, &mut begun);
             let Some(content) = run.next() else { break None };
             let usual = quick(content).and_then(|(units, event)| Some((units, Event::of_usual(event)?)));
-            let usual = usual.filter(|(_, event)| event.kind != Kind::Counter || !*has_counters);
+            let looks_closer = *has_counters || kept.as_ref().is_some_and(Kept::is_due);
+            let usual = usual.filter(|(_, event)| event.kind != Kind::Counter || !looks_closer);
             let Some((units, event)) = usual else { break Some(content) };
             let time = clock.after(units);
             clock.set(time);
+            if event.kind == Kind::Counter
+                && let Some(kept) = kept
+                && let (Some(uuid), Some(value)) = (event.track.or(sequence.track), event.counter_value())
+            {
+                kept.count(sequence.writer(id), uuid, clock.moment(), value);
+            }
             if matches!(event.kind, Kind::Counter | Kind::Other) {
                 continue;
             }

@@ -7,6 +7,7 @@ use tracebuf_analysis::Trace;
 
 use super::*;
 
+mod kept;
 mod plain;
 mod slices;
 

@@ -26,6 +26,10 @@ pub(super) struct Past {
 const SERVICE: u64 = SequenceId::SERVICE.get() as u64;
 
 impl Past {
+    pub(super) fn of(carried: CarryOver) -> Self {
+        Self { carried, ..Self::default() }
+    }
+
     /// Counts packets that were given up. What ends in them has an end all the same, and the service's own are kept.
     pub(super) fn lose(&mut self, packets: &[u8], progress: &Progress) {
         let lost = self.carried.skip(packets, &mut self.of_gap);

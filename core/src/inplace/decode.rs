@@ -2,22 +2,23 @@
 //!
 //! Whatever the bytes are, decoding ends and does not panic. What cannot be is left out and said.
 
-use super::layout::{FRONT, Front, HEADER, MAGIC, NameWord, State, VERSION, check, detail, header, kind};
+use super::layout::{FRONT, Front, HEADER, MAGIC, NameWord, State, VERSION, check, header};
+use super::records::Records;
 
 /// Words in memory, in the byte order of their device.
 #[derive(Clone, Copy, Debug)]
-struct Words<'b> {
-    bytes: &'b [u8],
-    is_big: bool,
+pub(super) struct Words<'b> {
+    pub(super) bytes: &'b [u8],
+    pub(super) is_big: bool,
 }
 
 impl<'b> Words<'b> {
-    fn get(self, index: usize) -> Option<u32> {
+    pub(super) fn get(self, index: usize) -> Option<u32> {
         let word = self.bytes.get(index.checked_mul(4)?..)?.first_chunk::<4>()?;
         Some(if self.is_big { u32::from_be_bytes(*word) } else { u32::from_le_bytes(*word) })
     }
 
-    fn part(self, from: usize, words: usize) -> Option<Self> {
+    pub(super) fn part(self, from: usize, words: usize) -> Option<Self> {
         let bytes = self.bytes.get(from * 4..(from + words) * 4)?;
         Some(Self { bytes, ..self })
     }
@@ -26,8 +27,8 @@ impl<'b> Words<'b> {
 /// A text of the device. Its bytes are its own: nothing says that they are UTF-8.
 #[derive(Clone, Copy, Debug)]
 pub struct Text<'b> {
-    words: Words<'b>,
-    len: usize,
+    pub(super) words: Words<'b>,
+    pub(super) len: usize,
 }
 
 impl<'b> Text<'b> {
@@ -65,6 +66,26 @@ pub struct RegionView<'b> {
     offset: usize,
 }
 
+/// A region's header, if it is one of this version.
+pub(super) fn header_of(words: Words<'_>) -> Option<[u32; HEADER]> {
+    if words.get(header::MAGIC)? != MAGIC {
+        return None;
+    }
+    let mut header = [0; HEADER];
+    for (index, word) in header.iter_mut().enumerate() {
+        *word = words.get(index)?;
+    }
+    let (geometry, text) = (header[header::GEOMETRY], header[header::TEXT]);
+    let [version, chunk, chunks, names] = geometry.to_le_bytes();
+    let is_ours = u32::from(version) == VERSION
+        && (5..=7).contains(&chunk)
+        && (2..=15).contains(&chunks)
+        && names <= 10
+        && text < NameWord::NO_TEXT
+        && header[header::CHECK] == check(geometry, text, header[header::FREQUENCY]);
+    is_ours.then_some(header)
+}
+
 /// A name, or a track.
 #[derive(Clone, Copy, Debug)]
 pub struct NameView<'b> {
@@ -86,25 +107,9 @@ impl<'b> RegionView<'b> {
     }
 
     fn of(words: Words<'b>, offset: usize) -> Option<Self> {
-        if words.get(header::MAGIC)? != MAGIC {
-            return None;
-        }
-        let mut header = [0; HEADER];
-        for (index, word) in header.iter_mut().enumerate() {
-            *word = words.get(index)?;
-        }
-        let (geometry, text) = (header[header::GEOMETRY], header[header::TEXT]);
-        let [version, chunk, chunks, names] = geometry.to_le_bytes();
-        let is_ours = u32::from(version) == VERSION
-            && (5..=7).contains(&chunk)
-            && (2..=15).contains(&chunks)
-            && names <= 10
-            && text < NameWord::NO_TEXT
-            && header[header::CHECK] == check(geometry, text, header[header::FREQUENCY]);
-        if !is_ours {
-            return None;
-        }
-        let (names, text) = (1usize << names, text as usize);
+        let header = header_of(words)?;
+        let [_, chunk, chunks, names] = header[header::GEOMETRY].to_le_bytes();
+        let (names, text) = (1usize << names, header[header::TEXT] as usize);
         let texts_at = HEADER + 2 * names;
         let ring_at = texts_at + text;
         // A dump that was cut off is read as far as it goes.
@@ -185,10 +190,11 @@ pub struct ChunkView<'b> {
 }
 
 impl<'b> ChunkView<'b> {
-    /// A chunk that a little-endian device has sent. `None` if it is shorter than any chunk is.
+    /// A chunk that was sent, as it is in a frame or in a little-endian device's memory. `None` if it is shorter than
+    /// what each chunk has in front.
     pub fn of(bytes: &'b [u8]) -> Option<Self> {
         let words = Words { bytes, is_big: false };
-        (bytes.len() >= 32 * 4).then_some(Self { words })
+        (bytes.len() >= FRONT as usize * 4).then_some(Self { words })
     }
 
     fn word(&self, index: u32) -> u32 {
@@ -204,7 +210,7 @@ impl<'b> ChunkView<'b> {
     }
 
     /// One that nobody has used has no track; one that is claimed has half a front, of events that are gone.
-    fn is_used(&self) -> bool {
+    pub(super) fn is_used(&self) -> bool {
         self.state().is() != State::CLAIMED && self.front().0 != 0
     }
 
@@ -240,165 +246,6 @@ impl<'b> ChunkView<'b> {
 
     /// Its events, with their times in ticks.
     pub fn records(&self) -> Records<'b> {
-        Records { words: self.words, at: FRONT as usize, time: self.time() }
-    }
-}
-
-/// What a writer recorded. Names, counters, tracks and tasks are numbers of names; 0 is none.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub enum Record<'b> {
-    /// A slice's beginning.
-    Begin {
-        /// The slice's name.
-        name: u32,
-    },
-    /// The end of the slice begun last.
-    End,
-    /// An instant.
-    Instant {
-        /// Its name.
-        name: u32,
-    },
-    /// A counter's value.
-    Count {
-        /// The counter's name.
-        counter: u32,
-        /// Its value.
-        value: i64,
-    },
-    /// A counter's value with a fraction.
-    Measure {
-        /// The counter's name.
-        counter: u32,
-        /// Its value.
-        value: f32,
-    },
-    /// Another task runs.
-    Switch {
-        /// Its track; 0 if none runs.
-        task: u32,
-    },
-    /// Something about the next event; without a next one, it is of an event that was never finished.
-    Detail(Detail<'b>),
-    /// Events found no place, before this.
-    Lost {
-        /// How many; 65,535 are that many or more.
-        events: u32,
-    },
-}
-
-/// What belongs to the next event.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub enum Detail<'b> {
-    /// Its track.
-    Track(u32),
-    /// A flow that it belongs to.
-    Flow(u32),
-    /// An argument: its name, and its value.
-    Arg(u32, Value<'b>),
-    /// It is a line of a log: Android's priority, and the text.
-    Log(u32, Text<'b>),
-}
-
-/// An argument's value.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub enum Value<'b> {
-    /// A number.
-    I32(i32),
-    /// A number with a fraction.
-    F32(f32),
-    /// A text.
-    Text(Text<'b>),
-}
-
-/// Words that no writer writes: the rest of a chunk is left out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Malformed;
-
-impl core::fmt::Display for Malformed {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str("a chunk has words in it that are no event")
-    }
-}
-
-impl core::error::Error for Malformed {}
-
-/// The events of a chunk. See [`ChunkView::records`].
-#[derive(Clone, Debug)]
-pub struct Records<'b> {
-    words: Words<'b>,
-    at: usize,
-    time: u64,
-}
-
-impl<'b> Records<'b> {
-    fn word(&mut self) -> Option<u32> {
-        let word = self.words.get(self.at)?;
-        self.at += 1;
-        Some(word)
-    }
-
-    fn long(&mut self) -> Option<u64> {
-        Some(u64::from(self.word()?) | u64::from(self.word()?) << 32)
-    }
-
-    fn text(&mut self, len: u32) -> Option<Text<'b>> {
-        let len = len as usize;
-        let words = self.words.part(self.at, len.div_ceil(4))?;
-        self.at += len.div_ceil(4);
-        Some(Text { words, len })
-    }
-
-    /// What follows this word. `None` if that cannot be.
-    fn record(&mut self, word: u32) -> Option<Record<'b>> {
-        let (name, steps) = (word >> 18 & 0x7FF, word & super::layout::STEPS_MAX);
-        let is_detail = word >> 29 == kind::DETAIL;
-        if !is_detail {
-            self.time = self.time.wrapping_add(u64::from(steps));
-        }
-        Some(match word >> 29 {
-            kind::BEGIN => Record::Begin { name },
-            kind::END => Record::End,
-            kind::INSTANT => Record::Instant { name },
-            kind::COUNT => Record::Count { counter: name, value: i64::from(self.word()? as i32) },
-            kind::COUNT_64 => Record::Count { counter: name, value: self.long()? as i64 },
-            kind::MEASURE => Record::Measure { counter: name, value: f32::from_bits(self.word()?) },
-            kind::SWITCH => Record::Switch { task: name },
-            _ => Record::Detail(match name {
-                detail::LOST => return Some(Record::Lost { events: steps }),
-                detail::TRACK => Detail::Track(steps),
-                detail::FLOW => Detail::Flow(self.word()?),
-                detail::ARG_I32 => Detail::Arg(steps, Value::I32(self.word()? as i32)),
-                detail::ARG_F32 => Detail::Arg(steps, Value::F32(f32::from_bits(self.word()?))),
-                detail::ARG_TEXT => Detail::Arg(steps & 0x7FF, Value::Text(self.text(steps >> 11)?)),
-                detail::LOG => Detail::Log(steps & 0x7FF, self.text(steps >> 11)?),
-                _ => return None,
-            }),
-        })
-    }
-}
-
-impl<'b> Iterator for Records<'b> {
-    type Item = Result<(u64, Record<'b>), Malformed>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            let word = self.word().filter(|word| *word != 0)?;
-            if word >> 18 == detail::TIME {
-                match self.long() {
-                    Some(time) => self.time = time,
-                    None => return Some(Err(Malformed)),
-                }
-                continue;
-            }
-            let record = self.record(word);
-            if record.is_none() {
-                self.at = usize::MAX / 8;
-            }
-            return Some(record.map(|record| (self.time, record)).ok_or(Malformed));
-        }
+        Records::new(self.words, self.time())
     }
 }

@@ -46,7 +46,8 @@
 //! | `details` | arguments, flows, texts, other tracks | `writer` |
 //! | `writer` | events | `claim`, `names`, `time` |
 //! | `claim`, `names`, `time` | chunks, the table of names, the timer | `region`, `order` |
-//! | `decode` | the host's side | `layout` |
+//! | `frames` | what is sent: its layout, and the host's side of it | `decode` |
+//! | `decode`, `records` | the host's side of memory: regions and chunks; events | `layout` |
 //! | `region`, `order` | memory; orders of loads and stores | `layout` |
 //! | `layout` | the words: the one place that writers and decoder share | nothing |
 #![forbid(unsafe_code)]
@@ -54,20 +55,24 @@
 mod claim;
 mod decode;
 mod details;
+mod frames;
 mod layout;
 mod names;
 mod order;
 mod read;
 mod recorder;
+mod records;
 mod region;
 mod time;
 mod writer;
 
-pub use decode::{ChunkView, Detail, Malformed, NameView, Record, Records, RegionView, Text, Value};
+pub use decode::{ChunkView, NameView, RegionView, Text};
 pub use details::{Details, OnTrack};
+pub use frames::{Hello, Message};
 pub use layout::WRITERS_MAX;
 pub use read::ChunkCopy;
 pub use recorder::{Found, Recorder};
+pub use records::{Detail, Malformed, Record, Records, Value};
 pub use region::{Memory, Region};
 pub use time::{Bits, Timer};
 pub use writer::{SliceGuard, TrackId, Writer};

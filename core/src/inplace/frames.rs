@@ -1,7 +1,7 @@
 //! Frames of what is recorded in place: their layout on a line, and what the host reads in them.
 
 use super::decode::{ChunkView, NameView, Text, Words, header_of};
-use super::layout::{FRONT, HEADER, NameWord, header};
+use super::layout::{HEADER, NameWord, header};
 
 /// Kinds of frames. Pieces of packets, on the same lines, have 0 to 3.
 pub(super) mod frame {
@@ -137,4 +137,4 @@ impl<'b> Message<'b> {
     }
 }
 
-const _: () = assert!(HELLO_WORDS <= 32 && NAME_WORDS < 32 && FRONT < 32, "fits into the smallest chunk");
+const _: () = assert!(HELLO_WORDS <= 32 && NAME_WORDS < 32, "fits into the smallest chunk");

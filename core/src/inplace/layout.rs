@@ -197,3 +197,18 @@ pub(super) const fn head(kind: u32, name: u32) -> u32 {
 pub(super) const fn detail_word(detail: u32, operand: u32) -> u32 {
     detail << 18 | operand & STEPS_MAX
 }
+
+/// Words of what begins with this word.
+pub(super) const fn len_of(word: u32) -> u32 {
+    match word >> 29 {
+        kind::COUNT | kind::MEASURE => 2,
+        kind::COUNT_64 => 3,
+        kind::DETAIL => match word >> 18 {
+            detail::TIME => 3,
+            detail::FLOW | detail::ARG_I32 | detail::ARG_F32 => 2,
+            detail::ARG_TEXT | detail::LOG => 1 + (word >> 11 & 0x7F).div_ceil(4),
+            _ => 1,
+        },
+        _ => 1,
+    }
+}

@@ -41,6 +41,8 @@
 //!
 //! | file | what it is | knows |
 //! |---|---|---|
+//! | `sender` | what is recorded, in frames | `read`, `frame` |
+//! | `frame`, `crc` | a frame as the line takes it; its sum | nothing |
 //! | `read` | copies of chunks while recording goes on | `recorder` |
 //! | `recorder` | a region laid out, or found | `writer` |
 //! | `details` | arguments, flows, texts, other tracks | `writer` |
@@ -53,8 +55,10 @@
 #![forbid(unsafe_code)]
 
 mod claim;
+mod crc;
 mod decode;
 mod details;
+mod frame;
 mod frames;
 mod layout;
 mod names;
@@ -63,6 +67,7 @@ mod read;
 mod recorder;
 mod records;
 mod region;
+mod sender;
 mod time;
 mod writer;
 
@@ -74,6 +79,7 @@ pub use read::ChunkCopy;
 pub use recorder::{Found, Recorder};
 pub use records::{Detail, Malformed, Record, Records, Value};
 pub use region::{Memory, Region};
+pub use sender::Sender;
 pub use time::{Bits, Timer};
 pub use writer::{SliceGuard, TrackId, Writer};
 
@@ -83,6 +89,7 @@ crate::debug::opaque_debug! {
     "OnTrack": [M: Memory, T: Timer] OnTrack<'_, '_, M, T>,
     "Recorder": [M, T] Recorder<'_, M, T>,
     "Region": [const N: usize, const X: usize, const R: usize, const C: usize] Region<N, X, R, C>,
+    "Sender": [M: Memory, T: Timer] Sender<'_, M, T>,
     "SliceGuard": [M: Memory, T: Timer] SliceGuard<'_, '_, M, T>,
     "Writer": [M: Memory, T: Timer] Writer<'_, M, T>,
 }

@@ -5,6 +5,8 @@ mod damage;
 mod frames;
 mod laps;
 mod restarts;
+#[cfg(feature = "frame")]
+mod sender;
 mod threads;
 mod timers;
 

@@ -55,6 +55,7 @@
 //! | `patches` | yes | writers' packets over three chunks and more ([`producer::TraceWriter`]); implies `producer` |
 //! | `portable-atomic` | | `producer` and `inplace` on targets without compare-and-swap, such as Cortex-M0; the application picks what stands in for it among that crate's own features, such as `unsafe-assume-single-core` |
 //! | `inplace` | | [`inplace`], which needs compare-and-swap too |
+//! | `inplace-crc` | | checksums of `inplace`'s complete chunks |
 //! | `multicore` | | `inplace` on firmware's targets with several cores |
 //! | `std` | | an output's error may be `std::io::Error`, through `embedded-io`'s feature of that name, a `Vec<u8>` is a [`proto::Sink`], and endpoints keep on the heap what they know of writers |
 //! | `vm` | | [`vm`] |

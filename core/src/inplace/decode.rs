@@ -2,7 +2,10 @@
 //!
 //! Whatever the bytes are, decoding ends and does not panic. What cannot be is left out and said.
 
-use super::layout::{FRONT, Front, HEADER, MAGIC, NameWord, State, VERSION, check, header};
+use super::crc;
+use super::layout::{
+    FRONT, Front, HEADER, MAGIC, NameWord, SUMS, State, VERSION, check, detail, header, len_of,
+};
 use super::records::Records;
 
 /// Words in memory, in the byte order of their device.
@@ -81,7 +84,7 @@ pub(super) fn header_of(words: Words<'_>) -> Option<[u32; HEADER]> {
         && (5..=7).contains(&chunk)
         && (2..=15).contains(&chunks)
         && names <= 10
-        && text < NameWord::NO_TEXT
+        && text & !SUMS < NameWord::NO_TEXT
         && header[header::CHECK] == check(geometry, text, header[header::FREQUENCY]);
     is_ours.then_some(header)
 }
@@ -109,7 +112,7 @@ impl<'b> RegionView<'b> {
     fn of(words: Words<'b>, offset: usize) -> Option<Self> {
         let header = header_of(words)?;
         let [_, chunk, chunks, names] = header[header::GEOMETRY].to_le_bytes();
-        let (names, text) = (1usize << names, header[header::TEXT] as usize);
+        let (names, text) = (1usize << names, (header[header::TEXT] & !SUMS) as usize);
         let texts_at = HEADER + 2 * names;
         let ring_at = texts_at + text;
         // A dump that was cut off is read as far as it goes.
@@ -147,6 +150,11 @@ impl<'b> RegionView<'b> {
     /// How often a name found no place in the table.
     pub fn unnamed(&self) -> u32 {
         self.header[header::UNNAMED]
+    }
+
+    /// Whether complete chunks have [sums](ChunkView::is_intact).
+    pub fn has_sums(&self) -> bool {
+        self.header[header::TEXT] & SUMS != 0
     }
 
     /// Chunks of the ring that the dump does not have.
@@ -222,6 +230,22 @@ impl<'b> ChunkView<'b> {
     /// Whether its writer was still adding to it.
     pub fn is_open(&self) -> bool {
         self.state().is() == State::OPEN
+    }
+
+    /// Whether it has a sum, as complete chunks of a build with the feature `inplace-crc` do, and that is right. `None`
+    /// without a sum: the chunk is open, or something is wrong, if [there should be one](RegionView::has_sums).
+    pub fn is_intact(&self) -> Option<bool> {
+        let mut at = FRONT;
+        loop {
+            let word = self.words.get(at as usize).filter(|word| *word != 0)?;
+            if word >> 18 == detail::SUM {
+                break;
+            }
+            at += len_of(word);
+        }
+        let first = crc::add(crc::NOTHING, self.writer(), 4);
+        let sum = (1..at).fold(first, |sum, at| crc::add(sum, self.word(at), 4));
+        Some(self.words.get(at as usize + 1)? == !sum)
     }
 
     /// Which start it is of: its number modulo 32.

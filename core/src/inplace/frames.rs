@@ -1,7 +1,7 @@
 //! Frames of what is recorded in place: their layout on a line, and what the host reads in them.
 
 use super::decode::{ChunkView, NameView, Text, Words, header_of};
-use super::layout::{HEADER, NameWord, header};
+use super::layout::{HEADER, NameWord, SUMS, header};
 
 /// Kinds of frames. Pieces of packets, on the same lines, have 0 to 3.
 pub(super) mod frame {
@@ -89,6 +89,11 @@ impl Hello {
     /// How often a name found no place in the table.
     pub fn unnamed(&self) -> u32 {
         self.header[header::UNNAMED]
+    }
+
+    /// Whether complete chunks have [sums](ChunkView::is_intact).
+    pub fn has_sums(&self) -> bool {
+        self.header[header::TEXT] & SUMS != 0
     }
 
     /// Words of a chunk.

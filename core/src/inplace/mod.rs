@@ -47,6 +47,7 @@
 //! | `recorder` | a region laid out, or found | `writer` |
 //! | `details` | arguments, flows, texts, other tracks | `writer` |
 //! | `writer` | events | `claim`, `names`, `time` |
+//! | `sum` | complete chunks' sums (with the feature `inplace-crc`) | `region`, `crc` |
 //! | `claim`, `names`, `time` | chunks, the table of names, the timer | `region`, `order` |
 //! | `frames` | what is sent: its layout, and the host's side of it | `decode` |
 //! | `decode`, `records` | the host's side of memory: regions and chunks; events | `layout` |
@@ -68,6 +69,7 @@ mod recorder;
 mod records;
 mod region;
 mod sender;
+mod sum;
 mod time;
 mod writer;
 

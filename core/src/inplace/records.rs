@@ -149,7 +149,7 @@ impl<'b> Iterator for Records<'b> {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            let word = self.word().filter(|word| *word != 0)?;
+            let word = self.word().filter(|word| *word != 0 && word >> 18 != detail::SUM)?;
             if word >> 18 == detail::TIME {
                 match self.long() {
                     Some(time) => self.time = time,

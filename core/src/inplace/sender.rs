@@ -180,10 +180,10 @@ impl<'a, M: Memory, T: Timer> Sender<'a, M, T> {
             return None;
         }
         second.fetch_or(NameWord::SENT, Ordering::Relaxed);
-        let number = self.header(header::STARTS) << 16 | place as u32 + 1;
+        let (start, number) = (self.header(header::STARTS), place as u32 + 1);
         let text = region.text().get(word.text() as usize..).unwrap_or_default();
         let text = text.iter().take(word.len().div_ceil(4) as usize).map(|word| word.load(Ordering::Relaxed));
-        Some((frame::NAME, self.put([number, key, word.0].into_iter().chain(text))))
+        Some((frame::NAME, self.put([start << 16 | number, key, word.0].into_iter().chain(text))))
     }
 
     /// The next open chunk in which there is something new; before it, the names that it needs.

@@ -74,6 +74,11 @@ impl Sequence {
             (self.begins_state, self.since_state) = (true, 0);
         }
         let mut writing = Writing { sequence: self, process, around, details: Details::default() };
+        let is_intact = chunk.is_intact().unwrap_or(chunk.is_open() || !writing.around.has_sums);
+        if !is_intact {
+            writing.damaged();
+            return;
+        }
         writing.describe_thread(chunk.track());
         // What was taken when the chunk came before ends with an event, so all details before that belong to it.
         for (record, at) in chunk.records().zip(1..).skip(before) {

@@ -19,6 +19,8 @@ pub(crate) struct Counts {
 /// What making packets takes besides the chunk.
 pub(crate) struct Surroundings<'s, N> {
     pub(crate) names: &'s N,
+    /// Whether each complete chunk has a sum.
+    pub(crate) has_sums: bool,
     /// The time in the trace of the device's nanoseconds.
     pub(crate) time: &'s mut dyn FnMut(u64) -> u64,
     /// The id of a sequence that nobody has.

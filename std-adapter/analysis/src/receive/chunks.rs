@@ -111,6 +111,7 @@ pub(super) struct Chunks {
     /// Since the memory was new: how often that was, and the newest start.
     newest: Option<StartKey>,
     frequency: u32,
+    has_sums: bool,
     names: Known,
     starts: BTreeMap<StartKey, Start>,
     /// Starts of which packets came.
@@ -167,7 +168,7 @@ impl Chunks {
     }
 
     fn hello(&mut self, hello: &Hello, number: u16, now: Option<u64>, report: &mut ReceiveReport) {
-        self.frequency = hello.frequency();
+        (self.frequency, self.has_sums) = (hello.frequency(), hello.has_sums());
         let starts = hello.starts();
         let newest = match self.newest {
             None => (0, starts),
@@ -324,6 +325,7 @@ impl Chunks {
             &chunk,
             &mut Surroundings {
                 names: &self.names,
+                has_sums: self.has_sums,
                 time: &mut |time| if host.is_some() { timeline.host(time) } else { time },
                 next_sequence: &mut || sequences.fetch_add(1, Ordering::Relaxed).wrapping_add(1),
                 out: &mut |packet| packets.push((number, packet.to_vec())),

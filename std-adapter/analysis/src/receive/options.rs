@@ -34,6 +34,13 @@ impl ReceiveOptions {
         Self { port, output, baud, waits: false, device: None, channel: None, is_live: true }
     }
 
+    /// The same options for what is named so in errors.
+    #[must_use]
+    pub fn named(mut self, port: impl AsRef<Path>) -> Self {
+        port.as_ref().clone_into(&mut self.port);
+        self
+    }
+
     /// Sets the bits a second of a serial port.
     #[must_use]
     pub fn baud(mut self, baud: u32) -> Self {

@@ -69,6 +69,7 @@ impl InPlace {
                     &chunk,
                     &mut Surroundings {
                         names: view,
+                        has_sums: view.has_sums(),
                         time: &mut |time| time,
                         next_sequence: &mut || {
                             sequences += 1;

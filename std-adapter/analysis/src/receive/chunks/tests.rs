@@ -258,7 +258,7 @@ fn events_of_two_starts_have_the_host_s_time_and_it_says_how_exactly() {
     let options = DeviceOptions {
         identity: Identity::among_others(Some("oven")),
         sequences: Arc::new(AtomicU32::new(1)),
-        host: Some(HostClock::InFile),
+        at_host: true,
         state_every: usize::MAX,
     };
     let mut receiver = Receiver::of_device(options, true);

@@ -2,7 +2,9 @@
 
 use tracebuf::proto::fields::{builtin_clock, clock};
 use tracebuf::proto::reader::number;
-use tracebuf::proto::{ClockTimes, PacketView, SequenceId, TraceFileWriter, TrustedFields};
+use tracebuf::proto::{ClockTimes, PacketView, SequenceId};
+
+use super::host_clock::of_service;
 
 /// The clocks that a trace relates to boot time: a bit for each number of a builtin clock.
 pub(super) struct RelatedClocks(u64);
@@ -22,14 +24,7 @@ impl RelatedClocks {
             return None;
         }
         let (id, time) = packet.clock.zip(packet.time).filter(|(id, _)| self.is_new(*id))?;
-        let mut file = vec![0; 128];
-        let mut writer = TraceFileWriter::new(&mut file[..]);
-        let both = [(builtin_clock::BOOTTIME, time), (id, time)];
-        let times = ClockTimes(&both);
-        writer.message(&times, &TrustedFields::new(0, SequenceId::SERVICE)).ok()?;
-        let written = writer.bytes() as usize;
-        file.truncate(written);
-        Some(file)
+        Some(of_service(&ClockTimes(&[(builtin_clock::BOOTTIME, time), (id, time)])))
     }
 
     fn is_new(&mut self, id: u64) -> bool {

@@ -34,10 +34,11 @@
 //! | module | what it is | knows |
 //! |---|---|---|
 //! | [`buffer`] | the central buffer: chunks in, whole packets out | `proto` |
-//! | `inplace` | firmware's recorder, whose writers put events into the ring itself, and its decoder (with the feature `inplace`) | nothing |
-//! | [`producer`] | the producer side: shared memory, trace writers, track events | `proto` |
+//! | `inplace` | firmware's recorder, whose writers put events into the ring itself, and its decoder (with the feature `inplace`) | `Events` |
+//! | [`producer`] | the producer side: shared memory, trace writers, track events | `proto`, `Events` |
 //! | [`proto`] | varints, fields, validation, the trace file | nothing |
 //! | [`service`] | what joins them: draining, scraping, flushes, trusted fields, export | all |
+//! | [`Events`] | what `inplace` and `producer` have in common for hooks | nothing |
 //! | `vm` | a state that outlives the ring (with the feature `vm`) | `buffer`, `proto` |
 //! | [`wrapping`] | the order of numbers that wrap around | nothing |
 //!
@@ -99,12 +100,15 @@ pub(crate) const SMALL: bool = cfg!(tracebuf_small);
 #[cfg(any(feature = "producer", feature = "inplace"))]
 mod atomics;
 mod debug;
+mod events;
 #[cfg(feature = "producer")]
 mod list;
 mod prefetch;
 #[doc(hidden)]
 pub mod steps;
 pub mod wrapping;
+
+pub use events::{Events, NewTracks};
 
 pub mod buffer;
 #[cfg(feature = "inplace")]

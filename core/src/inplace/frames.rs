@@ -1,7 +1,8 @@
 //! Frames of what is recorded in place: their layout on a line, and what the host reads in them.
 
-use super::decode::{ChunkView, NameView, Text, Words, header_of};
+use super::decode::{ChunkView, NameView, header_of};
 use super::layout::{HEADER, NameWord, SUMS, header};
+use super::words::{Text, Words};
 
 /// Kinds of frames. Pieces of packets, on the same lines, have 0 to 3.
 pub(super) mod frame {

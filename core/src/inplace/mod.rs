@@ -45,12 +45,14 @@
 //! | `frame`, `crc` | a frame as the line takes it; its sum | nothing |
 //! | `read` | copies of chunks while recording goes on | `recorder` |
 //! | `recorder` | a region laid out, or found | `writer` |
+//! | `events` | a writer as one of several kinds of recorders | `writer`, `names` |
 //! | `details` | arguments, flows, texts, other tracks | `writer` |
 //! | `writer` | events | `claim`, `names`, `time` |
 //! | `sum` | complete chunks' sums (with the feature `inplace-crc`) | `region`, `crc` |
 //! | `claim`, `names`, `time` | chunks, the table of names, the timer | `region`, `order` |
 //! | `frames` | what is sent: its layout, and the host's side of it | `decode` |
 //! | `decode`, `records` | the host's side of memory: regions and chunks; events | `layout` |
+//! | `words` | words and texts in a device's byte order | nothing |
 //! | `region`, `order` | memory; orders of loads and stores | `layout` |
 //! | `layout` | the words: the one place that writers and decoder share | nothing |
 #![forbid(unsafe_code)]
@@ -59,6 +61,7 @@ mod claim;
 mod crc;
 mod decode;
 mod details;
+mod events;
 mod frame;
 mod frames;
 mod layout;
@@ -71,9 +74,10 @@ mod region;
 mod sender;
 mod sum;
 mod time;
+mod words;
 mod writer;
 
-pub use decode::{ChunkView, NameView, RegionView, Text};
+pub use decode::{ChunkView, NameView, RegionView};
 pub use details::{Details, OnTrack};
 pub use frames::{Hello, Message};
 pub use layout::WRITERS_MAX;
@@ -83,6 +87,7 @@ pub use records::{Detail, Malformed, Record, Records, Value};
 pub use region::{Memory, Region};
 pub use sender::Sender;
 pub use time::{Bits, Timer};
+pub use words::Text;
 pub use writer::{SliceGuard, TrackId, Writer};
 
 crate::debug::opaque_debug! {

@@ -42,7 +42,7 @@ fn geometry<M: Memory>() -> u32 {
 }
 
 const fn text<M: Memory>() -> u32 {
-    M::TEXT as u32 | if sum::WORDS > 0 { SUMS } else { 0 }
+    M::TEXT as u32 | if sum::HAS { SUMS } else { 0 }
 }
 
 impl<'a, M: Memory, T: Timer> Recorder<'a, M, T> {

@@ -1,7 +1,7 @@
 //! The events of a chunk, decoded.
 
-use super::decode::{Text, Words};
 use super::layout::{FRONT, STEPS_MAX, detail, kind};
+use super::words::{Text, Words};
 
 /// What a writer recorded. Names, counters, tracks and tasks are numbers of names; 0 is none.
 #[derive(Clone, Copy, Debug)]

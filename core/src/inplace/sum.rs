@@ -7,12 +7,14 @@ use super::region::Memory;
 use crate::atomics::Ordering;
 
 /// Words that a sum takes, for which each chunk keeps room.
-pub(super) const WORDS: u32 = if cfg!(feature = "inplace-crc") { 2 } else { 0 };
+pub(super) const WORDS: u32 = if HAS { 2 } else { 0 };
+/// Whether complete chunks have sums.
+pub(super) const HAS: bool = cfg!(feature = "inplace-crc");
 
 /// Adds its sum to a chunk of which so many words are used. Cost: 40 instructions a word.
 #[inline(always)]
 pub(super) fn put<M: Memory>(chunk: &M::Chunk, used: u32) {
-    if WORDS > 0 {
+    if HAS {
         add::<M>(chunk, used);
     }
 }
@@ -32,7 +34,7 @@ fn add<M: Memory>(chunk: &M::Chunk, used: u32) {
 /// How many words of an open chunk are used, if that is needed: it may have got its sum already.
 pub(super) fn used<M: Memory>(chunk: &M::Chunk) -> u32 {
     let mut at = FRONT;
-    while WORDS > 0 && at < M::WORDS - WORDS {
+    while HAS && at < M::WORDS - WORDS {
         match M::word(chunk, at).load(Ordering::Relaxed) {
             0 => break,
             word if word >> 18 == detail::SUM => break,

@@ -49,6 +49,10 @@ impl<'a, M: Memory, T: Timer> Writer<'a, M, T> {
         }
     }
 
+    pub(super) fn region(&self) -> &'a M {
+        self.region
+    }
+
     /// The beginning of a slice. The name is copied once, and known by its address after that.
     #[inline]
     pub fn begin(&self, name: &'static str) {

@@ -59,6 +59,8 @@ pub struct Sender<'a, M: Memory, T: Timer> {
     name: u32,
     /// Where to look for chunks that are open.
     open: u32,
+    /// Whether one was passed over, because one of its writer must go out before it.
+    passed_over: bool,
     /// Of each writer's open chunk, how much was sent: its number's lowest 8 bits, and its words.
     sent: [u16; WRITERS_MAX as usize + 1],
 }
@@ -78,6 +80,7 @@ impl<'a, M: Memory, T: Timer> Sender<'a, M, T> {
             repeat: 0,
             name: 0,
             open: 0,
+            passed_over: false,
             sent: [0; WRITERS_MAX as usize + 1],
         }
     }
@@ -195,7 +198,13 @@ impl<'a, M: Memory, T: Timer> Sender<'a, M, T> {
             };
             self.open = place + 1;
             let (writer, sent) = self.in_frame();
-            if sent & 0xFF == FRONT as u16 || self.sent.get(writer).is_none_or(|before| *before == sent) {
+            let is_known = self.sent.get(writer).is_none_or(|before| *before == sent);
+            // A writer's chunks go out in their order.
+            if sent & 0xFF == FRONT as u16 || is_known {
+                continue;
+            }
+            if self.recorder.has_complete(writer as u32) {
+                self.passed_over = true;
                 continue;
             }
             // Any name in the copy was there before it was made.
@@ -212,7 +221,10 @@ impl<'a, M: Memory, T: Timer> Sender<'a, M, T> {
 
     /// The oldest complete chunk; before it, the names that it needs.
     fn complete_chunk(&mut self) -> Option<(u8, usize)> {
-        let copy = self.recorder.copy_chunk(self.frame.words.as_mut())?;
+        let Some(copy) = self.recorder.copy_chunk(self.frame.words.as_mut()) else {
+            self.open = if core::mem::take(&mut self.passed_over) { 0 } else { self.open };
+            return self.open_chunk();
+        };
         let name = self.new_name();
         if name.is_none() {
             self.sending = Some(copy);

@@ -29,10 +29,9 @@ pub fn spawn_send<S: Send>(spawner: SendSpawner, token: SpawnToken<S>, name: &st
 mod hooks {
     use crate::tasks;
 
+    /// Nothing is known yet: the core also wakes for other things, and there may be nothing to poll.
     #[unsafe(no_mangle)]
-    fn _embassy_trace_poll_start(executor: u32) {
-        tasks::busy(executor);
-    }
+    fn _embassy_trace_poll_start(_executor: u32) {}
 
     #[unsafe(no_mangle)]
     fn _embassy_trace_executor_idle(executor: u32) {
@@ -50,7 +49,8 @@ mod hooks {
     }
 
     #[unsafe(no_mangle)]
-    fn _embassy_trace_task_exec_begin(_executor: u32, task: u32) {
+    fn _embassy_trace_task_exec_begin(executor: u32, task: u32) {
+        tasks::busy(executor);
         tasks::begins(task);
     }
 

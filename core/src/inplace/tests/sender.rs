@@ -66,6 +66,10 @@ impl Host {
                     self.is_unnamed |= !self.names.contains_key(&name);
                     records.push(told);
                 }
+                // A writer's chunks come in their order.
+                let later = (chunk.start(), chunk.writer(), chunk.number() + 1)
+                    ..(chunk.start(), chunk.writer() + 1, 0);
+                assert!(self.chunks.range(later).next().is_none());
                 let kept = self.chunks.entry((chunk.start(), chunk.writer(), chunk.number())).or_default();
                 // It only grows.
                 let both = kept.len().min(records.len());

@@ -7,6 +7,7 @@ use super::layout::{
     FRONT, Front, HEADER, MAGIC, NameWord, SUMS, State, VERSION, check, detail, header, len_of,
 };
 use super::records::Records;
+use super::repair::repaired;
 use super::words::{Text, Words};
 
 /// A region in a dump.
@@ -30,11 +31,12 @@ use super::words::{Text, Words};
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct RegionView<'b> {
-    header: [u32; HEADER],
+    pub(super) header: [u32; HEADER],
     names: Words<'b>,
     text: Words<'b>,
     ring: Words<'b>,
     offset: usize,
+    pub(super) is_repaired: bool,
 }
 
 /// A region's header, if it is one of this version.
@@ -46,15 +48,19 @@ pub(super) fn header_of(words: Words<'_>) -> Option<[u32; HEADER]> {
     for (index, word) in header.iter_mut().enumerate() {
         *word = words.get(index)?;
     }
+    is_sound(&header).then_some(header)
+}
+
+/// Whether a header is one of this version.
+pub(super) fn is_sound(header: &[u32; HEADER]) -> bool {
     let (geometry, text) = (header[header::GEOMETRY], header[header::TEXT]);
     let [version, chunk, chunks, names] = geometry.to_le_bytes();
-    let is_ours = u32::from(version) == VERSION
+    u32::from(version) == VERSION
         && (5..=7).contains(&chunk)
         && (2..=15).contains(&chunks)
         && names <= 10
-        && text & !SUMS < NameWord::NO_TEXT
-        && header[header::CHECK] == check(geometry, text, header[header::FREQUENCY]);
-    is_ours.then_some(header)
+        && (text & !SUMS) < NameWord::NO_TEXT
+        && header[header::CHECK] == check(geometry, text, header[header::FREQUENCY])
 }
 
 /// A name, or a track.
@@ -69,16 +75,26 @@ pub struct NameView<'b> {
 }
 
 impl<'b> RegionView<'b> {
-    /// Finds the first region in a dump, in either byte order. Cost: a look at each of its words.
+    /// Finds the first region in a dump, in either byte order; if there is none, the first whose header is
+    /// [damaged](Self::is_repaired) so little that it is known what it was. Cost: two looks at each of its words.
     pub fn find(dump: &'b [u8]) -> Option<Self> {
-        (0..dump.len() / 4).find_map(|word| {
-            let bytes = dump.get(word * 4..)?;
-            [false, true].into_iter().find_map(|is_big| Self::of(Words { bytes, is_big }, word * 4))
+        let words = || {
+            (0..dump.len() / 4).flat_map(|word| {
+                let bytes = dump.get(word * 4..).unwrap_or_default();
+                [false, true].map(|is_big| (Words { bytes, is_big }, word * 4))
+            })
+        };
+        let sound = words().find_map(|(words, offset)| Self::of(words, header_of(words)?, offset));
+        sound.or_else(|| {
+            let repaired = words().find_map(|(words, offset)| {
+                let views = repaired(words).filter_map(|header| Self::of(words, header, offset));
+                views.max_by_key(Self::likeness)
+            });
+            Some(Self { is_repaired: true, ..repaired? })
         })
     }
 
-    fn of(words: Words<'b>, offset: usize) -> Option<Self> {
-        let header = header_of(words)?;
+    fn of(words: Words<'b>, header: [u32; HEADER], offset: usize) -> Option<Self> {
         let [_, chunk, chunks, names] = header[header::GEOMETRY].to_le_bytes();
         let (names, text) = (1usize << names, (header[header::TEXT] & !SUMS) as usize);
         let texts_at = HEADER + 2 * names;
@@ -92,12 +108,18 @@ impl<'b> RegionView<'b> {
             text: words.part(texts_at, text)?,
             ring: words.part(ring_at, there)?,
             offset,
+            is_repaired: false,
         })
     }
 
     /// Where in the dump it begins, in bytes.
     pub fn offset(&self) -> usize {
         self.offset
+    }
+
+    /// Its bytes, as far as the dump has them.
+    pub fn size(&self) -> usize {
+        HEADER * 4 + self.names.bytes.len() + self.text.bytes.len() + self.ring.bytes.len()
     }
 
     /// The timer's ticks per second; 0 if the device gave none.

@@ -51,6 +51,7 @@
 //! | `sum` | complete chunks' sums (with the feature `inplace-crc`) | `region`, `crc` |
 //! | `claim`, `names`, `time` | chunks, the table of names, the timer | `region`, `order` |
 //! | `frames` | what is sent: its layout, and the host's side of it | `decode` |
+//! | `repair` | regions whose header is damaged | `decode` |
 //! | `decode`, `records` | the host's side of memory: regions and chunks; events | `layout` |
 //! | `words` | words and texts in a device's byte order | nothing |
 //! | `region`, `order` | memory; orders of loads and stores | `layout` |
@@ -71,6 +72,7 @@ mod read;
 mod recorder;
 mod records;
 mod region;
+mod repair;
 mod sender;
 mod sum;
 mod time;

@@ -29,7 +29,8 @@ impl RelatedClocks {
     pub(super) fn before(&mut self, packet: &[u8]) -> Option<Vec<u8>> {
         let packet = PacketView::of_file(packet)?;
         if packet.sequence_id == SequenceId::SERVICE.get().into() {
-            let read = |told| [clock::CLOCK_ID, clock::TIMESTAMP].map(|field| number(told, field).unwrap_or(0));
+            let read =
+                |told| [clock::CLOCK_ID, clock::TIMESTAMP].map(|field| number(told, field).unwrap_or(0));
             let told: Vec<_> = packet.clocks().map(read).collect();
             told.iter().for_each(|[id, _]| _ = self.is_new(*id));
             return match told[..] {

@@ -233,6 +233,23 @@ fn a_server_is_waited_for_and_connected_to_again() {
 }
 
 #[test]
+fn a_program_that_has_a_probe_may_connect_itself() {
+    let output = scratch("receive/connects.pftrace");
+    let free = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("it is bound");
+    let mut command = tracebuf(&["receive", "--once", &format!("tcp-listen:{free}"), "-o"]);
+    let command = command.arg(&output).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it");
+    let mut line = None;
+    assert!(wait_until(30, || {
+        line = TcpStream::connect(free).ok();
+        line.is_some()
+    }));
+    let recorded = Device::new().run(&mut line.expect("it listens"), Duration::from_millis(500));
+    let out = command.wait_with_output().expect("it ends");
+    assert_eq!(out.status.code(), Some(0), "{} {}", text(&out.stdout), text(&out.stderr));
+    check_times(&Trace::open(&output).expect("a trace"), "firmware", recorded);
+}
+
+#[test]
 fn what_cannot_be_is_said_before_anything_is_waited_for() {
     let output = scratch("receive/wrong.pftrace");
     let fails = |arguments: &[&str], status: i32, why: &str| {
@@ -242,6 +259,7 @@ fn what_cannot_be_is_said_before_anything_is_waited_for() {
     };
     let file = output.to_str().expect("text");
     fails(&["tcp:nowhere", "-o", file], 1, "tcp:HOST:PORT");
+    fails(&["tcp-listen:9090", "-o", file], 1, "tcp-listen:HOST:PORT");
     fails(&["tcp:127.0.0.1:1", "--once", "-o", file], 1, "refused");
     fails(&["a", "-o", file, "--device", "b", "--device", "c"], 2, "more names than devices");
     fails(&["-", "a", "-o", file], 2, "named pipe");

@@ -112,7 +112,8 @@ pub(super) struct Chunks {
     newest: Option<StartKey>,
     frequency: u32,
     has_sums: bool,
-    names: Known,
+    /// Of each memory.
+    names: BTreeMap<u32, Known>,
     starts: BTreeMap<StartKey, Start>,
     /// Starts of which packets came.
     numbered: u64,
@@ -194,8 +195,11 @@ impl Chunks {
         if let Some(before) = self.newest.replace(newest).filter(|before| *before != newest) {
             report.restarts += 1;
             if before.0 != newest.0 {
-                self.names = Known::default();
                 self.dropped = 0;
+                // What waits is of these at most.
+                while self.names.len() >= STARTS {
+                    self.names.pop_first();
+                }
             }
         }
         self.start(newest, is_first);
@@ -244,7 +248,8 @@ impl Chunks {
 
     fn name(&mut self, number: u32, name: &NameView<'_>) {
         if (1..=NAMES).contains(&number) {
-            self.names.0.insert(number, (name.key, name.text.map(text_of)));
+            let memory = self.newest.map_or(0, |(memory, _)| memory);
+            self.names.entry(memory).or_default().0.insert(number, (name.key, name.text.map(text_of)));
         }
     }
 
@@ -287,9 +292,13 @@ impl Chunks {
             let has_time = waited > FOR_CLOCK || self.is_settled(first.start);
             let has_names = || {
                 let chunk = ChunkView::of(&first.bytes);
-                waited > FOR_NAMES || chunk.is_none_or(|chunk| self.names.cover(&chunk))
+                let memory = first.start.0;
+                // Of a memory that is gone, no names will come.
+                let is_over = waited > FOR_NAMES || self.newest.is_some_and(|(newest, _)| newest != memory);
+                let names = self.names.get(&memory);
+                is_over || chunk.is_none_or(|chunk| names.is_some_and(|names| names.cover(&chunk)))
             };
-            if !must_go && !(has_time && has_names()) {
+            if !(must_go || has_time && has_names()) {
                 break;
             }
             self.relate_earlier(first.start);
@@ -316,6 +325,7 @@ impl Chunks {
             self.numbered
         });
         let Start { packets: writers, timeline, clocks_told, .. } = start;
+        let none = Known::default();
         let DeviceOptions { identity, sequences, at_host, .. } = &self.options;
         if *at_host {
             let told = pair(timeline, identity.clock(number_of(waiting.start)), clocks_told);
@@ -324,7 +334,7 @@ impl Chunks {
         writers.chunk(
             &chunk,
             &mut Surroundings {
-                names: &self.names,
+                names: self.names.get(&waiting.start.0).unwrap_or(&none),
                 has_sums: self.has_sums,
                 time: &mut |time| if *at_host { timeline.host(time) } else { time },
                 next_sequence: &mut || sequences.fetch_add(1, Ordering::Relaxed).wrapping_add(1),

@@ -2,12 +2,12 @@
 //!
 //! Whatever the bytes are, decoding ends and does not panic. What cannot be is left out and said.
 
+use core::cmp::Reverse;
+
 use super::crc;
-use super::layout::{
-    FRONT, Front, HEADER, MAGIC, NameWord, SUMS, State, VERSION, check, detail, header, len_of,
-};
+use super::headers::{header_of, repaired};
+use super::layout::{FRONT, Front, HEADER, NameWord, SUMS, State, detail, header, len_of};
 use super::records::Records;
-use super::repair::repaired;
 use super::words::{Text, Words};
 
 /// A region in a dump.
@@ -31,36 +31,12 @@ use super::words::{Text, Words};
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct RegionView<'b> {
-    pub(super) header: [u32; HEADER],
+    header: [u32; HEADER],
     names: Words<'b>,
     text: Words<'b>,
     ring: Words<'b>,
     offset: usize,
-    pub(super) is_repaired: bool,
-}
-
-/// A region's header, if it is one of this version.
-pub(super) fn header_of(words: Words<'_>) -> Option<[u32; HEADER]> {
-    if words.get(header::MAGIC)? != MAGIC {
-        return None;
-    }
-    let mut header = [0; HEADER];
-    for (index, word) in header.iter_mut().enumerate() {
-        *word = words.get(index)?;
-    }
-    is_sound(&header).then_some(header)
-}
-
-/// Whether a header is one of this version.
-pub(super) fn is_sound(header: &[u32; HEADER]) -> bool {
-    let (geometry, text) = (header[header::GEOMETRY], header[header::TEXT]);
-    let [version, chunk, chunks, names] = geometry.to_le_bytes();
-    u32::from(version) == VERSION
-        && (5..=7).contains(&chunk)
-        && (2..=15).contains(&chunks)
-        && names <= 10
-        && (text & !SUMS) < NameWord::NO_TEXT
-        && header[header::CHECK] == check(geometry, text, header[header::FREQUENCY])
+    is_repaired: bool,
 }
 
 /// A name, or a track.
@@ -150,6 +126,32 @@ impl<'b> RegionView<'b> {
     /// Chunks of the ring that the dump does not have.
     pub fn chunks_missing(&self) -> usize {
         (1usize << self.log(2)).saturating_sub((self.ring.bytes.len() / 4) >> self.log(1))
+    }
+
+    /// Whether its header was damaged, and is here as it must have been.
+    pub fn is_repaired(&self) -> bool {
+        self.is_repaired
+    }
+
+    /// How well its header goes with the rest: with the right one, nearly all chunks are as they should be, the ring is
+    /// not larger than what is there, and the frequency is a round number.
+    fn likeness(&self) -> (usize, Reverse<(usize, usize)>, usize) {
+        let is_right = |chunk: &ChunkView<'_>| {
+            let sum = chunk.is_open() || chunk.is_intact().is_some() == self.has_sums();
+            sum && self.has_writer(chunk.start(), chunk.writer())
+                && chunk.records().all(|record| record.is_ok())
+        };
+        let tenths = core::iter::successors(Some(self.frequency()), |number| Some(number / 10)).take(10);
+        let zeros = tenths.take_while(|number| number % 10 == 0).count();
+        (self.chunks().filter(is_right).count(), Reverse((self.chunks_missing(), self.size())), zeros)
+    }
+
+    /// Whether there was such a start, and such a writer in it: damage may make a chunk look like that of another one.
+    pub fn has_writer(&self, start: u32, writer: u32) -> bool {
+        let starts = self.starts();
+        // Of more starts than are told apart, all may be there; of earlier ones nobody knows how many writers they had.
+        let is_start = starts >= 32 || (1..=starts).contains(&start);
+        is_start && (start != starts & 31 || writer < self.header[header::WRITERS])
     }
 
     fn log(&self, byte: u32) -> u32 {

@@ -112,6 +112,18 @@ impl<'a, M: Memory, T: Timer> Recorder<'a, M, T> {
         (recorder, Found::Start(starts))
     }
 
+    /// A region that this start has laid out, or found, already: for whoever has no handle, such as an interrupt's
+    /// handler. `None` if nothing is there. What an earlier start left looks the same: [`attach_or_new`](Self::attach_or_new)
+    /// comes first.
+    pub fn existing(region: &'a M, timer: T) -> Option<Self> {
+        let get = |index| region.header(index).load(Ordering::Relaxed);
+        let (frequency, wanted) = (get(header::FREQUENCY), get(header::CHECK));
+        let is_there = get(header::MAGIC) == super::layout::MAGIC
+            && get(header::GEOMETRY) == geometry::<M>()
+            && wanted == check(geometry::<M>(), text::<M>(), frequency);
+        is_there.then_some(Self { region, timer })
+    }
+
     /// The first half period, or the second.
     fn set_halves(&self) {
         let half = self.timer.ticks() >> (T::BITS - 1) & 1;

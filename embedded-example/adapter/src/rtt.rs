@@ -16,7 +16,7 @@
 //!
 //! # Beside another control block
 //! defmt-rtt has one channel and a control block of its own, of the name `_SEGGER_RTT`. Leave the name to it, and give
-//! this one another id, for which the debugger looks: `Rtt::with_id(*b"TRACEBUF RTT\0\0\0\0")`, and in OpenOCD `rtt setup
+//! this one another id, for which the debugger looks: `RTT.channel_of(*b"TRACEBUF RTT\0\0\0\0")`, and in OpenOCD `rtt setup
 //! ADDRESS SIZE "TRACEBUF RTT"`. With the crate rtt-target, give one of its channels the sender instead: an `UpChannel`
 //! in a function that takes bytes is an [`Export`]. Its mode must not be that of waiting, which a debugger may set.
 
@@ -40,26 +40,13 @@ pub struct Rtt<const BYTES: usize> {
     flags: AtomicU32,
     /// Behind what a debugger looks at.
     bytes: [AtomicU8; BYTES],
-    wanted: [u8; 16],
 }
 
 static NAME: [u8; 9] = *b"tracebuf\0";
 
 impl<const BYTES: usize> Rtt<BYTES> {
-    /// One that any debugger finds.
+    /// A control block that no debugger finds yet.
     pub const fn new() -> Self {
-        // Backwards, so that flash does not hold what debuggers search memory for.
-        let (backwards, mut id) = (*b"\0\0\0\0\0\0TTR REGGES", [0; 16]);
-        let mut at = 0;
-        while at < 16 {
-            id[at] = backwards[15 - at];
-            at += 1;
-        }
-        Self::with_id(id)
-    }
-
-    /// One that a debugger finds which looks for this id.
-    pub const fn with_id(id: [u8; 16]) -> Self {
         const { assert!(BYTES >= 16, "a buffer has 16 bytes at least") };
         Self {
             id: [const { AtomicU8::new(0) }; 16],
@@ -72,19 +59,26 @@ impl<const BYTES: usize> Rtt<BYTES> {
             read: AtomicUsize::new(0),
             flags: AtomicU32::new(0),
             bytes: [const { AtomicU8::new(0) }; BYTES],
-            wanted: id,
         }
     }
 
-    /// The channel. One sender has it: two would garble each other's bytes.
+    /// The channel, which any debugger finds from now on. One sender has it: two would garble each other's bytes.
     pub fn channel(&'static self) -> Channel<BYTES> {
+        // Backwards, so that flash does not hold what debuggers search memory for.
+        let mut id = *b"\0\0\0\0\0\0TTR REGGES";
+        id.reverse();
+        self.channel_of(id)
+    }
+
+    /// As [`channel`](Self::channel), for a debugger that looks for this id.
+    pub fn channel_of(&'static self, id: [u8; 16]) -> Channel<BYTES> {
         self.name.store(NAME.as_ptr().cast_mut(), Ordering::Relaxed);
         self.size.store(BYTES, Ordering::Relaxed);
         self.buffer.store(self.bytes.as_ptr().cast_mut(), Ordering::Relaxed);
         self.up_channels.store(1, Ordering::Relaxed);
         // Last, and its first byte at the very last: a debugger may look at any time.
         fence(Ordering::Release);
-        for (byte, wanted) in self.id.iter().zip(&self.wanted).rev() {
+        for (byte, wanted) in self.id.iter().zip(&id).rev() {
             byte.store(*wanted, Ordering::Release);
         }
         Channel { rtt: self }
@@ -171,8 +165,8 @@ mod tests {
 
     #[test]
     fn a_debugger_that_waits_to_be_waited_for_or_writes_nonsense_stops_nothing() {
-        static RTT: Rtt<16> = Rtt::with_id(*b"TRACEBUF RTT\0\0\0\0");
-        let mut line = RTT.channel();
+        static RTT: Rtt<16> = Rtt::new();
+        let mut line = RTT.channel_of(*b"TRACEBUF RTT\0\0\0\0");
         RTT.flags.store(2, Ordering::Relaxed);
         assert_eq!((line.offer(&[1; 20]), line.offer(&[1; 20])), (Ok(15), Ok(0)));
         RTT.read.store(usize::MAX, Ordering::Relaxed);

@@ -64,8 +64,8 @@ pub struct FtraceReader {
     ends: Vec<u64>,
     bundle: Bundle,
     page: Vec<u8>,
-    event: Vec<u8>,
     message: Vec<u8>,
+    interned: Vec<u8>,
     packet: Vec<u8>,
 }
 
@@ -102,8 +102,8 @@ impl FtraceReader {
             ends: Vec::new(),
             bundle: Bundle::default(),
             page: vec![0; layout.page_len()],
-            event: Vec::new(),
             message: Vec::new(),
+            interned: Vec::new(),
             packet: Vec::new(),
         };
         let (mut next_generic, mut scheduling) = (FIRST_GENERIC, [None, None]);
@@ -250,13 +250,10 @@ impl FtraceReader {
             }
             (Target::Waking, Some(format)) => Some(bundle.compact.waking(format, time, data)),
             (Target::Message(message) | Target::Switch(message), _) => {
-                self.event.clear();
-                let (event, scratch) = (&mut self.event, &mut self.message);
-                if !message.encode(time, data, &mut self.addresses, scratch, event) {
-                    return Err(ParseStatus::Event);
-                }
+                let event = message.event(time, data, &mut self.addresses, &mut self.message);
+                let event = event.ok_or(ParseStatus::Event)?;
                 bundle.begin(cpu, false, previous_end, self.clock);
-                bundle.event(event, record.id, message.descriptor.as_deref());
+                bundle.event(&event, record.id, message.descriptor.as_deref());
                 self.threads.iter_mut().for_each(|seen| message.note_threads(data, seen));
                 None
             }
@@ -281,15 +278,13 @@ impl FtraceReader {
 
     /// Ends the bundle that is being filled, if there is one, and writes it.
     pub fn finish(&mut self, out: &mut PacketSink<'_>) {
-        self.event.clear();
-        let Some((cpu, end)) = self.bundle.end(&mut self.event) else { return };
+        self.packet.clear();
+        let Some((cpu, end)) = self.bundle.end(trace_packet::FTRACE_EVENTS, &mut self.packet) else { return };
         let index = cpu as usize;
         if let Some(end) = end {
             self.ends.resize(self.ends.len().max(index + 1), 0);
             self.ends.get_mut(index).into_iter().for_each(|last| *last = end.max(*last));
         }
-        self.packet.clear();
-        let Ok(()) = self.packet.bytes(trace_packet::FTRACE_EVENTS, &self.event);
         self.intern_symbols();
         out(&self.packet);
     }
@@ -298,17 +293,17 @@ impl FtraceReader {
     fn intern_symbols(&mut self) {
         let Some(symbols) = &self.symbols else { return };
         let (is_first, new) = self.addresses.indices.take_new();
-        self.event.clear();
+        self.interned.clear();
         for (number, address) in new {
             if let Some(name) = symbols.at(address) {
                 self.message.clear();
                 let Ok(()) = self.message.varint(interned_bytes::IID, number.into());
                 let Ok(()) = self.message.bytes(interned_bytes::STR, name.as_bytes());
-                let Ok(()) = self.event.bytes(interned_data::KERNEL_SYMBOLS, &self.message);
+                let Ok(()) = self.interned.bytes(interned_data::KERNEL_SYMBOLS, &self.message);
             }
         }
-        if !self.event.is_empty() {
-            let Ok(()) = self.packet.bytes(trace_packet::INTERNED_DATA, &self.event);
+        if !self.interned.is_empty() {
+            let Ok(()) = self.packet.bytes(trace_packet::INTERNED_DATA, &self.interned);
         }
         // Or a number without a name would have that of the pass before.
         if is_first {

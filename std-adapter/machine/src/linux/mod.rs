@@ -35,8 +35,10 @@ const NAME: &str = "tracebuf record";
 
 /// Time between two words of progress.
 const WORDS: Duration = Duration::from_millis(500);
-/// No longer than it may take to notice a stop, or the end of a command.
-const NOTICE: Duration = Duration::from_millis(20);
+/// No longer than it may take to notice a stop.
+const NOTICE: Duration = Duration::from_millis(100);
+/// No longer than it may take to notice the end of a command, which somebody waits for.
+const NOTICE_OF_COMMAND: Duration = Duration::from_millis(20);
 
 /// Records until the time is over, the [command](RecordOptions::command) has ended or `stop` is set, and tells how it goes
 /// twice a second.
@@ -113,7 +115,8 @@ fn record_from(
         }
         let left =
             options.duration.filter(|_| command.is_none()).map(|all| all.saturating_sub(start.elapsed()));
-        std::thread::sleep(left.unwrap_or(NOTICE).min(NOTICE).min(next_word - now));
+        let notice = if command.is_some() { NOTICE_OF_COMMAND } else { NOTICE };
+        std::thread::sleep(left.unwrap_or(notice).min(notice).min(next_word - now));
     }
     let command = command.map(Running::end);
     let elapsed = start.elapsed();

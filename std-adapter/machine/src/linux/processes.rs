@@ -234,7 +234,8 @@ impl Followed {
 
     /// Those of other users cannot be read.
     fn read_io(&mut self, time: u64, who: Identity, proc: &Proc, tracks: &mut Tracks, values: &mut Values) {
-        let Some(now) = proc.read(format!("{}/io", who.0)).ok().and_then(|text| parse_io(&text)) else {
+        let Some(now) = proc.read_again(&format!("{}/io", who.0)).ok().and_then(|text| parse_io(&text))
+        else {
             return;
         };
         if let Some((since, before)) = self.io.replace((time, now)) {
@@ -255,7 +256,7 @@ impl Followed {
     ) {
         let mut before = std::mem::take(&mut self.threads);
         for thread in proc.numbers(format!("{}/task", who.0)).into_iter().take(THREADS) {
-            let text = proc.read(format!("{}/task/{thread}/schedstat", who.0)).unwrap_or_default();
+            let text = proc.read_again(&format!("{}/task/{thread}/schedstat", who.0)).unwrap_or_default();
             let Some((ran, waited)) = parse_schedstat(&text) else { continue };
             self.threads.insert(thread, (time, [ran, waited]));
             let Some((since, was)) = before.remove(&thread) else { continue };

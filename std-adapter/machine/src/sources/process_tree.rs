@@ -96,8 +96,9 @@ impl ProcessTreeSource {
         Status::parse(&self.proc.read(format!("{number}/status")).ok()?)
     }
 
-    fn process(&self, pid: u32) -> Option<TreeProcess> {
-        let status = self.status(pid).filter(|status| status.tgid == pid)?;
+    /// `status` is that of its main thread, if it was read.
+    fn process(&self, pid: u32, status: Option<Status>) -> Option<TreeProcess> {
+        let status = status.or_else(|| self.status(pid)).filter(|status| status.tgid == pid)?;
         let mut command_line = self.proc.bytes(format!("{pid}/cmdline")).unwrap_or_default();
         command_line.truncate(MAX_COMMAND_LINE);
         let started = self.proc.read(format!("{pid}/stat")).ok().and_then(|text| Process::parse(&text));
@@ -114,8 +115,10 @@ impl ProcessTreeSource {
     fn tell(&mut self, pid: u32, threads: Option<Vec<(u32, Status)>>, side: &SidePackets) {
         let time = BootClock.now();
         let is_told = self.told.contains_key(&pid);
-        let has_main = threads.as_ref().is_none_or(|threads| threads.iter().any(|(tid, _)| *tid == pid));
-        let process = if has_main || !is_told { self.process(pid) } else { None };
+        let main = threads.as_ref().and_then(|threads| threads.iter().find(|(tid, _)| *tid == pid));
+        let is_looked_up = !is_told || main.is_some() || threads.is_none();
+        let process = is_looked_up.then(|| self.process(pid, main.map(|(_, status)| status.clone())));
+        let process = process.flatten();
         let process = process.filter(|process| !is_told || !process.command_line.is_empty());
         let threads = threads.unwrap_or_else(|| {
             let all = self.proc.numbers(format!("{pid}/task")).into_iter();

@@ -79,7 +79,8 @@ impl EventMessage {
         let mut descriptor = Vec::new();
         let Ok(()) =
             (Descriptor { number, group, name: &format.name, fields: &fields }).encode(&mut descriptor);
-        let end = fields.iter().map(|(.., field)| field.end()).max().unwrap_or(0);
+        // Those that a trace has no place for, too.
+        let end = format.fields.iter().map(FormatField::end).max().unwrap_or(0);
         Some(Self { descriptor: Some(descriptor), ..Self::of(number, fields, end, format)? })
     }
 

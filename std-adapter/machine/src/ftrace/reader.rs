@@ -160,8 +160,9 @@ impl FtraceReader {
         self.symbols = Some(symbols);
     }
 
-    /// Writes the first switch of each processor, and the first after a loss, as an event of its own, not in a list: trace
-    /// processor takes what ran before from it. Perfetto's recorder writes none so.
+    /// Writes the first switch of each processor as an event of its own, not in a list: trace processor takes what ran
+    /// before from it. Perfetto's recorder writes none so. The first after a loss stays in a list, as trace processor has
+    /// made up its mind of what ran: it would call the trace wrong.
     pub fn first_switch_in_full(&mut self) {
         self.in_full = Some(Vec::new());
     }
@@ -210,10 +211,6 @@ impl FtraceReader {
                 }
                 if page.lost.is_some() {
                     self.begin(cpu, true);
-                    self.in_full
-                        .iter_mut()
-                        .filter_map(|cpus| cpus.get_mut(cpu as usize))
-                        .for_each(|is| *is = true);
                 }
                 let mut records = page.records();
                 let result = records.try_for_each(|record| {

@@ -112,8 +112,10 @@ impl ProcessTreeSource {
 
     /// Tells of these threads of a process, or of all, and of the process if it is new, or may run another program since: then
     /// its main thread is among them. One that is about to end has no command line any more: what was told of it stays.
-    fn tell(&mut self, pid: u32, threads: Option<Vec<(u32, Status)>>, side: &SidePackets) {
-        let time = BootClock.now();
+    ///
+    /// `time` is before the first of them was read: a process may end just after, and what is told of it after its end
+    /// readers take for another one's.
+    fn tell(&mut self, time: u64, pid: u32, threads: Option<Vec<(u32, Status)>>, side: &SidePackets) {
         let is_told = self.told.contains_key(&pid);
         let main = threads.as_ref().and_then(|threads| threads.iter().find(|(tid, _)| *tid == pid));
         let is_looked_up = !is_told || main.is_some() || threads.is_none();
@@ -165,14 +167,16 @@ impl ProcessTreeSource {
 
     /// Looks up threads that were met; those of a process together.
     fn look_up(&mut self, side: &SidePackets) {
-        let mut by_process: BTreeMap<u32, Vec<(u32, Status)>> = BTreeMap::new();
+        let mut by_process: BTreeMap<u32, (u64, Vec<(u32, Status)>)> = BTreeMap::new();
         for number in self.threads.take() {
+            let time = BootClock.now();
             if let Some(status) = self.status(number) {
-                by_process.entry(status.tgid).or_default().push((number, status));
+                let (_, threads) = by_process.entry(status.tgid).or_insert_with(|| (time, Vec::new()));
+                threads.push((number, status));
             }
         }
-        for (pid, threads) in by_process {
-            self.tell(pid, Some(threads), side);
+        for (pid, (time, threads)) in by_process {
+            self.tell(time, pid, Some(threads), side);
         }
     }
 }
@@ -195,7 +199,7 @@ impl DataSource for ProcessTreeSource {
         let begun = Instant::now();
         while begun.elapsed() < SHARE {
             let Some(pid) = self.there.pop() else { return PERIOD };
-            self.tell(pid, None, out.side());
+            self.tell(BootClock.now(), pid, None, out.side());
         }
         Duration::ZERO
     }
@@ -203,7 +207,7 @@ impl DataSource for ProcessTreeSource {
     fn flush(&mut self, out: &mut SourceOutput) {
         self.look_up(out.side());
         while let Some(pid) = self.there.pop() {
-            self.tell(pid, None, out.side());
+            self.tell(BootClock.now(), pid, None, out.side());
         }
     }
 
@@ -259,12 +263,18 @@ impl Message for OneProcess<'_> {
     }
 }
 
+/// A thread's name. What follows the number of one of the kernel's workers is what it does just now.
+fn name_of(name: &str) -> &str {
+    let worker = name.strip_prefix("kworker/").and_then(|rest| rest.split_once('-'));
+    worker.map_or(name, |(_, now)| &name[..name.len() - now.len() - 1])
+}
+
 struct OneThread<'t>(u32, u32, &'t Status);
 
 impl Message for OneThread<'_> {
     fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
         out.int(of_thread::TID, self.0.into())?;
-        out.string(of_thread::NAME, &self.2.name)?;
+        out.string(of_thread::NAME, name_of(&self.2.name))?;
         out.int(of_thread::TGID, self.1.into())?;
         self.2.nspid.iter().try_for_each(|number| out.int(of_thread::NSTID, (*number).into()))
     }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use rustix::param::clock_ticks_per_second;
@@ -17,8 +18,10 @@ use super::proc_status::Status;
 use super::thread_numbers::ThreadNumbers;
 use crate::proc::{Proc, Process};
 
-/// Time between two looks whether threads have come: short, as those that end are not found any more.
+/// Time between two looks whether threads have come, where nobody says so: short, as those that end are not found any more.
 const PERIOD: Duration = Duration::from_millis(100);
+/// The same where somebody does.
+const WOKEN: Duration = Duration::from_secs(3600);
 /// Time that telling of those which were there takes at once.
 const SHARE: Duration = Duration::from_millis(10);
 /// Bytes beside the buffers at which processes that are gone are forgotten, the oldest first.
@@ -33,7 +36,8 @@ const MAX_COMMAND_LINE: usize = 4096;
 /// them; those of processes that have ended up to 4 MiB.
 ///
 /// Numbers are those of this process's pid namespace. Threads that end before they are looked up, at once after the
-/// source that met them has been drained, stay unknown: their events may still have told their names.
+/// source that met them has been drained, stay unknown: their events may still have told their names. It waits for
+/// processes whose memory is locked, so a source whose buffers fill belongs on another thread.
 #[derive(Debug)]
 pub struct ProcessTreeSource {
     proc: Proc,
@@ -198,7 +202,9 @@ impl DataSource for ProcessTreeSource {
         self.look_up(out.side());
         let begun = Instant::now();
         while begun.elapsed() < SHARE {
-            let Some(pid) = self.there.pop() else { return PERIOD };
+            let Some(pid) = self.there.pop() else {
+                return self.threads.filled().map_or(PERIOD, |_| WOKEN);
+            };
             self.tell(BootClock.now(), pid, None, out.side());
         }
         Duration::ZERO
@@ -213,6 +219,10 @@ impl DataSource for ProcessTreeSource {
 
     fn stop(&mut self, out: &mut SourceOutput) {
         self.flush(out);
+    }
+
+    fn wakes_on(&self) -> Vec<BorrowedFd<'_>> {
+        self.threads.filled().into_iter().collect()
     }
 }
 

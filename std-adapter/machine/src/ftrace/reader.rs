@@ -51,6 +51,8 @@ pub struct FtraceReader {
     targets: Vec<Option<Target>>,
     compact: Option<CompactFormat>,
     clock: OtherClock,
+    /// Nanoseconds by which the trace's clock is ahead, where both count the time since boot.
+    ahead: i64,
     addresses: Addresses,
     symbols: Option<KernelSymbols>,
     unknown: Vec<String>,
@@ -92,6 +94,7 @@ impl FtraceReader {
             targets: Vec::new(),
             compact: None,
             clock,
+            ahead: 0,
             addresses: Addresses { texts, ..Addresses::default() },
             symbols: None,
             unknown: Vec::new(),
@@ -158,6 +161,12 @@ impl FtraceReader {
     /// Writes the names of the kernel's functions too, where events point to them.
     pub fn symbolize(&mut self, symbols: KernelSymbols) {
         self.symbols = Some(symbols);
+    }
+
+    /// Adds these nanoseconds to all times, unless the kernel's clock is another than the time since boot: what the trace's
+    /// boot time is ahead of the machine's, as in a container's time namespace.
+    pub fn set_ahead(&mut self, nanoseconds: i64) {
+        self.ahead = if self.clock.is_none() { nanoseconds } else { 0 };
     }
 
     /// Writes the first switch of each processor as an event of its own, not in a list: trace processor takes what ran
@@ -240,7 +249,7 @@ impl FtraceReader {
         let Some(Some(target)) = self.targets.get(usize::from(record.id)) else { return Ok(false) };
         let bundle = &mut self.bundle;
         let previous_end = self.ends.get(cpu as usize).copied().unwrap_or(0);
-        let (time, data) = (record.timestamp, record.data);
+        let (time, data) = (record.timestamp.wrapping_add_signed(self.ahead), record.data);
         let thread = match (target, &self.compact) {
             (Target::Switch(_), Some(format)) if !is_next_in_full(&mut self.in_full, cpu) => {
                 Some(bundle.compact.switch(format, time, data))
@@ -262,7 +271,7 @@ impl FtraceReader {
             self.threads.iter_mut().for_each(|seen| seen.see(thread));
         }
         self.events += 1;
-        if bundle.added(record.timestamp) {
+        if bundle.added(time) {
             self.finish(out);
         }
         Ok(true)

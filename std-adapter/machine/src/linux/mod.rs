@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tracebuf_session::{Exhaustion, LongTrace, Session, SessionError};
+use tracebuf_session::{BufferConfig, Exhaustion, LongTrace, Session, SessionError};
 use tracebuf_std::display::Count;
 use tracebuf_std::whole_file::check_writable;
 
@@ -32,6 +32,9 @@ const MACHINE: &str = "machine";
 
 /// The name of this process in the trace.
 const NAME: &str = "tracebuf record";
+
+/// Writers into the machine's ring, with much to spare: its sources, and threads of this process.
+const WRITERS: u16 = 256;
 
 /// Time between two words of progress.
 const WORDS: Duration = Duration::from_millis(500);
@@ -77,7 +80,9 @@ fn record_from(
     if options.has_programs() {
         builder = builder.buffer(options.ring_of_programs());
     }
-    builder = builder.ring(ring).data_source(MACHINE, options.has_programs().into());
+    // Few write into it. Much of it may stay empty, and then is not to cost anything.
+    let buffer = BufferConfig::ring(ring).sequences(WRITERS).small_pages();
+    builder = builder.buffer(buffer).data_source(MACHINE, options.has_programs().into());
     if options.long {
         let trace = LongTrace::to(output).period(crate::options::LONG_TRACE_PERIOD);
         builder = builder.long_trace(trace.compress(options.compression));

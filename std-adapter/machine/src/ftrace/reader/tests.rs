@@ -291,3 +291,24 @@ fn threads_that_events_name_are_noted_once() {
     pass(&mut reader, kernel(), vec![Ok(page(30, 0, &[switch("a"), work(1)]))]);
     assert!(reader.take_threads().is_empty());
 }
+
+#[test]
+fn times_are_those_of_the_trace_where_its_boot_time_is_ahead() {
+    for (clock, ahead, moved) in [("boot", 1000, 1000), ("boot", -7, -7), ("local", 1000, 0)] {
+        let kernel = || Kernel { clock, ..kernel() };
+        let mut reader = FtraceReader::new(&mut kernel(), EVENTS, true).unwrap();
+        reader.set_ahead(ahead);
+        let packets = pass(&mut reader, kernel(), vec![Ok(page(10, 0, &[work(1), switch("a")]))]);
+        let event = message(bundle(&packets[0]), field::EVENT).unwrap();
+        let lists = message(bundle(&packets[0]), field::COMPACT_SCHED).unwrap();
+        let at = |time: u64| time.checked_add_signed(moved).unwrap();
+        assert_eq!(number(event, 1), Some(at(11)), "{clock}");
+        let (first, _) =
+            tracebuf::proto::varint::decode(message(lists, compact_sched::SWITCH_TIMESTAMP).unwrap())
+                .unwrap();
+        assert_eq!(first, at(12));
+        // The time that the next bundle counts from.
+        let packets = pass(&mut reader, kernel(), vec![Ok(page(10, 0, &[work(1)]))]);
+        assert_eq!(number(bundle(&packets[0]), field::PREVIOUS_BUNDLE_END_TIMESTAMP), Some(at(12)));
+    }
+}

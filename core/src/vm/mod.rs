@@ -43,6 +43,7 @@
 //! | a patch's run: instructions, and paths | `run`, `select` |
 //! | the state as a message | `walk`, `write` |
 //! | states that are found again | `attach` |
+//! | machines that a buffer shows what it overwrites | `observer` |
 //!
 //! # Programs
 //!
@@ -63,6 +64,7 @@ mod convert;
 mod error;
 mod journal;
 mod keep;
+mod observer;
 mod program;
 mod run;
 mod select;
@@ -75,6 +77,7 @@ mod write;
 
 pub use error::{VmError, VmStatus};
 pub use keep::Keep;
+pub use observer::{ProducerVm, VmObserver};
 pub use program::{Program, Step};
 pub use run::StackFrame;
 
@@ -274,4 +277,6 @@ crate::debug::opaque_debug! {
     "Program": [] Program<'_>,
     "Step": [] Step,
     "Vm": [] Vm<'_>,
+    "ProducerVm": [] ProducerVm<'_>,
+    "VmObserver": [] VmObserver<'_, '_>,
 }

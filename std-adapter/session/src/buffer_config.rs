@@ -14,7 +14,7 @@ pub struct BufferConfig {
     pub(crate) file: Option<PathBuf>,
     self_contained_chunks: bool,
     sequences: u16,
-    pub(crate) small_pages: bool,
+    small_pages: bool,
 }
 
 impl BufferConfig {
@@ -78,6 +78,11 @@ impl BufferConfig {
         self
     }
 
+    /// Whether a region of this size asks for pages of 2 MiB.
+    pub(crate) fn in_large_pages(&self, size: usize) -> bool {
+        size >= LARGE && !self.small_pages
+    }
+
     pub(crate) fn config(&self) -> Config {
         Config::new(self.policy).sequences(self.sequences).histograms(true)
     }
@@ -88,17 +93,23 @@ impl BufferConfig {
         usize::try_from(self.config().region_size(bytes)).ok()
     }
 
-    /// After how many bytes names are repeated: in a ring what is overwritten takes them along, so every quarter of it.
-    pub(crate) fn state_every(&self) -> u32 {
+    /// After how many bytes names are repeated: in a ring what is overwritten takes them along, so every quarter of it,
+    /// unless they are kept beside it. Of a file, the ring alone may be left.
+    pub(crate) fn state_every(&self, keeps: bool) -> u32 {
         let bytes = u32::try_from(self.bytes).unwrap_or(u32::MAX);
         match self.policy {
             _ if self.self_contained_chunks => 0,
+            FillPolicy::RingBuffer if keeps && self.file.is_none() => bytes.saturating_mul(LAPS),
             FillPolicy::RingBuffer => (bytes / 4).max(CHUNK as u32),
             // Nothing is overwritten; from such a point a part of the trace can be read on its own.
             FillPolicy::Discard => bytes,
         }
     }
 }
+
+/// How often a ring is lapped before names are repeated that are kept beside it. Not never: a writer has numbers for so
+/// many names only, and those that it uses change.
+const LAPS: u32 = 16;
 
 /// What a full chunk takes in a buffer: 24 bytes of header instead of the 8 in shared memory.
 pub(crate) const SMALLEST: u64 = CHUNK as u64 - 8 + 24;
@@ -112,32 +123,31 @@ const fn sequences_for(bytes: u64) -> u16 {
     }
 }
 
+/// Buffers of at least this size are in large pages, unless they are not to be.
+const LARGE: usize = 16 << 20;
+
 /// Programs of other kinds have smaller chunks.
 const LEAST: u64 = 1024;
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Session;
 
-    /// The flags of the mapping that holds a buffer of this configuration, which nothing else in this process has the size of.
-    fn flags_of(config: BufferConfig) -> String {
-        let size = config.region_size().expect("a size").next_multiple_of(4096) / 1024;
-        let session = Session::builder().buffer(config).start().expect("a session");
-        let maps = std::fs::read_to_string("/proc/self/smaps").expect("a file");
-        let mut lines = maps.lines().skip_while(|line| {
-            line.strip_prefix("Size:").is_none_or(|rest| rest.trim() != format!("{size} kB"))
-        });
-        let flags = lines.find_map(|line| line.strip_prefix("VmFlags:")).expect("the buffer").to_owned();
-        session.stop().expect("an end");
-        flags
+    #[test]
+    fn names_are_repeated_seldom_if_they_are_kept_beside_what_is_never_all_that_is_left() {
+        let ring = || BufferConfig::ring(64 << 10);
+        let every = |buffer: BufferConfig| [false, true].map(|keeps| buffer.state_every(keeps));
+        assert_eq!(every(ring()), [16 << 10, 1 << 20]);
+        assert_eq!(every(ring().in_file("/nowhere")), [16 << 10; 2]);
+        assert_eq!(every(ring().self_contained_chunks()), [0; 2]);
+        assert_eq!(every(BufferConfig::discard(64 << 10)), [64 << 10; 2]);
+        assert_eq!(every(BufferConfig::ring(u64::from(u32::MAX) - 1)), [u32::MAX / 4, u32::MAX]);
     }
 
     #[test]
     fn a_large_buffer_has_large_pages_unless_they_are_not_to_be() {
-        let has_large = |config| flags_of(config).split_ascii_whitespace().any(|flag| flag == "hg");
-        // No other test has buffers of these sizes.
-        assert!(has_large(BufferConfig::ring((17 << 20) + 12_340)));
-        assert!(!has_large(BufferConfig::ring((18 << 20) + 12_340).small_pages()));
+        let in_large = |buffer: BufferConfig| buffer.in_large_pages(buffer.region_size().expect("a size"));
+        assert!(in_large(BufferConfig::ring(16 << 20)) && !in_large(BufferConfig::ring(8 << 20)));
+        assert!(!in_large(BufferConfig::ring(16 << 20).small_pages()));
     }
 }

@@ -46,6 +46,7 @@ impl<'s> OpenFiles<'s> {
     pub(crate) fn new(
         buffers: &[BufferConfig],
         long_trace: Option<&'s LongTrace>,
+        keeps: Option<usize>,
         mut own: Option<SharedMemorySpec>,
     ) -> Result<Self, SessionError> {
         if let Some(trace) = long_trace
@@ -74,7 +75,7 @@ impl<'s> OpenFiles<'s> {
             let bytes = buffer.bytes;
             let size = buffer.region_size().ok_or(SessionError::LargeBuffer { buffer: index, bytes })?;
             let memory = match &buffer.file {
-                None => memory_of(size, size >= LARGE && !buffer.small_pages)?,
+                None => memory_of(size, buffer.in_large_pages(size))?,
                 Some(path) => {
                     let own = own.take().map(|own| SharedMemorySpec { buffer: index as u16, ..own });
                     files
@@ -84,8 +85,8 @@ impl<'s> OpenFiles<'s> {
             };
             let buffer = TraceBuffer::new(memory, buffer.config()).map_err(SessionError::Buffer)?;
             // Beside a long trace, packets also leave by its file.
-            let keeps = files.long_trace.is_none() && buffer.policy() == FillPolicy::RingBuffer;
-            let carried = if keeps { CarryOver::of_ring() } else { CarryOver::default() };
+            let observes = files.long_trace.is_none() && buffer.policy() == FillPolicy::RingBuffer;
+            let carried = if observes { CarryOver::of_ring().keeping(keeps) } else { CarryOver::default() };
             files.buffers.push(buffer.observed_by(carried));
             files.outboxes.resize_with(index + 1, || None);
         }
@@ -140,9 +141,6 @@ fn open_first(trace: &LongTrace) -> io::Result<(Opened, Option<Undo>, Option<Nam
     let mut names = Names::after_all(&trace.path)?;
     names.open().map(|(file, undo)| (file, undo, Some(names)))
 }
-
-/// Buffers of at least this size are in large pages, unless they are not to be.
-const LARGE: usize = 16 << 20;
 
 fn memory_of(size: usize, is_large: bool) -> Result<BufferMemory, SessionError> {
     let memory = PagedMemory::new(size).map_err(|error| SessionError::io("memory for a buffer", error))?;

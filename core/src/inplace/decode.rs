@@ -2,10 +2,11 @@
 //!
 //! Whatever the bytes are, decoding ends and does not panic. What cannot be is left out and said.
 
+use core::cmp::Reverse;
+
 use super::crc;
-use super::layout::{
-    FRONT, Front, HEADER, MAGIC, NameWord, SUMS, State, VERSION, check, detail, header, len_of,
-};
+use super::headers::{header_of, repaired};
+use super::layout::{FRONT, Front, HEADER, NameWord, SUMS, State, detail, header, len_of};
 use super::records::Records;
 use super::words::{Text, Words};
 
@@ -35,26 +36,7 @@ pub struct RegionView<'b> {
     text: Words<'b>,
     ring: Words<'b>,
     offset: usize,
-}
-
-/// A region's header, if it is one of this version.
-pub(super) fn header_of(words: Words<'_>) -> Option<[u32; HEADER]> {
-    if words.get(header::MAGIC)? != MAGIC {
-        return None;
-    }
-    let mut header = [0; HEADER];
-    for (index, word) in header.iter_mut().enumerate() {
-        *word = words.get(index)?;
-    }
-    let (geometry, text) = (header[header::GEOMETRY], header[header::TEXT]);
-    let [version, chunk, chunks, names] = geometry.to_le_bytes();
-    let is_ours = u32::from(version) == VERSION
-        && (5..=7).contains(&chunk)
-        && (2..=15).contains(&chunks)
-        && names <= 10
-        && text & !SUMS < NameWord::NO_TEXT
-        && header[header::CHECK] == check(geometry, text, header[header::FREQUENCY]);
-    is_ours.then_some(header)
+    is_repaired: bool,
 }
 
 /// A name, or a track.
@@ -69,16 +51,26 @@ pub struct NameView<'b> {
 }
 
 impl<'b> RegionView<'b> {
-    /// Finds the first region in a dump, in either byte order. Cost: a look at each of its words.
+    /// Finds the first region in a dump, in either byte order; if there is none, the first whose header is
+    /// [damaged](Self::is_repaired) so little that it is known what it was. Cost: two looks at each of its words.
     pub fn find(dump: &'b [u8]) -> Option<Self> {
-        (0..dump.len() / 4).find_map(|word| {
-            let bytes = dump.get(word * 4..)?;
-            [false, true].into_iter().find_map(|is_big| Self::of(Words { bytes, is_big }, word * 4))
+        let words = || {
+            (0..dump.len() / 4).flat_map(|word| {
+                let bytes = dump.get(word * 4..).unwrap_or_default();
+                [false, true].map(|is_big| (Words { bytes, is_big }, word * 4))
+            })
+        };
+        let sound = words().find_map(|(words, offset)| Self::of(words, header_of(words)?, offset));
+        sound.or_else(|| {
+            let repaired = words().find_map(|(words, offset)| {
+                let views = repaired(words).filter_map(|header| Self::of(words, header, offset));
+                views.max_by_key(Self::likeness)
+            });
+            Some(Self { is_repaired: true, ..repaired? })
         })
     }
 
-    fn of(words: Words<'b>, offset: usize) -> Option<Self> {
-        let header = header_of(words)?;
+    fn of(words: Words<'b>, header: [u32; HEADER], offset: usize) -> Option<Self> {
         let [_, chunk, chunks, names] = header[header::GEOMETRY].to_le_bytes();
         let (names, text) = (1usize << names, (header[header::TEXT] & !SUMS) as usize);
         let texts_at = HEADER + 2 * names;
@@ -92,12 +84,18 @@ impl<'b> RegionView<'b> {
             text: words.part(texts_at, text)?,
             ring: words.part(ring_at, there)?,
             offset,
+            is_repaired: false,
         })
     }
 
     /// Where in the dump it begins, in bytes.
     pub fn offset(&self) -> usize {
         self.offset
+    }
+
+    /// Its bytes, as far as the dump has them.
+    pub fn size(&self) -> usize {
+        HEADER * 4 + self.names.bytes.len() + self.text.bytes.len() + self.ring.bytes.len()
     }
 
     /// The timer's ticks per second; 0 if the device gave none.
@@ -128,6 +126,32 @@ impl<'b> RegionView<'b> {
     /// Chunks of the ring that the dump does not have.
     pub fn chunks_missing(&self) -> usize {
         (1usize << self.log(2)).saturating_sub((self.ring.bytes.len() / 4) >> self.log(1))
+    }
+
+    /// Whether its header was damaged, and is here as it must have been.
+    pub fn is_repaired(&self) -> bool {
+        self.is_repaired
+    }
+
+    /// How well its header goes with the rest: with the right one, nearly all chunks are as they should be, the ring is
+    /// not larger than what is there, and the frequency is a round number.
+    fn likeness(&self) -> (usize, Reverse<(usize, usize)>, usize) {
+        let is_right = |chunk: &ChunkView<'_>| {
+            let sum = chunk.is_open() || chunk.is_intact().is_some() == self.has_sums();
+            sum && self.has_writer(chunk.start(), chunk.writer())
+                && chunk.records().all(|record| record.is_ok())
+        };
+        let tenths = core::iter::successors(Some(self.frequency()), |number| Some(number / 10)).take(10);
+        let zeros = tenths.take_while(|number| number % 10 == 0).count();
+        (self.chunks().filter(is_right).count(), Reverse((self.chunks_missing(), self.size())), zeros)
+    }
+
+    /// Whether there was such a start, and such a writer in it: damage may make a chunk look like that of another one.
+    pub fn has_writer(&self, start: u32, writer: u32) -> bool {
+        let starts = self.starts();
+        // Of more starts than are told apart, all may be there; of earlier ones nobody knows how many writers they had.
+        let is_start = starts >= 32 || (1..=starts).contains(&start);
+        is_start && (start != starts & 31 || writer < self.header[header::WRITERS])
     }
 
     fn log(&self, byte: u32) -> u32 {

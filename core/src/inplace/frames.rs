@@ -1,6 +1,7 @@
 //! Frames of what is recorded in place: their layout on a line, and what the host reads in them.
 
-use super::decode::{ChunkView, NameView, header_of};
+use super::decode::{ChunkView, NameView};
+use super::headers::header_of;
 use super::layout::{HEADER, NameWord, SUMS, header};
 use super::words::{Text, Words};
 

@@ -50,8 +50,9 @@
 //! | `writer` | events | `claim`, `names`, `time` |
 //! | `sum` | complete chunks' sums (with the feature `inplace-crc`) | `region`, `crc` |
 //! | `claim`, `names`, `time` | chunks, the table of names, the timer | `region`, `order` |
-//! | `frames` | what is sent: its layout, and the host's side of it | `decode` |
-//! | `decode`, `records` | the host's side of memory: regions and chunks; events | `layout` |
+//! | `frames` | what is sent: its layout, and the host's side of it | `decode`, `headers` |
+//! | `decode`, `records` | the host's side of memory: regions and chunks; events | `headers` |
+//! | `headers` | a region's header, whole or damaged | `words`, `layout` |
 //! | `words` | words and texts in a device's byte order | nothing |
 //! | `region`, `order` | memory; orders of loads and stores | `layout` |
 //! | `layout` | the words: the one place that writers and decoder share | nothing |
@@ -64,6 +65,7 @@ mod details;
 mod events;
 mod frame;
 mod frames;
+mod headers;
 mod layout;
 mod names;
 mod order;

@@ -37,8 +37,8 @@
 //! | `files` | a trace file for each start of the device | `output` |
 //! | `session` | a session's trace | nothing |
 //! | `output` | a trace file, and the packets in it | `clocks` |
-//! | `clocks` | clocks of a device that sends packets | `host_clock` |
-//! | `host_clock` | packets that tell what clocks showed | `timeline` |
+//! | `clocks` | how clocks of a trace are related | `host_clock` |
+//! | `host_clock` | packets that tell what clocks showed at one moment | `timeline` |
 //! | `timeline` | the host's time of a device's times | nothing |
 //! | `starts`, `report` | starts of a device that sends packets, counts | nothing |
 

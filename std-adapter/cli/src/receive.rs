@@ -20,8 +20,8 @@ use tracebuf_std::console::file_of;
 /// Devices that send packets, and devices that record in place, are recognised by what comes. Only what arrived intact is
 /// kept, and what was lost on the way is counted; `tracebuf stats` shows what the device itself had lost.
 ///
-/// With tcp:HOST:PORT it comes from a server of RTT: OpenOCD's `rtt server`, J-Link's (port 19021), or that of cargo
-/// embed. Events of a device that records in place have the host's time, unless they come from a file; the report says
+/// With tcp:HOST:PORT it comes from a server of RTT: OpenOCD's `rtt server`, or J-Link's (port 19021). With
+/// tcp-listen:HOST:PORT it comes from a program that connects there, as cargo-embed does. Events of a device that records in place have the host's time, unless they come from a file; the report says
 /// how exactly.
 ///
 /// A device that restarts begins its clock anew, so each of its starts gets a trace file: OUTPUT the first, and the
@@ -40,7 +40,8 @@ use tracebuf_std::console::file_of;
 /// written, as with --once when the port is gone.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// A serial port, such as /dev/ttyACM0 or COM3, tcp:HOST:PORT, a file, or a pipe; - is standard input.
+    /// A serial port, such as /dev/ttyACM0 or COM3, tcp:HOST:PORT, tcp-listen:HOST:PORT, a file, or a pipe; - is standard
+    /// input.
     #[arg(required = true, value_name = "PORT")]
     ports: Vec<PathBuf>,
     /// The trace file, of the first start if there are several; - is standard output.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use tracebuf::inplace::{ChunkView, Detail, Hello, Message, NameView, Record};
 use tracebuf::proto::frame::Frame;
 
-use super::host_clock::HostClock;
+use super::host_clock::pair;
 use super::report::ReceiveReport;
 use super::timeline::Timeline;
 use crate::in_place::{Counts, Identity, Names, StartPackets, Surroundings, address, text_of};
@@ -88,15 +88,15 @@ pub(super) struct DeviceOptions {
     pub(super) identity: Identity,
     /// Ids of sequences that are taken.
     pub(super) sequences: Arc<AtomicU32>,
-    /// What the host's clocks showed, unless times are to be the device's.
-    pub(super) host: Option<HostClock>,
+    /// Whether times are to be the host's.
+    pub(super) at_host: bool,
     pub(super) state_every: usize,
 }
 
 impl Default for DeviceOptions {
     fn default() -> Self {
         let identity = Identity::alone(None);
-        Self { identity, sequences: Arc::new(AtomicU32::new(1)), host: None, state_every: usize::MAX }
+        Self { identity, sequences: Arc::new(AtomicU32::new(1)), at_host: false, state_every: usize::MAX }
     }
 }
 
@@ -112,7 +112,8 @@ pub(super) struct Chunks {
     newest: Option<StartKey>,
     frequency: u32,
     has_sums: bool,
-    names: Known,
+    /// Of each memory.
+    names: BTreeMap<u32, Known>,
     starts: BTreeMap<StartKey, Start>,
     /// Starts of which packets came.
     numbered: u64,
@@ -194,8 +195,11 @@ impl Chunks {
         if let Some(before) = self.newest.replace(newest).filter(|before| *before != newest) {
             report.restarts += 1;
             if before.0 != newest.0 {
-                self.names = Known::default();
                 self.dropped = 0;
+                // What waits is of these at most.
+                while self.names.len() >= STARTS {
+                    self.names.pop_first();
+                }
             }
         }
         self.start(newest, is_first);
@@ -244,7 +248,8 @@ impl Chunks {
 
     fn name(&mut self, number: u32, name: &NameView<'_>) {
         if (1..=NAMES).contains(&number) {
-            self.names.0.insert(number, (name.key, name.text.map(text_of)));
+            let memory = self.newest.map_or(0, |(memory, _)| memory);
+            self.names.entry(memory).or_default().0.insert(number, (name.key, name.text.map(text_of)));
         }
     }
 
@@ -287,9 +292,13 @@ impl Chunks {
             let has_time = waited > FOR_CLOCK || self.is_settled(first.start);
             let has_names = || {
                 let chunk = ChunkView::of(&first.bytes);
-                waited > FOR_NAMES || chunk.is_none_or(|chunk| self.names.cover(&chunk))
+                let memory = first.start.0;
+                // Of a memory that is gone, no names will come.
+                let is_over = waited > FOR_NAMES || self.newest.is_some_and(|(newest, _)| newest != memory);
+                let names = self.names.get(&memory);
+                is_over || chunk.is_none_or(|chunk| names.is_some_and(|names| names.cover(&chunk)))
             };
-            if !must_go && !(has_time && has_names()) {
+            if !(must_go || has_time && has_names()) {
                 break;
             }
             self.relate_earlier(first.start);
@@ -305,7 +314,7 @@ impl Chunks {
     fn is_settled(&self, key: StartKey) -> bool {
         let is_settled = |key| self.starts.get(&key).is_some_and(|start: &Start| start.timeline.is_settled());
         // Those of one that was not heard while it ran come from the next one's.
-        self.options.host.is_none() || is_settled(key) || self.newest.is_some_and(is_settled)
+        !self.options.at_host || is_settled(key) || self.newest.is_some_and(is_settled)
     }
 
     fn packets_of(&mut self, waiting: &Waiting, packets: &mut Packets) {
@@ -316,17 +325,18 @@ impl Chunks {
             self.numbered
         });
         let Start { packets: writers, timeline, clocks_told, .. } = start;
-        let DeviceOptions { identity, sequences, host, .. } = &self.options;
-        if let Some(host) = host {
-            let clock = identity.clock(number_of(waiting.start));
-            host.tell(timeline, clock, clocks_told, &mut |packet| packets.push((number, packet)));
+        let none = Known::default();
+        let DeviceOptions { identity, sequences, at_host, .. } = &self.options;
+        if *at_host {
+            let told = pair(timeline, identity.clock(number_of(waiting.start)), clocks_told);
+            packets.extend(told.map(|packet| (number, packet)));
         }
         writers.chunk(
             &chunk,
             &mut Surroundings {
-                names: &self.names,
+                names: self.names.get(&waiting.start.0).unwrap_or(&none),
                 has_sums: self.has_sums,
-                time: &mut |time| if host.is_some() { timeline.host(time) } else { time },
+                time: &mut |time| if *at_host { timeline.host(time) } else { time },
                 next_sequence: &mut || sequences.fetch_add(1, Ordering::Relaxed).wrapping_add(1),
                 out: &mut |packet| packets.push((number, packet.to_vec())),
                 counts: &mut self.counts,
@@ -356,7 +366,7 @@ impl Chunks {
         report.chunks_damaged = damaged_chunks;
         report.events_dropped = dropped_events.max(self.dropped.into());
         report.events_unnamed = unnamed;
-        if self.options.host.is_some() {
+        if self.options.at_host {
             let known = self.starts.values().filter(|start| start.timeline.is_known());
             report.clock_error = known.map(|start| start.timeline.error()).max();
         }

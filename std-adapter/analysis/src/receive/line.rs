@@ -13,7 +13,6 @@ use tracebuf_std::whole_file::about;
 
 use super::chunks::DeviceOptions;
 use super::destination::{Destination, Output, name_of};
-use super::host_clock::HostClock;
 use super::options::ReceiveOptions;
 use super::source::{Open, Source, open};
 use super::{ReceiveReport, Receiver};
@@ -142,16 +141,15 @@ fn device_of(
     named: Option<String>,
     sequences: &Arc<AtomicU32>,
 ) -> DeviceOptions {
-    let (clock, state_every) = match destination {
-        Destination::File(_) => (HostClock::InFile, usize::MAX),
-        Destination::Session(_) => (HostClock::InSession, STATE_EVERY),
+    let state_every = match destination {
+        Destination::File(_) => usize::MAX,
+        Destination::Session(_) => STATE_EVERY,
     };
     let identity = match &named {
         Some(name) => Identity::among_others(Some(name)),
         None => Identity::alone(None),
     };
-    let host = options.is_live.then_some(clock);
-    DeviceOptions { identity, sequences: sequences.clone(), host, state_every }
+    DeviceOptions { identity, sequences: sequences.clone(), at_host: options.is_live, state_every }
 }
 
 /// Names for the devices of several lines, or of a session's.

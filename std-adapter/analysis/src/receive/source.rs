@@ -39,10 +39,18 @@ impl<R: Read> Read for Open<R> {
 
 impl<R: Read> Source for Open<R> {}
 
-/// Opens a regular file, a named pipe, a serial port or a server; of the last two, one that is not there may be waited
-/// for. Says, too, whether what comes is sent at that moment.
+/// Opens a regular file, a named pipe, a serial port, a server, or a place to connect to; a port or a server that is not
+/// there may be waited for. Says, too, whether what comes is sent at that moment.
 pub(super) fn open(options: &ReceiveOptions) -> io::Result<(Box<dyn Source + Send + '_>, bool)> {
     let path = &options.port;
+    if let Some(address) = tcp::listening(path) {
+        let mut listener = None;
+        // Whoever is to connect is waited for in any case.
+        let accept = move || -> io::Result<Opened> {
+            Ok((Box::new(tcp::accept(address, &mut listener)?), options.waits))
+        };
+        return Ok((Box::new(Port::new(path, accept)?), true));
+    }
     let is_live = tcp::address(path).is_some() || line::kind_of(path).is_none_or(|kind| !kind.is_file());
     if options.waits {
         return Ok((Box::new(Port::new(path, move || open_once(options))?), is_live));

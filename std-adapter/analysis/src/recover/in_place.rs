@@ -41,12 +41,42 @@ pub struct InPlace {
     pub missing_chunks: u64,
     /// Events that found no place when they were recorded.
     pub dropped_events: u64,
-    /// Chunks of which a part is nothing that a writer writes.
+    /// Chunks of which a part is nothing that a writer writes, or that are not where they belong.
     pub damaged_chunks: u64,
     /// Events and tracks whose name is not kept, because there was no room for it.
     pub unnamed: u64,
+    /// Whether the region's header was damaged, and what it must have been is known.
+    pub is_repaired: bool,
     /// The time of the first and of the last event, in nanoseconds since their start began.
     pub span: Option<(u64, u64)>,
+}
+
+/// Chunks of one writer in the order of their numbers, and how many are left out because their times are not in it: a
+/// bit of the number or of the time is another one.
+fn in_order(mut chunks: Vec<ChunkView<'_>>) -> (Vec<ChunkView<'_>>, u64) {
+    let newest = chunks.iter().max_by_key(|chunk| chunk.time()).map_or(0, ChunkView::number);
+    // Numbers wrap; of one writer there are fewer chunks than half of them.
+    chunks.sort_by_key(|chunk| chunk.number().wrapping_sub(newest).wrapping_add(0x8000) & 0xFFFF);
+    // The most of them whose times do not go back: of each length so far, the one that ends first.
+    let (mut ends, mut before) = (Vec::<usize>::new(), vec![None; chunks.len()]);
+    let time = |at: usize| chunks.get(at).map(ChunkView::time);
+    for at in 0..chunks.len() {
+        let len = ends.partition_point(|end| time(*end) <= time(at));
+        if let Some(before) = before.get_mut(at) {
+            *before = len.checked_sub(1).and_then(|last| ends.get(last).copied());
+        }
+        match ends.get_mut(len) {
+            Some(end) => *end = at,
+            None => ends.push(at),
+        }
+    }
+    let links = std::iter::successors(ends.last().copied(), |at| before.get(*at).copied().flatten());
+    let kept: BTreeSet<usize> = links.collect();
+    let all = chunks.len();
+    let chunks: Vec<_> =
+        chunks.into_iter().zip(0..).filter(|(_, at)| kept.contains(at)).map(|(chunk, _)| chunk).collect();
+    let left_out = all - chunks.len();
+    (chunks, left_out as u64)
 }
 
 impl InPlace {
@@ -56,12 +86,17 @@ impl InPlace {
         for chunk in view.chunks() {
             by_writer.entry((chunk.start(), chunk.writer())).or_default().push(chunk);
         }
-        let (mut found, mut counts) = (Self::default(), Counts::default());
+        let mut found = Self { is_repaired: view.is_repaired(), ..Self::default() };
+        let mut counts = Counts::default();
         let (mut starts, mut sequences) = (BTreeMap::new(), 1);
-        for ((start, _), mut chunks) in by_writer {
-            let newest = chunks.iter().max_by_key(|chunk| chunk.time()).map_or(0, ChunkView::number);
-            // Numbers wrap; of one writer there are fewer chunks than half of them.
-            chunks.sort_by_key(|chunk| chunk.number().wrapping_sub(newest).wrapping_add(0x8000) & 0xFFFF);
+        for ((start, writer), chunks) in by_writer {
+            // A bit of it is another one, so that it seems to be of a writer that nobody knows.
+            if chunks.len() == 1 && !view.has_writer(start, writer) {
+                counts.damaged_chunks += 1;
+                continue;
+            }
+            let (chunks, misplaced) = in_order(chunks);
+            counts.damaged_chunks += misplaced;
             let new = || StartPackets::new(Identity::alone(None), start, view.frequency(), true);
             let packets = starts.entry(start).or_insert_with(new);
             for chunk in chunks {
@@ -112,7 +147,7 @@ impl InPlace {
 
     /// Whether something was overwritten by something else, so that the trace lacks what it should have.
     pub fn is_damaged(&self) -> bool {
-        self.damaged_chunks > 0
+        self.damaged_chunks > 0 || self.is_repaired
     }
 }
 

@@ -111,9 +111,14 @@ fn what_a_probe_s_server_gives_is_a_trace_at_the_host_s_time() {
         let trace = Trace::open(&output).expect("a trace");
         check_times(&trace, "firmware", recorded);
         assert!(trace.faults().is_empty(), "{:?}", trace.faults());
-        let work = trace.slices().last().expect("one");
-        let of_day = trace.time_of_day(work.begin()).expect("it is told");
-        assert!(of_day.elapsed().is_ok_and(|ago| ago < Duration::from_secs(60)), "{of_day:?}");
+        // The time of day, too: all that time ago.
+        let counter = trace.counter("host").expect("it");
+        for (time, host) in [counter.points()[0], counter.points()[recorded as usize - 1]] {
+            let ago = Duration::from_nanos(BootClock.now() - host as u64);
+            let of_day = trace.time_of_day(time).expect("it is told");
+            let told = of_day.elapsed().expect("it is over");
+            assert!(told.abs_diff(ago) < Duration::from_millis(100), "{told:?} {ago:?}");
+        }
     }
 }
 
@@ -228,6 +233,23 @@ fn a_server_is_waited_for_and_connected_to_again() {
 }
 
 #[test]
+fn a_program_that_has_a_probe_may_connect_itself() {
+    let output = scratch("receive/connects.pftrace");
+    let free = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("it is bound");
+    let mut command = tracebuf(&["receive", "--once", &format!("tcp-listen:{free}"), "-o"]);
+    let command = command.arg(&output).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it");
+    let mut line = None;
+    assert!(wait_until(30, || {
+        line = TcpStream::connect(free).ok();
+        line.is_some()
+    }));
+    let recorded = Device::new().run(&mut line.expect("it listens"), Duration::from_millis(500));
+    let out = command.wait_with_output().expect("it ends");
+    assert_eq!(out.status.code(), Some(0), "{} {}", text(&out.stdout), text(&out.stderr));
+    check_times(&Trace::open(&output).expect("a trace"), "firmware", recorded);
+}
+
+#[test]
 fn what_cannot_be_is_said_before_anything_is_waited_for() {
     let output = scratch("receive/wrong.pftrace");
     let fails = |arguments: &[&str], status: i32, why: &str| {
@@ -237,6 +259,7 @@ fn what_cannot_be_is_said_before_anything_is_waited_for() {
     };
     let file = output.to_str().expect("text");
     fails(&["tcp:nowhere", "-o", file], 1, "tcp:HOST:PORT");
+    fails(&["tcp-listen:9090", "-o", file], 1, "tcp-listen:HOST:PORT");
     fails(&["tcp:127.0.0.1:1", "--once", "-o", file], 1, "refused");
     fails(&["a", "-o", file, "--device", "b", "--device", "c"], 2, "more names than devices");
     fails(&["-", "a", "-o", file], 2, "named pipe");

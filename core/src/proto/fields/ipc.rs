@@ -286,6 +286,8 @@ pub mod data_source_config {
     pub const TARGET_BUFFER: u32 = 2;
     /// Varint: the session that wants it.
     pub const TRACING_SESSION_ID: u32 = 4;
+    /// Message: `ProtoVmConfig`.
+    pub const PROTOVM_CONFIG: u32 = 12;
     /// Message: `TrackEventConfig`.
     pub const TRACK_EVENT_CONFIG: u32 = 113;
 }
@@ -314,6 +316,8 @@ pub mod data_source_descriptor {
     pub const TRACK_EVENT_DESCRIPTOR: u32 = 6;
     /// Bool: it has nothing to flush.
     pub const NO_FLUSH: u32 = 9;
+    /// Message: `VmProgram`, which folds what a buffer overwrites.
+    pub const PROTOVM_PROGRAM: u32 = 10;
 }
 
 /// `TrackEventDescriptor`.

@@ -4,7 +4,9 @@
 //! `protos/perfetto/config/data_source_config.proto`.
 
 use tracebuf::proto::fields::ipc::{data_source_config, data_source_descriptor};
-use tracebuf::proto::reader::{message, numbers};
+use tracebuf::proto::fields::protovm_config;
+use tracebuf::proto::reader::{message, number, numbers};
+use tracebuf_session::{CentralBuffer, RingProgram};
 
 use crate::proto_builder::ProtoBuilder;
 
@@ -49,6 +51,8 @@ pub(crate) struct SourceDescriptor {
     name: String,
     clears_state: bool,
     is_flushed: bool,
+    /// All that it says, encoded.
+    pub(crate) whole: Vec<u8>,
 }
 
 impl SourceDescriptor {
@@ -57,16 +61,39 @@ impl SourceDescriptor {
         use data_source_descriptor::{HANDLES_INCREMENTAL_STATE_CLEAR, NAME, NO_FLUSH};
         let name = String::from_utf8_lossy(message(descriptor, NAME)?).into_owned();
         let [clears_state, no_flush] = numbers(descriptor, [HANDLES_INCREMENTAL_STATE_CLEAR, NO_FLUSH])?;
-        Some(Self { name, clears_state: clears_state != 0, is_flushed: no_flush == 0 })
+        Some(Self {
+            name,
+            clears_state: clears_state != 0,
+            is_flushed: no_flush == 0,
+            whole: descriptor.to_vec(),
+        })
     }
 }
 
 /// A data source that a program runs, or is to run as soon as it can hear of it.
-struct SourceInstance {
-    id: u64,
+pub(crate) struct SourceInstance {
+    pub(crate) id: u64,
     descriptor: SourceDescriptor,
-    config: ProtoBuilder,
+    pub(crate) config: ProtoBuilder,
+    buffer: u16,
     has_started: bool,
+}
+
+impl SourceInstance {
+    /// Has what the program writes folded when its buffer overwrites it, if the descriptor says how and the
+    /// configuration says in how much memory. The session's summary lists those that are.
+    pub(crate) fn join_vm(&self, buffers: &mut [CentralBuffer], producer_id: u16) {
+        let program = message(&self.descriptor.whole, data_source_descriptor::PROTOVM_PROGRAM);
+        let limits = message(self.config.as_bytes(), data_source_config::PROTOVM_CONFIG);
+        let limit = limits.and_then(|limits| number(limits, protovm_config::MEMORY_LIMIT_KB));
+        if let (Some(program), Some(limit)) = (program.filter(|program| !program.is_empty()), limit)
+            && let Some(buffer) = buffers.get_mut(usize::from(self.buffer))
+        {
+            let memory_limit_kb = u32::try_from(limit).unwrap_or(u32::MAX);
+            let program = RingProgram { source: &self.descriptor.name, program, memory_limit_kb };
+            buffer.observer_mut().join_vm(program, producer_id);
+        }
+    }
 }
 
 #[derive(Default)]
@@ -81,8 +108,13 @@ impl SourceInstances {
         for wanted in wanted.iter().filter(|wanted| wanted.name == descriptor.name) {
             if self.all.len() < RUNNING {
                 self.last_id += 1;
-                let (id, descriptor, config) = (self.last_id, descriptor.clone(), wanted.config());
-                self.all.push(SourceInstance { id, descriptor, config, has_started: false });
+                self.all.push(SourceInstance {
+                    id: self.last_id,
+                    descriptor: descriptor.clone(),
+                    config: wanted.config(),
+                    buffer: wanted.buffer,
+                    has_started: false,
+                });
             }
         }
     }
@@ -91,11 +123,11 @@ impl SourceInstances {
         self.all.retain(|instance| instance.descriptor.name != name);
     }
 
-    /// Number and configuration of each that has not started, and which counts as started from now on.
-    pub(crate) fn start(&mut self) -> impl Iterator<Item = (u64, &ProtoBuilder)> {
+    /// Each that has not started, and which counts as started from now on.
+    pub(crate) fn start(&mut self) -> impl Iterator<Item = &SourceInstance> {
         self.all.iter_mut().filter(|instance| !instance.has_started).map(|instance| {
             instance.has_started = true;
-            (instance.id, &instance.config)
+            &*instance
         })
     }
 

@@ -6,6 +6,7 @@
 /// (`producer::track_event::Tracer`). Each has more of its own, such as arguments.
 ///
 /// ```
+/// # #[cfg(feature = "inplace")] {
 /// use tracebuf::Events;
 /// use tracebuf::inplace::{Recorder, Region};
 ///
@@ -18,6 +19,7 @@
 ///
 /// static TRACE: Region<16, 32, 4> = Region::zeroed();
 /// step(&Recorder::new(&TRACE, || 0, 1_000).writer("main loop"));
+/// # }
 /// ```
 pub trait Events {
     /// Another track than the writer's own: a task, a device.

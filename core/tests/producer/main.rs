@@ -4,6 +4,7 @@
 mod accounting;
 mod annotations;
 mod any_calls;
+mod any_recorder;
 mod commit;
 mod endpoint;
 mod event_reader;

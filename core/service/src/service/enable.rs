@@ -1,0 +1,151 @@
+//! How a session comes about.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use tracebuf::buffer::{Config, TraceBuffer};
+
+use super::Service;
+use crate::config::{BufferConfig, TraceConfig};
+use crate::host::{Action, ConnectionId, FileToken, Host};
+use crate::sessions::{OutputFile, Session, State};
+
+/// Most sessions, and of those of one user.
+const MOST_SESSIONS: usize = 15;
+const MOST_OF_A_USER: usize = 5;
+/// Sequences of a buffer of some size. What a table takes comes on top of what was asked for.
+const SEQUENCES: u16 = 4096;
+
+impl<H: Host> Service<H> {
+    /// Makes a session of a config, or says why there can be none.
+    pub(super) fn enable(
+        &mut self,
+        connection: ConnectionId,
+        request: Option<u64>,
+        config: &[u8],
+        file: Option<FileToken>,
+    ) {
+        let mut file = file;
+        let made = self.new_session(connection, request, config, &mut file);
+        self.actions.extend(file.map(Action::Discard));
+        let id = match made {
+            Ok(id) => id,
+            Err(error) => {
+                self.log(format!("a session is refused: {error}"));
+                return self.answer_enable(connection, request, Some(&error));
+            }
+        };
+        self.set_up_all(id);
+        if self.sessions.get(&id).is_some_and(|session| !session.config.is_deferred) {
+            self.start(id);
+        }
+    }
+
+    fn new_session(
+        &mut self,
+        connection: ConnectionId,
+        request: Option<u64>,
+        config: &[u8],
+        file: &mut Option<FileToken>,
+    ) -> Result<u64, String> {
+        let Some(one) = self.connections.get(&connection) else { return Err("nobody wants it".to_string()) };
+        let (uid, has_session) = (one.peer.uid, one.consumer.session.is_some());
+        if has_session {
+            return Err("A consumer can have only one session at a time".to_string());
+        }
+        if self.is_ending {
+            return Err("The service is ending".to_string());
+        }
+        let mut config = TraceConfig::of(config)?;
+        for source in &config.sources {
+            for pattern in &source.producer_patterns {
+                self.host
+                    .matches(pattern, "")
+                    .map_err(|error| format!("Invalid pattern {pattern}: {error}"))?;
+            }
+        }
+        let of_user = self.sessions.values().filter(|session| session.uid == uid).count();
+        if of_user >= MOST_OF_A_USER {
+            return Err(format!("Too many concurrent tracing sessions ({of_user}) for uid {uid}"));
+        }
+        if self.sessions.len() >= MOST_SESSIONS {
+            return Err(format!("Too many concurrent tracing sessions ({})", self.sessions.len()));
+        }
+        let has_name = |session: &Session| session.config.name == config.name;
+        if !config.name.is_empty() && self.sessions.values().any(has_name) {
+            return Err(format!("A trace with this unique session name ({}) already exists", config.name));
+        }
+        if config.writes_file && file.is_some() != config.output_path.is_empty() {
+            return Err("write_into_file takes a file descriptor or an output_path, and not both".to_string());
+        }
+        if config.uuid == [0; 2] {
+            config.uuid = [self.host.random(), self.host.random()];
+        }
+        let buffers = self.make_buffers(&config)?;
+        let output = match (config.writes_file, config.output_path.is_empty()) {
+            (false, _) => None,
+            (true, true) => file.take(),
+            (true, false) => match self.host.create(&config.output_path, uid) {
+                Ok(created) => Some(created),
+                Err(error) => {
+                    buffers.into_iter().for_each(|number| _ = self.buffers.remove(number));
+                    return Err(format!("Cannot create {}: {error}", config.output_path));
+                }
+            },
+        };
+        self.last.session += 1;
+        let id = self.last.session;
+        let mut session = Session::new(uid, connection, request, config, buffers);
+        session.file = output.map(OutputFile::new);
+        self.sessions.insert(id, session);
+        if let Some(one) = self.connections.get_mut(&connection) {
+            one.consumer.session = Some(id);
+        }
+        Ok(id)
+    }
+
+    fn make_buffers(&mut self, config: &TraceConfig) -> Result<Vec<u16>, String> {
+        let mut numbers = Vec::new();
+        for buffer in &config.buffers {
+            let made = self.make_buffer(buffer, config.builtin.histograms);
+            let Some(number) = made.and_then(|buffer| self.buffers.insert(buffer)) else {
+                numbers.into_iter().for_each(|number| _ = self.buffers.remove(number));
+                return Err(format!("No memory for a buffer of {} KiB", buffer.size_kb));
+            };
+            numbers.push(number);
+        }
+        Ok(numbers)
+    }
+
+    fn make_buffer(&mut self, buffer: &BufferConfig, histograms: bool) -> Option<TraceBuffer<H::Memory>> {
+        let bytes = u32::try_from(buffer.size_kb << 10).ok()?;
+        // Small ones have room for few sequences anyhow.
+        let sequences = u32::from(SEQUENCES).min((bytes >> 8).max(64)) as u16;
+        let config = Config::new(buffer.policy).sequences(sequences).histograms(histograms);
+        let memory = self.host.memory(usize::try_from(config.region_size(bytes)).ok()?)?;
+        TraceBuffer::new(memory, config).ok()
+    }
+
+    /// Takes over filters of producers, and sets up what they let in now.
+    pub(super) fn change_config(&mut self, id: u64, config: &[u8]) -> bool {
+        let Ok(new) = TraceConfig::of(config) else { return false };
+        for pattern in new.sources.iter().flat_map(|source| &source.producer_patterns) {
+            if self.host.matches(pattern, "").is_err() {
+                return false;
+            }
+        }
+        let Some(session) = self.sessions.get_mut(&id) else { return false };
+        if !matches!(session.state, State::Configured | State::Started) {
+            return false;
+        }
+        for source in &mut session.config.sources {
+            if let Some(new) = new.sources.iter().find(|new| new.name == source.name) {
+                source.producers.clone_from(&new.producers);
+                source.producer_patterns.clone_from(&new.producer_patterns);
+            }
+        }
+        self.set_up_all(id);
+        true
+    }
+}

@@ -18,7 +18,6 @@ mod options;
 mod receive;
 mod record;
 mod recover;
-#[cfg(any(target_os = "linux", target_os = "android"))]
 mod serve;
 mod size;
 mod span;
@@ -41,7 +40,6 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Record(record::Args),
-    #[cfg(any(target_os = "linux", target_os = "android"))]
     Serve(serve::Args),
     Receive(receive::Args),
     Recover(recover::Args),
@@ -51,7 +49,6 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    #[cfg(any(target_os = "linux", target_os = "android"))]
     if serve::is_traced() {
         return serve::run_as_traced().unwrap_or_else(|failure| failure.report());
     }
@@ -61,7 +58,6 @@ fn main() -> ExitCode {
     };
     let result = match arguments.command {
         Command::Record(arguments) => record::run(&arguments),
-        #[cfg(any(target_os = "linux", target_os = "android"))]
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Receive(arguments) => receive::run(&arguments),
         Command::Recover(arguments) => recover::run(&arguments),

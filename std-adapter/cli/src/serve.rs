@@ -1,14 +1,15 @@
 //! The command `tracebuf serve`, which is also what runs under the name `traced`.
 
-use std::io::{self, Write};
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod linux;
+
+use std::env;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode, Stdio};
-use std::{env, ffi::OsString};
+use std::process::ExitCode;
 
 use clap::Parser;
 
 use crate::failure::Failure;
-use tracebuf_daemon::{Daemon, Permissions, SocketNames, say_ready};
 
 /// Serve as Perfetto's tracing service: its command `perfetto`, `traced_probes` and programs with its SDK record with
 /// this one.
@@ -16,11 +17,15 @@ use tracebuf_daemon::{Daemon, Permissions, SocketNames, say_ready};
 /// Listens at the sockets that PERFETTO_PRODUCER_SOCK_NAME and PERFETTO_CONSUMER_SOCK_NAME name, or that systemd hands
 /// over; else in /run/perfetto, if that is there, or in /tmp.
 ///
-/// Ends on SIGTERM and Ctrl-C, after traces that it writes into files are complete. Called `traced`, it takes the
+/// For Linux. Ends on SIGTERM and Ctrl-C, after traces that it writes into files are complete. Called `traced`, it takes the
 /// options of that program.
 ///
 /// Exit status: 0 when it was told to end, 1 when it cannot listen.
 #[derive(clap::Args)]
+#[cfg_attr(
+    not(any(target_os = "linux", target_os = "android")),
+    expect(dead_code, reason = "there is no service")
+)]
 pub(crate) struct Args {
     /// A socket for programs that record: a path, or a name with @; several times for several.
     #[arg(long, value_name = "NAME")]
@@ -67,95 +72,18 @@ pub(crate) fn run_as_traced() -> Result<ExitCode, Failure> {
         Err(answer) => return crate::terminal::answer(&answer),
     };
     if traced.enable_relay_endpoint || traced.enable_relay_endpoint_on.is_some() {
-        let why = io::Error::new(io::ErrorKind::Unsupported, "this service has no relay endpoint");
-        return Err(Failure::new(why));
+        return Err(Failure::new("this service has no relay endpoint"));
     }
     run(&traced.args)
 }
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
-    serve(arguments).map_err(Failure::new)
-}
-
-fn serve(arguments: &Args) -> io::Result<ExitCode> {
-    if arguments.background {
-        return in_background();
-    }
-    let mut names = SocketNames::from_environment();
-    if !arguments.producer_socket.is_empty() {
-        names.producers.clone_from(&arguments.producer_socket);
-    }
-    if !arguments.consumer_socket.is_empty() {
-        names.consumers.clone_from(&arguments.consumer_socket);
-    }
-    if let Some(text) = &arguments.set_socket_permissions {
-        let [producers, consumers] = permissions(text)?;
-        (names.producer_permissions, names.consumer_permissions) = (Some(producers), Some(consumers));
-    }
-    let mut daemon = Daemon::bind(&names)?;
-    if let Some(folder) = &arguments.output_folder {
-        daemon.allow_files_below(folder);
-    }
-    daemon.stop_on_signals()?;
-    say_ready()?;
-    daemon.run()?;
-    Ok(ExitCode::SUCCESS)
-}
-
-/// The same program again without that option, which goes on when this one ends.
-fn in_background() -> io::Result<ExitCode> {
-    use std::os::unix::process::CommandExt;
-    let others = env::args_os().skip(1).filter(|argument| argument != "--background");
-    let others: Vec<OsString> = others.collect();
-    let mut command = Command::new(env::current_exe()?);
-    command.arg0(env::args_os().next().unwrap_or_else(|| "tracebuf".into())).args(others).process_group(0);
-    let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
-    writeln!(io::stdout(), "{}", child.id())?;
-    Ok(ExitCode::SUCCESS)
-}
-
-/// GROUP:MODE:GROUP:MODE, with groups by name or number, and modes in octal.
-fn permissions(text: &str) -> io::Result<[Permissions; 2]> {
-    let wrong = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, format!("{what} in \"{text}\""));
-    let parts: Vec<&str> = text.split(':').collect();
-    let [group, mode, other_group, other_mode] = parts[..] else {
-        return Err(wrong("not GROUP:MODE:GROUP:MODE"));
-    };
-    let of = |group: &str, mode: &str| {
-        let mode = u32::from_str_radix(mode, 8).ok().filter(|mode| *mode <= 0o777);
-        let mode = mode.ok_or_else(|| wrong("no mode"))?;
-        let group = match group {
-            "" => None,
-            group => Some(group_number(group)?.ok_or_else(|| wrong("no such group"))?),
-        };
-        Ok::<_, io::Error>(Permissions { group, mode })
-    };
-    Ok([of(group, mode)?, of(other_group, other_mode)?])
-}
-
-fn group_number(group: &str) -> io::Result<Option<u32>> {
-    if let Ok(number) = group.parse() {
-        return Ok(Some(number));
-    }
-    let groups = std::fs::read_to_string("/etc/group")?;
-    let mut lines = groups.lines().map(|line| line.split(':').collect::<Vec<_>>());
-    let found = lines.find(|fields| fields.first() == Some(&group));
-    Ok(found.and_then(|fields| fields.get(2)?.parse().ok()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn permissions_are_groups_and_octal_modes_of_both_sockets() {
-        let [producers, consumers] = permissions("0:0666:root:660").expect("both");
-        assert_eq!(producers, Permissions { group: Some(0), mode: 0o666 });
-        assert_eq!(consumers, Permissions { group: Some(0), mode: 0o660 });
-        assert_eq!(permissions(":600::600").expect("no group")[1].group, None);
-        for wrong in ["", "a:b", "0:0668:0:660", "0:1777:0:660", "no-such-group:660:0:660"] {
-            assert!(permissions(wrong).is_err(), "{wrong}");
-        }
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    return linux::serve(arguments).map_err(Failure::new);
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    {
+        let _ = arguments;
+        Err(Failure::new("serving needs Linux"))
     }
 }

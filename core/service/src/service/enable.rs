@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use tracebuf::buffer::{Config, TraceBuffer};
 
 use super::Service;
+use super::timers::MS;
 use crate::config::{BufferConfig, TraceConfig};
 use crate::host::{Action, ConnectionId, FileToken, Host};
 use crate::sessions::{OutputFile, Session, State};
@@ -14,6 +15,8 @@ use crate::sessions::{OutputFile, Session, State};
 /// Most sessions, and of those of one user.
 const MOST_SESSIONS: usize = 15;
 const MOST_OF_A_USER: usize = 5;
+/// Nanoseconds between the beginnings of sessions with guardrails and the same name.
+const BETWEEN: u64 = 300_000 * MS;
 /// Sequences of a buffer of some size. What a table takes comes on top of what was asked for.
 const SEQUENCES: u16 = 4096;
 
@@ -65,6 +68,7 @@ impl<H: Host> Service<H> {
                     .map_err(|error| format!("Invalid pattern {pattern}: {error}"))?;
             }
         }
+        self.check_guardrails(&config)?;
         let of_user = self.sessions.values().filter(|session| session.uid == uid).count();
         if of_user >= MOST_OF_A_USER {
             return Err(format!("Too many concurrent tracing sessions ({of_user}) for uid {uid}"));
@@ -78,6 +82,9 @@ impl<H: Host> Service<H> {
         }
         if config.writes_file && file.is_some() != config.output_path.is_empty() {
             return Err("write_into_file takes a file descriptor or an output_path, and not both".to_string());
+        }
+        if config.guardrails {
+            self.guarded.insert(config.name.clone(), self.now);
         }
         if config.uuid == [0; 2] {
             config.uuid = [self.host.random(), self.host.random()];
@@ -103,6 +110,16 @@ impl<H: Host> Service<H> {
             one.consumer.session = Some(id);
         }
         Ok(id)
+    }
+
+    /// Sessions that are to be uploaded come with some time between them, by their names.
+    fn check_guardrails(&mut self, config: &TraceConfig) -> Result<(), String> {
+        let now = self.now;
+        self.guarded.retain(|_, began| now.saturating_sub(*began) < BETWEEN);
+        if config.guardrails && self.guarded.contains_key(&config.name) {
+            return Err(format!("Guardrail: a session named \"{}\" began less than 300 s ago", config.name));
+        }
+        Ok(())
     }
 
     fn make_buffers(&mut self, config: &TraceConfig) -> Result<Vec<u16>, String> {

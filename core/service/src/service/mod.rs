@@ -78,6 +78,8 @@ pub struct Service<H: Host> {
     writers: BTreeSet<u64>,
     /// Consumers that are to hear of something.
     to_tell: BTreeSet<ConnectionId>,
+    /// When sessions with guardrails began, by name.
+    guarded: BTreeMap<String, u64>,
     last: LastNumbers,
     /// Chunks and patches of producers that are gone.
     discarded: [u64; 2],
@@ -121,6 +123,7 @@ impl<H: Host> Service<H> {
             readers: BTreeSet::new(),
             writers: BTreeSet::new(),
             to_tell: BTreeSet::new(),
+            guarded: BTreeMap::new(),
             last: LastNumbers::default(),
             discarded: [0; 2],
             now: 0,

@@ -49,6 +49,31 @@ fn sessions_are_limited_by_user_and_in_all_and_names_and_memory_are_taken_once()
 }
 
 #[test]
+fn sessions_with_guardrails_are_small_and_come_seldom() {
+    let mut world = World::default();
+    let begin = |world: &mut World, config: ProtoBuilder, name: &str| {
+        let config = config.number(trace_config::ENABLE_EXTRA_GUARDRAILS, true);
+        let config = config.bytes(trace_config::UNIQUE_SESSION_NAME, name.as_bytes());
+        let mut consumer = Consumer::of(world, 0);
+        let enabled = consumer.enable(world, &config);
+        let error = consumer.ended(world, enabled);
+        world.hang_up(consumer.connection);
+        error
+    };
+    for wrong in
+        [config_of(&[65 << 10; 2], &[]), config_of(&[64], &[]).number(trace_config::DEFERRED_START, true)]
+    {
+        assert!(begin(&mut world, wrong, "a").is_some_and(|why| why.contains("Guardrails")));
+    }
+    let small = || config_of(&[64], &[]);
+    assert_eq!(["a", "b"].map(|name| begin(&mut world, small(), name)), [None, None]);
+    world.pass(299_999);
+    assert!(begin(&mut world, small(), "a").is_some_and(|why| why.contains("less than 300 s")));
+    world.pass(1);
+    assert_eq!(begin(&mut world, small(), "a"), None);
+}
+
+#[test]
 fn a_detached_session_is_found_again_by_its_key_and_its_user_alone() {
     let mut world = World::default();
     let mut program = Program::offering(&mut world, 1000, &[("events", 0)]);

@@ -5,18 +5,23 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use tracebuf::buffer::FillPolicy;
+use tracebuf::proto::Sink;
 use tracebuf::proto::fields::builtin_clock;
 use tracebuf::proto::fields::config::{
-    buffer_config, builtin_data_source, incremental_state_config, producer_config, trace_config as field,
-    trace_config_data_source,
+    buffer_config, builtin_data_source, incremental_state_config, producer_config, session_semaphore,
+    trace_config as field, trace_config_data_source,
 };
 use tracebuf::proto::fields::ipc::data_source_config;
 use tracebuf::proto::reader::{FieldValue, Fields, message, messages, number, numbers};
 
 use crate::wire::frames::MAX_IPC_FRAME;
 
+mod triggers;
+
+pub(crate) use triggers::{Trigger, TriggerConfig};
+
 /// Milliseconds of seven days, the longest that a session may be told to last.
-const LONGEST: u64 = 7 * 24 * 3600 * 1000;
+pub(crate) const LONGEST: u64 = 7 * 24 * 3600 * 1000;
 /// Most buffers of a session.
 const MOST_BUFFERS: usize = 128;
 const DISCARD: u64 = 2;
@@ -47,6 +52,10 @@ pub(crate) struct TraceConfig {
     pub(crate) bugreport_score: u64,
     pub(crate) bugreport_filename: String,
     pub(crate) guardrails: bool,
+    pub(crate) triggers: Option<TriggerConfig>,
+    /// Names, and with how many others of each the session begins.
+    pub(crate) semaphores: Vec<(String, u64)>,
+    pub(crate) exclusive: u64,
     pub(crate) builtin: BuiltinConfig,
 }
 
@@ -102,13 +111,8 @@ impl Default for BuiltinConfig {
 }
 
 /// What this service does not do, and a trace would not be the same without.
-const REFUSED: [(u32, &str); 5] = [
-    (field::TRACE_FILTER, "trace_filter"),
-    (field::TRIGGER_CONFIG, "trigger_config"),
-    (field::SESSION_SEMAPHORES, "session_semaphores"),
-    (field::EXCLUSIVE_PRIO, "exclusive_prio"),
-    (field::PRIORITY_BOOST, "priority_boost"),
-];
+const REFUSED: [(u32, &str); 2] =
+    [(field::TRACE_FILTER, "trace_filter"), (field::PRIORITY_BOOST, "priority_boost")];
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
@@ -165,6 +169,8 @@ impl TraceConfig {
             bugreport_score: of(field::BUGREPORT_SCORE, 0),
             bugreport_filename: string(field::BUGREPORT_FILENAME),
             guardrails: of(field::ENABLE_EXTRA_GUARDRAILS, 0) != 0,
+            triggers: TriggerConfig::of(message(whole, field::TRIGGER_CONFIG).unwrap_or_default())?,
+            exclusive: of(field::EXCLUSIVE_PRIO, 0),
             builtin: BuiltinConfig::of(builtin).ok_or_else(malformed)?,
             ..Self::default()
         };
@@ -180,14 +186,31 @@ impl TraceConfig {
             let name = message(producer, PRODUCER_NAME).map(text).unwrap_or_default();
             config.producers.push(ProducerConfig { name, size: size << 10, page: page << 10 });
         }
+        for semaphore in messages(whole, field::SESSION_SEMAPHORES) {
+            use session_semaphore::{MAX_OTHER_SESSION_COUNT, NAME};
+            let name = text(message(semaphore, NAME).ok_or_else(malformed)?);
+            config.semaphores.push((name, number(semaphore, MAX_OTHER_SESSION_COUNT).unwrap_or(0)));
+        }
         config.check()?;
         config.whole = whole.to_vec();
+        if let Some(triggers) = config.triggers.as_ref().filter(|triggers| !triggers.starts) {
+            // Without a trigger it ends after that time; the trace's config says so too.
+            config.duration_ms = triggers.timeout_ms;
+            let Ok::<_, core::convert::Infallible>(()) =
+                config.whole.varint(field::DURATION_MS, config.duration_ms);
+        }
         Ok(config)
     }
 
     fn check(&self) -> Result<(), String> {
         if self.duration_ms > LONGEST {
             return Err(format!("Requested too long trace ({} ms > {LONGEST} ms)", self.duration_ms));
+        }
+        if self.triggers.is_some() && self.duration_ms != 0 {
+            return Err("duration_ms must not be set with triggers, which have their own times".to_string());
+        }
+        if self.writes_file && self.triggers.as_ref().is_some_and(|triggers| !triggers.starts) {
+            return Err("write_into_file cannot be used with triggers that stop the session".to_string());
         }
         let in_name = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
         if !self.bugreport_filename.chars().all(in_name) {

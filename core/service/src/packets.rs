@@ -2,12 +2,12 @@
 
 use alloc::vec::Vec;
 
-use tracebuf::proto::fields::consumer::trace_uuid;
+use tracebuf::proto::fields::consumer::{received_trigger, trace_uuid};
 use tracebuf::proto::fields::{builtin_clock, clock, clock_snapshot, system_info, trace_packet, utsname};
 use tracebuf::proto::{Message, SequenceId, TrustedFields};
 
 use crate::host::{Clocks, Machine};
-use crate::sessions::Moment;
+use crate::sessions::{FiredTrigger, Moment};
 use crate::wire::ProtoBuilder;
 
 /// What the service is called in traces and answers.
@@ -79,6 +79,15 @@ pub(crate) fn system(machine: &Machine, now: u64) -> ProtoBuilder {
 pub(crate) fn moment(uid: u32, moment: Moment) -> ProtoBuilder {
     let event = ProtoBuilder::new().number(moment.kind, true);
     at(uid, moment.time).message(trace_packet::SERVICE_EVENT, &event)
+}
+
+pub(crate) fn trigger(uid: u32, fired: &FiredTrigger) -> ProtoBuilder {
+    let told = ProtoBuilder::new()
+        .bytes(received_trigger::TRIGGER_NAME, fired.name.as_bytes())
+        .bytes(received_trigger::PRODUCER_NAME, fired.producer.as_bytes())
+        .number(received_trigger::TRUSTED_PRODUCER_UID, i64::from(fired.uid as i32).cast_unsigned())
+        .number(received_trigger::STOP_DELAY_MS, fired.stop_delay_ms);
+    at(uid, fired.time).message(trace_packet::TRIGGER, &told)
 }
 
 pub(crate) fn stats(uid: u32, stats: &[u8], now: u64) -> ProtoBuilder {

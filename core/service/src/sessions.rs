@@ -67,6 +67,16 @@ pub(crate) struct Moment {
     pub(crate) time: u64,
 }
 
+/// A trigger that a session has received.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FiredTrigger {
+    pub(crate) name: String,
+    pub(crate) producer: String,
+    pub(crate) uid: u32,
+    pub(crate) stop_delay_ms: u64,
+    pub(crate) time: u64,
+}
+
 /// The file that a session writes.
 #[derive(Debug)]
 pub(crate) struct OutputFile {
@@ -88,6 +98,7 @@ pub(crate) struct Told {
     pub(crate) marker_is_due: bool,
     pub(crate) stats_are_due: bool,
     pub(crate) moments: Vec<Moment>,
+    pub(crate) triggers: Vec<FiredTrigger>,
     pub(crate) initial_clocks: Option<Clocks>,
     pub(crate) clocks: Vec<Clocks>,
 }
@@ -117,6 +128,10 @@ pub(crate) struct Session {
     /// Why it has ended, if that is an error.
     pub(crate) error: Option<String>,
     pub(crate) started: Option<Clocks>,
+    /// When it is to end, on the clock that its duration is in.
+    pub(crate) ends_at: Option<u64>,
+    /// Whether a trigger of it was fired.
+    pub(crate) is_triggered: bool,
     pub(crate) has_told_all_started: bool,
     /// A flush before the end is under way.
     pub(crate) is_ending: bool,
@@ -157,6 +172,8 @@ impl Session {
             enabled_by,
             error: None,
             started: None,
+            ends_at: None,
+            is_triggered: false,
             has_told_all_started: false,
             is_ending: false,
             is_freed: false,
@@ -207,6 +224,16 @@ impl Session {
         let next = sequences.len().saturating_add(2);
         let next = u32::try_from(next).ok().and_then(SequenceId::new).unwrap_or(SequenceId::FIRST_WRITER);
         *sequences.entry((producer, writer)).or_insert(next)
+    }
+
+    /// What the clock shows that its duration is in.
+    pub(crate) const fn clock(&self, clocks: &Clocks) -> u64 {
+        if self.config.counts_sleep { clocks.boottime } else { clocks.monotonic }
+    }
+
+    /// Whether it waits for a trigger: until then there is nothing to read.
+    pub(crate) const fn waits_for_trigger(&self) -> bool {
+        self.config.triggers.is_some() && !self.is_triggered
     }
 
     pub(crate) fn are_all_stopped(&self) -> bool {

@@ -78,6 +78,8 @@ pub mod trace_packet {
     pub const PREVIOUS_PACKET_DROPPED: u32 = 42;
     /// Message: `SystemInfo`.
     pub const SYSTEM_INFO: u32 = 45;
+    /// Message: `Trigger`. The service's.
+    pub const TRIGGER: u32 = 46;
     /// Bytes: packets, deflated. The service's.
     pub const COMPRESSED_PACKETS: u32 = 50;
     /// Varint: a clock of [`builtin_clock`](super::builtin_clock) or the sequence's own (64 to 127).

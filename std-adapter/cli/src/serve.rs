@@ -22,10 +22,6 @@ use crate::failure::Failure;
 ///
 /// Exit status: 0 when it was told to end, 1 when it cannot listen.
 #[derive(clap::Args)]
-#[cfg_attr(
-    not(any(target_os = "linux", target_os = "android")),
-    expect(dead_code, reason = "there is no service")
-)]
 pub(crate) struct Args {
     /// A socket for programs that record: a path, or a name with @; several times for several.
     #[arg(long, value_name = "NAME")]

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use tracebuf::buffer::{Config, TraceBuffer};
 
 use super::Service;
-use super::timers::MS;
+use super::timers::{MS, Timer};
 use crate::config::{BufferConfig, TraceConfig};
 use crate::host::{Action, ConnectionId, FileToken, Host};
 use crate::sessions::{OutputFile, Session, State};
@@ -40,8 +40,12 @@ impl<H: Host> Service<H> {
             }
         };
         self.set_up_all(id);
-        if self.sessions.get(&id).is_some_and(|session| !session.config.is_deferred) {
-            self.start(id);
+        let Some(session) = self.sessions.get(&id) else { return };
+        let starter = session.config.triggers.as_ref().filter(|triggers| triggers.starts);
+        match starter.map(|triggers| triggers.timeout_ms) {
+            Some(timeout) => self.set_timer(timeout.saturating_mul(MS), Timer::Trigger(id)),
+            None if session.config.is_deferred => {}
+            None => self.start(id),
         }
     }
 
@@ -61,12 +65,10 @@ impl<H: Host> Service<H> {
             return Err("The service is ending".to_string());
         }
         let mut config = TraceConfig::of(config)?;
-        for source in &config.sources {
-            for pattern in &source.producer_patterns {
-                self.host
-                    .matches(pattern, "")
-                    .map_err(|error| format!("Invalid pattern {pattern}: {error}"))?;
-            }
+        let of_sources = config.sources.iter().flat_map(|source| &source.producer_patterns);
+        let of_triggers = config.triggers.iter().flat_map(|all| &all.triggers).map(|one| &one.producers);
+        for pattern in of_sources.chain(of_triggers) {
+            self.host.matches(pattern, "").map_err(|error| format!("Invalid pattern {pattern}: {error}"))?;
         }
         self.check_guardrails(&config)?;
         let of_user = self.sessions.values().filter(|session| session.uid == uid).count();
@@ -80,6 +82,8 @@ impl<H: Host> Service<H> {
         if !config.name.is_empty() && self.sessions.values().any(has_name) {
             return Err(format!("A trace with this unique session name ({}) already exists", config.name));
         }
+        self.check_semaphores(&config)?;
+        self.check_exclusive(&config, uid)?;
         if config.writes_file && file.is_some() != config.output_path.is_empty() {
             return Err("write_into_file takes a file descriptor or an output_path, and not both".to_string());
         }
@@ -101,6 +105,9 @@ impl<H: Host> Service<H> {
                 }
             },
         };
+        if config.exclusive > 0 {
+            self.end_others();
+        }
         self.last.session += 1;
         let id = self.last.session;
         let mut session = Session::new(uid, connection, request, config, buffers);
@@ -120,6 +127,46 @@ impl<H: Host> Service<H> {
             return Err(format!("Guardrail: a session named \"{}\" began less than 300 s ago", config.name));
         }
         Ok(())
+    }
+
+    /// A session begins beside so many others with the same semaphore as each of them allows.
+    fn check_semaphores(&self, config: &TraceConfig) -> Result<(), String> {
+        for (name, most) in &config.semaphores {
+            let others = self.sessions.values().filter(|session| session.state != State::Disabled);
+            let limits = others.filter_map(|session| {
+                session.config.semaphores.iter().find(|(other, _)| other == name).map(|(_, most)| *most)
+            });
+            let (count, most) = limits.fold((0, *most), |(count, least), most| (count + 1, least.min(most)));
+            if count > most {
+                return Err(format!("Semaphore \"{name}\": {count} other sessions have it, {most} may"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Beside an exclusive session there is none, unless a more important one ends it.
+    fn check_exclusive(&self, config: &TraceConfig, uid: u32) -> Result<(), String> {
+        if config.exclusive > 0 && uid != 0 && uid != self.host.machine().uid {
+            return Err("Exclusive sessions are for root and the service's own user".to_string());
+        }
+        let others = self.sessions.values().filter(|session| session.state != State::Disabled);
+        match others.map(|session| session.config.exclusive).max() {
+            Some(most) if most > 0 && config.exclusive <= most => {
+                Err(format!("An exclusive session of priority {most} is there"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends all sessions: an exclusive one begins.
+    fn end_others(&mut self) {
+        let others: Vec<u64> = self.sessions.keys().copied().collect();
+        for id in others {
+            if let Some(session) = self.sessions.get_mut(&id).filter(|one| one.state != State::Disabled) {
+                session.error.get_or_insert_with(|| "An exclusive session has ended this one".to_string());
+                self.disable(id, false);
+            }
+        }
     }
 
     fn make_buffers(&mut self, config: &TraceConfig) -> Result<Vec<u16>, String> {

@@ -12,6 +12,7 @@
 //! | `flushes` | what producers have not sent yet |
 //! | `reading` | packets for consumers and files |
 //! | `files` | traces that the service writes |
+//! | `triggers` | what producers fire |
 //! | `timers` | what is to happen later |
 //! | `queries`, `observing` | what consumers ask, and what they hear unasked |
 
@@ -27,6 +28,7 @@ mod queries;
 mod reading;
 mod running;
 mod timers;
+mod triggers;
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
@@ -80,6 +82,8 @@ pub struct Service<H: Host> {
     to_tell: BTreeSet<ConnectionId>,
     /// When sessions with guardrails began, by name.
     guarded: BTreeMap<String, u64>,
+    /// Triggers of the last day, by name, with the boot time of each.
+    fired: Vec<(String, u64)>,
     last: LastNumbers,
     /// Chunks and patches of producers that are gone.
     discarded: [u64; 2],
@@ -124,6 +128,7 @@ impl<H: Host> Service<H> {
             writers: BTreeSet::new(),
             to_tell: BTreeSet::new(),
             guarded: BTreeMap::new(),
+            fired: Vec::new(),
             last: LastNumbers::default(),
             discarded: [0; 2],
             now: 0,

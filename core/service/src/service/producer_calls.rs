@@ -158,8 +158,9 @@ impl<H: Host> Service<H> {
             ProducerCall::Unregister(name) => self.unregister(number, &name),
             ProducerCall::Started(id) => self.instance_has_started(number, id),
             ProducerCall::Stopped(id) => self.instance_has_stopped(number, id),
-            // No session of this service has triggers.
-            ProducerCall::Activate(_) | ProducerCall::Initialize(_) | ProducerCall::Listen => {}
+            ProducerCall::Activate(names) => names.iter().for_each(|name| self.activate(number, name)),
+            // They are answered where they come.
+            ProducerCall::Initialize(_) | ProducerCall::Listen => {}
         }
         Some(())
     }

@@ -37,7 +37,8 @@ impl<H: Host> Service<H> {
             return self.reject(connection, request);
         }
         let session = one.consumer.session.and_then(|id| self.sessions.get(&id));
-        let is_readable = session.is_some_and(|session| !session.config.writes_file);
+        let is_readable =
+            session.is_some_and(|session| !session.config.writes_file && !session.waits_for_trigger());
         if !is_readable {
             return self.end_reading(connection, request);
         }
@@ -138,6 +139,8 @@ impl<H: Host> Service<H> {
             all.push(packets::uuid(uid, config.uuid, now));
             all.extend(config.builtin.system_info.then(|| packets::system(machine, now)));
         }
+        let fired = core::mem::take(&mut told.triggers).into_iter().filter(|_| config.builtin.config);
+        all.extend(fired.map(|fired| packets::trigger(uid, &fired)));
         let mut moments = core::mem::take(&mut told.moments);
         moments.sort_by_key(|moment| moment.time);
         all.extend(moments.into_iter().filter(|_| config.builtin.events).map(|of| packets::moment(uid, of)));

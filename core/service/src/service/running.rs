@@ -31,8 +31,11 @@ impl<H: Host> Service<H> {
             (config.flushing().1, Timer::PeriodicFlush(id)),
             (config.clear_period_ms, Timer::Clear(id)),
         ];
+        let duration_ms = config.duration_ms;
         let instances: Vec<u64> = session.instances.iter().map(|one| one.id).collect();
-        self.set_duration(id);
+        if duration_ms != 0 {
+            self.end_after(id, duration_ms);
+        }
         for (period, timer) in periods.into_iter().filter(|(period, _)| *period != 0) {
             self.set_periodic(period, timer);
         }

@@ -16,6 +16,8 @@ const LOOK_AGAIN: u64 = 1_000 * MS;
 pub(super) enum Timer {
     /// The session has lasted as long as it was to.
     Duration(u64),
+    /// A trigger has had enough time to start the session.
+    Trigger(u64),
     /// Its data sources have had enough time to stop.
     Stop(u64),
     /// Producers have had enough time to answer a flush.
@@ -47,6 +49,7 @@ impl<H: Host> Service<H> {
             self.timers.remove(&(time, timer));
             match timer {
                 Timer::Duration(id) => self.duration_is_over(id),
+                Timer::Trigger(id) => self.no_trigger_came(id),
                 Timer::Stop(id) => {
                     if self.sessions.get(&id).is_some_and(|session| session.state == State::Stopping) {
                         self.disabled(id);
@@ -72,23 +75,29 @@ impl<H: Host> Service<H> {
         let Some(session) = self.sessions.get(&id).filter(|session| session.state == State::Started) else {
             return;
         };
-        let wanted = session.config.duration_ms.saturating_mul(MS);
-        let since = session.started.map_or(u64::MAX, |started| match session.config.counts_sleep {
-            true => clocks.boottime.saturating_sub(started.boottime),
-            false => clocks.monotonic.saturating_sub(started.monotonic),
-        });
-        match wanted.checked_sub(since).filter(|left| *left > 0) {
-            Some(left) => self.set_timer(left.min(LOOK_AGAIN), Timer::Duration(id)),
-            None => self.flush_and_stop(id),
+        let left = session.ends_at.map(|ends| ends.saturating_sub(session.clock(&clocks)));
+        match left {
+            Some(0) => self.flush_and_stop(id),
+            Some(left) if session.config.counts_sleep => {
+                self.set_timer(left.min(LOOK_AGAIN), Timer::Duration(id));
+            }
+            Some(left) => self.set_timer(left, Timer::Duration(id)),
+            None => {}
         }
     }
 
-    pub(super) fn set_duration(&mut self, id: u64) {
-        let Some(session) = self.sessions.get(&id) else { return };
-        let (wanted, counts_sleep) =
-            (session.config.duration_ms.saturating_mul(MS), session.config.counts_sleep);
-        if wanted != 0 {
-            self.set_timer(if counts_sleep { wanted.min(LOOK_AGAIN) } else { wanted }, Timer::Duration(id));
+    /// Lets a session that has started end after this, whatever was said before.
+    pub(super) fn end_after(&mut self, id: u64, ms: u64) {
+        let clocks = self.host.clocks();
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.ends_at = Some(session.clock(&clocks).saturating_add(ms.saturating_mul(MS)));
+            self.timers.insert((self.now, Timer::Duration(id)));
+        }
+    }
+
+    fn no_trigger_came(&mut self, id: u64) {
+        if self.sessions.get(&id).is_some_and(|session| session.state == State::Configured) {
+            self.disable(id, true);
         }
     }
 
@@ -131,6 +140,7 @@ impl<H: Host> Service<H> {
     pub(super) fn forget_timers(&mut self, id: u64) {
         let is_its = |timer: &Timer| match timer {
             Timer::Duration(of)
+            | Timer::Trigger(of)
             | Timer::Stop(of)
             | Timer::Write(of)
             | Timer::PeriodicFlush(of)

@@ -10,4 +10,5 @@ mod hostile;
 mod queries;
 mod sessions;
 mod stops;
+mod triggers;
 mod world;

@@ -134,10 +134,26 @@ pub mod incremental_state_config {
 pub mod trigger_config {
     /// Varint.
     pub const TRIGGER_MODE: u32 = 1;
-    /// Message: `Trigger`, repeated.
+    /// Message: [`trigger`], repeated.
     pub const TRIGGERS: u32 = 2;
     /// Varint.
     pub const TRIGGER_TIMEOUT_MS: u32 = 3;
+    /// Bool: to clone a session rather than stop it.
+    pub const USE_CLONE_SNAPSHOT_IF_AVAILABLE: u32 = 5;
+}
+
+/// `TraceConfig.TriggerConfig.Trigger`.
+pub mod trigger {
+    /// String.
+    pub const NAME: u32 = 1;
+    /// String: a pattern of producers that may fire it.
+    pub const PRODUCER_NAME_REGEX: u32 = 2;
+    /// Varint: how long the session goes on.
+    pub const STOP_DELAY_MS: u32 = 3;
+    /// Varint: how often it works in a day.
+    pub const MAX_PER_24_H: u32 = 4;
+    /// Double: how often it does not.
+    pub const SKIP_PROBABILITY: u32 = 5;
 }
 
 /// `TraceConfig.SessionSemaphore`.

@@ -233,3 +233,15 @@ pub mod trace_uuid {
     /// Int.
     pub const LSB: u32 = 2;
 }
+
+/// `Trigger`: one that a session has received.
+pub mod received_trigger {
+    /// String.
+    pub const TRIGGER_NAME: u32 = 1;
+    /// String.
+    pub const PRODUCER_NAME: u32 = 2;
+    /// Int: the producer's user.
+    pub const TRUSTED_PRODUCER_UID: u32 = 3;
+    /// Varint.
+    pub const STOP_DELAY_MS: u32 = 4;
+}

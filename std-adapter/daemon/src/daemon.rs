@@ -32,6 +32,8 @@ const RECEIVE: usize = 64 << 10;
 const TURNS: usize = 16;
 /// Connections that are accepted before others have their turn.
 const ACCEPTS: usize = 64;
+/// How long it is not said again that clients cannot be accepted.
+const SAID_AGAIN: Duration = Duration::from_secs(60);
 /// How long files may take to be complete when the daemon ends.
 const LAST: Duration = Duration::from_secs(10);
 
@@ -47,6 +49,8 @@ pub struct Daemon {
     /// Readable once a signal has come.
     signals: Option<(UnixStream, UnixStream)>,
     ends_at: Option<Instant>,
+    /// When it was last said that clients cannot be accepted.
+    said_full: Option<Instant>,
     /// Says what the service has to say to whoever runs it.
     log: fn(&str),
 }
@@ -57,6 +61,7 @@ impl Daemon {
     /// # Errors
     /// Another service listens there, or what the system says.
     pub fn bind(names: &SocketNames) -> io::Result<Self> {
+        allow_many_files();
         let listeners = listeners(names)?;
         let outputs = Outputs::new()?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -74,6 +79,7 @@ impl Daemon {
             outputs,
             signals: None,
             ends_at: None,
+            said_full: None,
             log: |line| eprintln!("{line}"),
         })
     }
@@ -188,10 +194,13 @@ impl Daemon {
             let socket = match accept_with(&listener.socket, flags) {
                 Ok(socket) => socket,
                 Err(Errno::INTR | Errno::CONNABORTED) => continue,
-                // The rest is about this process, such as too many open files: those who wait go on waiting.
                 Err(Errno::AGAIN) => return,
+                // About this process, such as too many open files: those who wait go on waiting.
                 Err(error) => {
-                    (self.log)(&format!("a client cannot be accepted: {error}"));
+                    if self.said_full.is_none_or(|said| said.elapsed() > SAID_AGAIN) {
+                        (self.log)(&format!("clients cannot be accepted: {error}"));
+                        self.said_full = Some(Instant::now());
+                    }
                     std::thread::sleep(Duration::from_millis(10));
                     return;
                 }
@@ -308,4 +317,12 @@ impl Daemon {
         }
         true
     }
+}
+
+/// Each client is an open file: this process gets as many as it may have.
+fn allow_many_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // Fewer do too.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }

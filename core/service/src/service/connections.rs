@@ -13,6 +13,8 @@ use crate::wire::frames::{self, FrameBuffer, MAX_IPC_FRAME, push_frame};
 const LONGEST_FRAME: usize = 1 << 20;
 /// Most bytes that may wait for the other end to take them. What a consumer reads waits elsewhere.
 const MOST_UNSENT: usize = 16 << 20;
+/// Most descriptors that wait for the rest of a message: clients send one with a message that has room in a piece.
+const MOST_FILES: usize = 4;
 /// Most connections of a user, the service's own and root excepted.
 const MOST_OF_A_USER: usize = 4096;
 
@@ -73,7 +75,10 @@ impl<H: Host> Service<H> {
         };
         let begin = one.received;
         one.received = begin.saturating_add(bytes.len() as u64);
-        one.files.extend(file.map(|file| (begin, one.received, file)));
+        match file {
+            Some(file) if one.files.len() >= MOST_FILES => self.actions.push(Action::Discard(file)),
+            file => one.files.extend(file.map(|file| (begin, one.received, file))),
+        }
         let received = one.received;
         let mut frames = core::mem::replace(&mut one.frames, FrameBuffer::new(0));
         frames.push(bytes);

@@ -166,12 +166,15 @@ impl<H: Host> Service<H> {
         let session = id.and_then(|id| self.sessions.get_mut(&id)).filter(|_| !is_taken && !key.is_empty());
         let Some(session) = session else { return self.reject(connection, request) };
         session.detached = Some(key);
-        (session.consumer, session.enabled_by) = (None, None);
+        session.consumer = None;
+        let enabled_by = session.enabled_by.take();
         let is_over = session.state == State::Disabled;
         if let Some(one) = self.connections.get_mut(&connection) {
             one.consumer.session = None;
         }
         self.reply_whether(connection, request, true);
+        // That it has ended is nobody's to hear any more.
+        self.reject(connection, enabled_by);
         if let Some(id) = id.filter(|_| is_over) {
             self.free(id);
         }

@@ -46,11 +46,12 @@ impl<H: Host> Service<H> {
     /// Flushes all of a session, until `timeout_ms` has passed or the time that the session gives producers.
     pub(super) fn flush(&mut self, id: u64, timeout_ms: Option<u64>, flags: u64, then: Then) {
         let clocks = self.host.clocks();
+        let is_full = self.flushes.len() >= MOST;
         let Some(session) = self.sessions.get_mut(&id).filter(|one| one.state == State::Started) else {
-            return self.flushed(id, then, false);
+            return self.go_on(id, then, false);
         };
         session.flushes.requested += 1;
-        if self.flushes.len() >= MOST {
+        if is_full {
             return self.flushed(id, then, false);
         }
         session.note(moment::FLUSH_STARTED, clocks.boottime, true);
@@ -116,6 +117,10 @@ impl<H: Host> Service<H> {
                 counts.last = if is_done { FinalFlush::Succeeded } else { FinalFlush::Failed };
             }
         }
+        self.go_on(id, then, is_done);
+    }
+
+    fn go_on(&mut self, id: u64, then: Then, is_done: bool) {
         match then {
             Then::Nothing => {}
             Then::Reply(connection, request) => self.reply_whether(connection, request, is_done),

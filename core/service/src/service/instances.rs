@@ -110,17 +110,16 @@ impl<H: Host> Service<H> {
     fn set_up(&mut self, id: u64, wanted: usize, number: u16, source: &SourceDescriptor) {
         let next = self.last.instance + 1;
         let Some(session) = self.sessions.get(&id) else { return };
-        let is_there = session.instances.iter().any(|instance| {
-            instance.producer == number
-                && instance.wanted == wanted
-                && instance.source == source.name
+        // It has one for each time that the producer offers it, and no more when filters change.
+        let is_it = |instance: &&Instance| {
+            (instance.producer, instance.wanted) == (number, wanted)
                 && instance.state != InstanceState::Stopped
-        });
-        // A producer may offer a name twice, by which it has two of them; a change of filters adds none of what runs.
+        };
+        let there = session.instances.iter().filter(is_it).count();
         let offers = self.producers.get(&number).map_or(0, |producer| {
             producer.sources.iter().filter(|offered| offered.name == source.name).count()
         });
-        if (is_there && offers < 2) || session.instances.len() >= MOST_INSTANCES {
+        if there >= offers || session.instances.len() >= MOST_INSTANCES {
             return;
         }
         let Some((config, buffer)) = session.config.sources.get(wanted).and_then(|of| {

@@ -98,7 +98,7 @@ impl<H: Host> Service<H> {
         let is_free = |number: &u16| !self.producers.contains_key(number);
         let all = || (last..=u16::MAX).skip(1).chain(1..=last).filter(is_free);
         // Some are left out at most: looking takes time.
-        let number = all().take(64).find(|number| !self.buffers.knows_producer(*number));
+        let number = all().take(4).find(|number| !self.buffers.knows_producer(*number));
         let number = number.or_else(|| all().next())?;
         self.buffers.forget_producer(number);
         self.last.producer = number;

@@ -112,6 +112,20 @@ fn descriptors_belong_to_the_message_that_they_came_with_and_what_is_not_used_is
 }
 
 #[test]
+fn descriptors_that_come_with_every_byte_do_not_use_up_those_that_there_are() {
+    let mut world = World::default();
+    let connection = world.connect(Port::Producers, 1000);
+    world.handle(Event::Received { connection, bytes: &1_000_000_u32.to_le_bytes(), file: None });
+    for _ in 0..100 {
+        let file = Some(world.file());
+        world.handle(Event::Received { connection, bytes: b"x", file });
+    }
+    assert!(world.discarded.len() >= 96, "{}", world.discarded.len());
+    world.hang_up(connection);
+    assert_eq!(world.discarded.len(), 100);
+}
+
+#[test]
 fn a_program_that_offers_and_asks_without_end_is_bounded_and_others_are_served() {
     let mut world = World::default();
     let mut greedy = Program::of(&mut world, 1000, "greedy");

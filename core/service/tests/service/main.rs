@@ -8,6 +8,7 @@ mod files;
 mod flushes;
 mod hostile;
 mod queries;
+mod random;
 mod sessions;
 mod stops;
 mod triggers;

@@ -176,6 +176,20 @@ fn producers_get_what_their_names_let_through_and_a_change_lets_others_in() {
 }
 
 #[test]
+fn a_data_source_that_is_offered_twice_runs_twice_and_no_more_when_filters_change() {
+    let mut world = World::default();
+    let mut program = Program::offering(&mut world, 1000, &[("events", 0), ("events", 0)]);
+    let mut consumer = Consumer::of(&mut world, 0);
+    let config = config_of(&[64], &[("events", 0)]);
+    consumer.enable(&mut world, &config);
+    assert_eq!(program.starts(&world).len(), 2);
+    consumer.call(&mut world, "ChangeTraceConfig", &ProtoBuilder::new().message(1, &config));
+    assert!(program.starts(&world).is_empty());
+    program.offer(&mut world, "events", 0);
+    assert_eq!(program.starts(&world).len(), 1);
+}
+
+#[test]
 fn memory_is_shared_once_as_the_first_session_says_and_before_anything_else() {
     let mut world = World::default();
     let mut program = Program::offering(&mut world, 1000, &[("events", 0)]);

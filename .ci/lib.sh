@@ -10,9 +10,9 @@ unset CARGO_TARGET_DIR CARGO_BUILD_TARGET_DIR CARGO_BUILD_TARGET
 
 readonly FIRMWARE_TARGETS="thumbv6m-none-eabi thumbv7em-none-eabihf"
 readonly RISCV_TARGETS="riscv32imac-unknown-none-elf riscv32imc-unknown-none-elf"
-# Several times what anything that `cargo test` builds and runs in these checks takes on two busy cores.  (Tests that
-# nextest runs have a limit each, in .config/nextest.toml.)
-readonly TEST_SECONDS=1200
+# How long a part may take: several times what the longest takes on two busy cores.  (Tests that nextest runs have a limit
+# each, in .config/nextest.toml.)
+readonly PART_SECONDS=${PART_SECONDS:-1200}
 readonly FUZZ_TARGETS="ops commit smb validator replay attach differential receive sockets ftrace vm inplace"
 
 # What is installed when it is missing, in the versions that all this was last run with.  What is there in another one
@@ -45,23 +45,50 @@ tests_in() {
     ' "$1"
 }
 
+# below PID: the processes that it has started, and those that they have.
+below() {
+    local child
+    for child in $(cat /proc/"$1"/task/*/children 2>/dev/null); do
+        echo "$child"
+        below "$child"
+    done
+}
+
+# end_below PID: waits for as long as a part may take, and then ends what this shell has started: what hangs fails, and
+# says so, rather than holding the run up for ever.  Some need a while to say how far they have come.
+end_below() {
+    local late this=$BASHPID
+    # Not `sleep`, which would outlive this when the part ends in time.
+    read -r -t "$PART_SECONDS" <> <(:) || true
+    trap '' TERM
+    late=$(below "$1" | grep -vx "$this")
+    echo "had not ended after $PART_SECONDS s"
+    kill $late 2>/dev/null || true
+    sleep 15
+    kill -KILL $late 2>/dev/null || true
+}
+
 # part NAME COMMAND...: runs the command (or function), prints time and result, counts its tests, or one
 # when it runs no test runner.  A part that fails without a failed test counts as one failure, and so does a runner
-# with no test to run: its names are no longer those that are asked for.
+# with no test to run: its names are no longer those that are asked for; and so does one that takes too long.
 part() {
-    local name=$1 log status start seconds tests_passed tests_failed runs
+    local name=$1 log status start seconds tests_passed tests_failed runs watchdog shell=$BASHPID
     shift
     log=$(mktemp)
     say "$name"
     start=$SECONDS
+    end_below "$shell" &
+    watchdog=$!
+    disown "$watchdog"
     # Not under `if` or `||`: there the shell would ignore `set -e` inside the part.
     set +e
     (
         set -e
         "$@"
-    ) 2>&1 </dev/null | tee "$log"
+    ) 2>&1 </dev/null | (trap '' TERM && exec tee "$log")
     status=${PIPESTATUS[0]}
     set -e
+    kill "$watchdog" 2>/dev/null || true
     seconds=$((SECONDS - start))
     minutes+=("| $name | $(awk -v s="$seconds" 'BEGIN { printf "%.1f", s / 60 }') |")
     read -r tests_passed tests_failed runs < <(tests_in "$log")
@@ -133,17 +160,6 @@ parts_at_once() {
     done
     rm -r "$logs"
     minutes+=("| (at once: $*) | $(awk -v s="$((SECONDS - start))" 'BEGIN { printf "%.1f", s / 60 }') |")
-}
-
-# limited SECONDS COMMAND...: runs it for that long at most.  What hangs fails, and says so, rather than holding the run
-# up for ever.
-limited() {
-    local seconds=$1 status=0
-    shift
-    timeout --kill-after=10 "$seconds" "$@" || status=$?
-    # 137: it did not end when it was asked to, and was killed.
-    if [ "$status" -eq 124 ] || [ "$status" -eq 137 ]; then echo "had not ended after $seconds s: $*"; fi
-    return "$status"
 }
 
 # used_as_it_is NAME VERSION WANTED: what there is.

@@ -37,6 +37,8 @@ pub(crate) struct RemoteProducer<T> {
     listener: Weak<Listener>,
     /// When it has come.
     came: Instant,
+    /// How many of its threads run at a time. Looked up once: the system takes long to say it.
+    cores: u64,
     has_spoken: bool,
     refusals: Refusals,
     /// Its place at the service, held as long as this exists.
@@ -103,6 +105,7 @@ impl<T: Send + 'static> RemoteProducer<T> {
             its_waker.wake();
         })?;
         let (came, has_spoken) = (Instant::now(), false);
+        let cores = thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
         Ok(Self {
             link,
             endpoint,
@@ -111,6 +114,7 @@ impl<T: Send + 'static> RemoteProducer<T> {
             is_open: true,
             listener,
             came,
+            cores,
             has_spoken,
             refusals,
             _place: place,
@@ -162,8 +166,7 @@ impl<T> RemoteProducer<T> {
     /// The most packets that a producer can have given up since it has come: a thread that does nothing else takes some
     /// nanoseconds for each.
     pub(crate) fn most_packets(&self) -> u64 {
-        let threads = thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
-        u64::try_from(self.came.elapsed().as_nanos()).unwrap_or(u64::MAX).saturating_mul(threads)
+        u64::try_from(self.came.elapsed().as_nanos()).unwrap_or(u64::MAX).saturating_mul(self.cores)
     }
 
     pub(crate) fn end(&self) {

@@ -220,7 +220,11 @@ impl ServiceLink {
             }
             ServiceMessage::Flushed(flush) => producer.flushed(flush),
             ServiceMessage::Scraped(flush) => {
-                self.flushes().done = flush;
+                let done = &mut self.flushes().done;
+                // A thread may ask late for an earlier one: who waits for the later may not have looked yet.
+                if !is_reached(*done, flush) {
+                    *done = flush;
+                }
                 self.changed.notify_all();
             }
             ServiceMessage::Taken(chunks) => self.producer.queue().taken(chunks),

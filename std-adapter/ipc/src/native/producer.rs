@@ -84,10 +84,7 @@ impl NativeProducer {
                 }
             }
             ProducerMessage::Sent(chunks) => self.unsent.taken = Some(chunks),
-            // The later one, if threads did not wait for each other.
-            ProducerMessage::Scrape(flush) => {
-                self.scrape = self.scrape.filter(|later| is_reached(*later, flush)).or(Some(flush));
-            }
+            ProducerMessage::Scrape(flush) => self.scrape = later(self.scrape, flush),
         }
     }
 
@@ -117,6 +114,11 @@ impl NativeProducer {
     }
 }
 
+/// The later of two flushes: threads that do not wait for each other may ask for the earlier one last.
+fn later(other: Option<u32>, flush: u32) -> Option<u32> {
+    other.filter(|other| is_reached(*other, flush)).or(Some(flush))
+}
+
 fn is_of_new_writer(message: &ProducerMessage) -> bool {
     matches!(message, ProducerMessage::Request(Request::Register { .. }))
 }
@@ -139,7 +141,7 @@ impl Transport for NativeProducer {
         // Once, however often it is wanted.
         if let Some(flush) = self.scrape.take_if(|flush| flushes.is_carried_out(*flush)) {
             self.scrape(buffers);
-            self.unsent.scraped = Some(flush);
+            self.unsent.scraped = later(self.unsent.scraped, flush);
         }
         self.remote.end_if_silent();
         self.send();

@@ -104,6 +104,20 @@ fn each_flush_ends_with_its_own_scrape_or_a_later_one_and_with_the_connection() 
 }
 
 #[test]
+fn a_flush_that_is_done_stays_so_when_an_earlier_one_is_done_after_it() {
+    let service = service("earlier");
+    let number = |_| {
+        assert!(matches!(service.flush(Instant::now()), Err(SessionError::Timeout)));
+        service.to_scrape.load(Ordering::Relaxed)
+    };
+    let [earlier, later] = [(), ()].map(number);
+    service.act(ServiceMessage::Scraped(later));
+    // Asked for late, by a thread that had its number before.
+    service.act(ServiceMessage::Scraped(earlier));
+    assert!(is_reached(service.flushes().done, later), "who waits for it may not have looked yet");
+}
+
+#[test]
 fn neither_a_service_that_asks_without_end_nor_flushes_behind_the_end_fill_the_queue() {
     let service = service("endless");
     for number in 1..1000 {

@@ -214,7 +214,8 @@ fn a_signal_that_ends_the_program_waits_for_all_recorders_and_for_triggers() {
             let trace = Trace::read(&folder.join(file));
             assert!(trace.contains(name) && trace.contains("before the end"));
         }
-        assert!(start.elapsed() < Duration::from_secs(4), "{test}: {:?}", start.elapsed());
+        // Else it waits for ten seconds.
+        assert!(start.elapsed() < Duration::from_secs(9), "{test}: {:?}", start.elapsed());
     }
 }
 

@@ -160,6 +160,8 @@ fn compare(name: &str, ring: u64, count: u64, rounds: u64, most: u64) {
 
 #[test]
 fn snapshots_of_rings_have_all_that_is_open_and_the_newest_of_what_has_ended() {
-    compare("large", 1 << 20, 4, 30, 1500);
+    // In a round the others write less than a ring: a thread that rests within a packet of three chunks, the first of which
+    // is sent, for longer than a ring is full loses the packet, and its times with it.
+    compare("large", 1 << 20, 4, 30, 750);
     compare("small", 512 << 10, 2, 60, 400);
 }

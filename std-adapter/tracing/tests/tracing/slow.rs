@@ -125,23 +125,25 @@ fn an_async_span_s_waiting_counts_though_no_poll_takes_long() {
 
 #[test]
 fn rules_are_for_targets_or_for_all_and_the_first_that_is_broken_counts() {
+    // So long that no other span takes it on a busy machine.
+    const ANY: Duration = LIMIT.saturating_mul(20);
     let layer: Make = |session, flight| {
         let layer = TraceLayer::new(session.recorder())
             .slow("patient", Duration::from_secs(60), flight)
             .slow_in("shop::db", LIMIT, flight)
-            .slow_any(LIMIT * 2, flight);
+            .slow_any(ANY, flight);
         Dispatch::new(tracing_subscriber::registry().with(layer))
     };
     let subscriber: Make = |session, flight| {
         let subscriber = TraceSubscriber::new(session.recorder());
         let subscriber = subscriber.slow_in("shop::db", LIMIT, flight);
-        Dispatch::new(subscriber.slow_any(LIMIT * 2, flight))
+        Dispatch::new(subscriber.slow_any(ANY, flight))
     };
     both("rules", [subscriber, layer], |flight, folder| {
         tracing::info_span!(target: "shop::db", "of it").in_scope(sleep);
         tracing::info_span!(target: "shop::db::pool", "within it").in_scope(sleep);
         tracing::info_span!(target: "shop::dbx", "not of it").in_scope(sleep);
-        tracing::info_span!("GET /any").in_scope(|| std::thread::sleep(LIMIT * 3));
+        tracing::info_span!("GET /any").in_scope(|| std::thread::sleep(ANY + LIMIT));
         for reason in ["slow-of it", "slow-within it", "slow-GET _any"] {
             wait_for_snapshot(folder, reason, 1);
         }

@@ -11,7 +11,7 @@ use crate::producers::{MOST_SOURCES, Producer};
 use crate::wire::ProtoBuilder;
 use crate::wire::calls::{Hello, METHODS, ProducerCall, ProducerFrame, SourceDescriptor};
 use crate::wire::commands;
-use crate::wire::frames::{self, ClientFrame};
+use crate::wire::frames::{self, ClientFrame, MAX_IPC_FRAME};
 
 /// Most commands that wait for a producer to listen.
 const MOST_UNHEARD: usize = 4096;
@@ -146,7 +146,7 @@ impl<H: Host> Service<H> {
             }
             ProducerCall::Flushed(flush) => self.answer_flushes(number, flush),
             ProducerCall::Register(source) => self.register(number, source),
-            ProducerCall::Update(source) => {
+            ProducerCall::Update(source) if source.whole.len() <= MAX_IPC_FRAME - 128 => {
                 let known = producer
                     .sources
                     .iter_mut()
@@ -155,6 +155,7 @@ impl<H: Host> Service<H> {
                     *known = source;
                 }
             }
+            ProducerCall::Update(_) => return None,
             ProducerCall::Unregister(name) => self.unregister(number, &name),
             ProducerCall::Started(id) => self.instance_has_started(number, id),
             ProducerCall::Stopped(id) => self.instance_has_stopped(number, id),
@@ -168,7 +169,9 @@ impl<H: Host> Service<H> {
     fn register(&mut self, number: u16, source: SourceDescriptor) {
         let Some(producer) = self.producers.get_mut(&number) else { return };
         let is_known = source.id != 0 && producer.sources.iter().any(|known| known.id == source.id);
-        if source.name.is_empty() || is_known || producer.sources.len() >= MOST_SOURCES {
+        // Whoever asks what there is gets it in a frame of its own.
+        let is_long = source.whole.len() > MAX_IPC_FRAME - 128;
+        if source.name.is_empty() || is_known || is_long || producer.sources.len() >= MOST_SOURCES {
             let line =
                 format!("{} offers data source \"{}\", which is ignored", producer.name(), source.name);
             return self.log(line);

@@ -127,10 +127,7 @@ impl<H: Host> Service<H> {
                 self.send_state(connection, request, &part, true);
                 part = ProtoBuilder::new();
             }
-            // A descriptor that no frame has room for came in a longer one.
-            if item.len() <= frames::MAX_IPC_FRAME - 64 {
-                part = part.fields(item);
-            }
+            part = part.fields(item);
         }
         self.send_state(connection, request, &part, false);
     }

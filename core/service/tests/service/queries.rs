@@ -33,6 +33,11 @@ fn the_state_of_the_service_comes_whole_however_much_there_is() {
         let told = ProtoBuilder::new().message(register_data_source_request::DATA_SOURCE_DESCRIPTOR, &told);
         assert!(program.call(&mut world, method::REGISTER_DATA_SOURCE, &told));
     }
+    // One that has no room in a frame is none.
+    let long = ProtoBuilder::new().bytes(1, b"f").bytes(6, &[b'x'; 131_000]);
+    let long = ProtoBuilder::new().message(register_data_source_request::DATA_SOURCE_DESCRIPTOR, &long);
+    program.call(&mut world, method::REGISTER_DATA_SOURCE, &long);
+    assert!(world.log.last().is_some_and(|line| line.contains("\"f\", which is ignored")), "{:?}", world.log);
     for _ in 0..200 {
         Program::of(&mut world, 2000, "another");
     }

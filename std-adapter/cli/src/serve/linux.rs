@@ -9,6 +9,7 @@ use std::process::{Command, ExitCode, Stdio};
 use tracebuf_daemon::{Daemon, Permissions, SocketNames, say_ready};
 
 use super::Args;
+use crate::failure::status;
 
 pub(super) fn serve(arguments: &Args) -> io::Result<ExitCode> {
     if arguments.background {
@@ -29,6 +30,8 @@ pub(super) fn serve(arguments: &Args) -> io::Result<ExitCode> {
     if let Some(folder) = &arguments.output_folder {
         daemon.allow_files_below(folder);
     }
+    // What clients call themselves may be meant for a terminal.
+    daemon.log_with(|line| status!("{line}"));
     daemon.stop_on_signals()?;
     say_ready()?;
     daemon.run()?;

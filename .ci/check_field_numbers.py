@@ -83,6 +83,12 @@ MESSAGES = {
     "data_source_descriptor": [pb.DataSourceDescriptor],
     "track_event_descriptor": [pb.TrackEventDescriptor],
     "track_event_category": [pb.TrackEventCategory],
+    "protovm_config": [pb.ProtoVmConfig],
+    "protovms": [pb.TracePacket.ProtoVms],
+    "protovms_instance": [pb.TracePacket.ProtoVms.Instance],
+    "trace_provenance": [pb.TraceProvenance],
+    "trace_provenance_buffer": [pb.TraceProvenance.Buffer],
+    "trace_provenance_sequence": [pb.TraceProvenance.Sequence],
 }
 
 # Messages that only the C++ source has, by their classes there.

@@ -56,6 +56,20 @@ impl<'p> FragIterator<'p> {
         Some(start)
     }
 
+    /// The next fragment's size field and what lies behind it, and all fragments after it, if its size is one byte and
+    /// not 0, and it is surely not the last.
+    #[inline(always)]
+    pub(super) fn peek(&self) -> Option<(&'p [u8; PEEKED], Self)> {
+        step();
+        let head: &[u8; PEEKED] = self.rest.first_chunk()?;
+        let [size @ 1..=0x7F, ..] = *head else { return None };
+        let size = usize::from(size) + 1;
+        if size >= self.rest.len() {
+            return None;
+        }
+        Some((head, Self { payload: self.payload, rest: self.rest.get(size..)? }))
+    }
+
     /// Whether the writer gave up the packet that comes next. To be called when there is no next fragment.
     #[inline]
     fn is_aborted(&self) -> bool {
@@ -110,6 +124,9 @@ impl<'p> FragIterator<'p> {
         true
     }
 }
+
+/// How many bytes of a fragment are peeked at, its size field among them.
+pub(super) const PEEKED: usize = 16;
 
 /// More than any chunk has room for: the size where there is no size field, or one whose size has more than 28 bits.
 const TOO_LARGE: u32 = ABORTED_SIZE + 1;

@@ -18,6 +18,7 @@ pub mod config;
 pub mod consumer;
 mod ftrace;
 pub mod ipc;
+mod protovm;
 mod stats;
 mod system;
 
@@ -25,6 +26,10 @@ pub use ftrace::{
     compact_sched, descriptor_proto, field_descriptor_proto, field_type, ftrace_clock, ftrace_cpu_stats,
     ftrace_error, ftrace_event, ftrace_event_bundle, ftrace_phase, ftrace_stats, generic_event_descriptor,
     interned_bytes,
+};
+pub use protovm::{
+    protovm_config, protovms, protovms_instance, trace_provenance, trace_provenance_buffer,
+    trace_provenance_sequence,
 };
 pub use stats::{buffer_stats, final_flush_outcome, trace_stats, writer_stats};
 pub use system::{

@@ -1,344 +1,262 @@
-//! The arena: cells in the caller's memory, given out and taken back.
+//! The arena: words in the caller's memory, cells given out and taken back, and patches that count whole or not at all.
+//!
+//! A patch may write into cells that were free when it began. Any other word is replaced only after its place and its
+//! value lie in the log, a list of cells whose end is in the header and moves by one store. Storing [`NO_LOG`] there is
+//! the commit. So at any instant the memory holds the state before the patch (with a log that leads back to it) or the
+//! state after it. What the patch dropped is freed after the commit.
+//!
+//! Without memory, out of budget, or when the program is wrong, the patch *fails*: nothing is written from then on, and
+//! who notices first ends it.
 
-use super::cell::{Cell, Kind, NONE, PAYLOAD, Side};
-use super::error::VmError;
-use super::wire::{BYTES, Field, Source, copy};
-use crate::buffer::words::Le32;
-use core::mem::size_of;
+use super::cell::{CELL, Cell, HIGH, KEY, KIND, LEFT, LINK, LOW, META, NONE, OWNER_SHIFT, RIGHT, ROOT, WHAT};
 use core::sync::atomic::{Ordering, compiler_fence};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// "tbvm" in memory.
-const MAGIC: u32 = u32::from_le_bytes(*b"tbvm");
-const VERSION: u32 = 1;
+/// The header's word that tells where the log's next entry goes.
+pub(super) const LOG: u32 = 5;
 
-/// Cells of the smallest arena: the root, and enough for a patch that sets a number.
-const LEAST_CELLS: usize = 8;
+/// Words of a cell of the log that are entries; then comes where the log ended before it.
+const ENTRIES: u32 = 6;
 
-/// Indexes take 27 bits: the others of a link are for marks.
-const MOST_CELLS: usize = 1 << 27;
+/// The log's end when it has no cell: as if one were full.
+pub(super) const NO_LOG: u32 = ENTRIES;
 
-/// The start of the memory; as large as a cell.
-#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+/// What a machine knows of its memory, besides what is in it.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Live {
+    /// The first free cell.
+    pub(super) free: u32,
+    pub(super) used: u32,
+    pub(super) high_water: u32,
+}
+
+/// The memory, for as long as something is done with it.
 #[repr(C)]
-pub(super) struct Header {
-    magic: Le32,
-    version: Le32,
-    cells: Le32,
-    program: Le32,
-    /// Of the words before it.
-    check: Le32,
-    /// The newest record of the patch in progress, or [`NONE`].
-    pub(super) journal: Le32,
-    reserved: [u8; 8],
-}
-
-impl Header {
-    fn checksum(&self) -> u32 {
-        fnv(self.as_bytes().get(..16).unwrap_or_default())
-    }
-}
-
-/// FNV-1a: tells headers and programs from others, by accident and not by intent.
-pub(super) fn fnv(bytes: &[u8]) -> u32 {
-    bytes.iter().fold(0x811C_9DC5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
-}
-
-/// The memory and who has which cells of it.
-pub(super) struct Arena<'m> {
-    pub(super) header: &'m mut Header,
-    pub(super) cells: &'m mut [Cell],
-    /// What indexes beyond the end stand for. None is, in a state that was checked; so looking needs no way to fail.
-    spare: Cell,
-    /// The first free cell, and the first that was never used.
-    free: u32,
-    fresh: u32,
-    used: u32,
-    high_water: u32,
-    /// The greatest stamp so far, and the patch's own. A node with a lower stamp is not in the journal yet.
-    pub(super) stamp: u32,
-    pub(super) patch: u32,
-    /// What the patch took (even words) and dropped (odd ones): the newest cell of the list, and its words in use.
-    pub(super) log: u32,
-    pub(super) logged: usize,
-    /// Cells that may still be taken, and fields looked at, during the patch.
+pub(super) struct Arena<'r> {
+    pub(super) cells: &'r mut [Cell],
+    /// What indexes beyond the end stand for; so looking needs no way to fail.
+    none: &'r Cell,
+    pub(super) live: Live,
+    /// Cells that may still be taken, and fields looked at.
     pub(super) budget: u32,
+    pub(super) failed: bool,
+    /// The last holder of what the patch dropped.
+    dropped: u32,
+    /// The first free cell, and the cells in use, when the patch began.
+    before: [u32; 2],
+    /// A patch's or a program's bytes.
+    pub(super) flat: &'r [u8],
 }
 
-impl<'m> Arena<'m> {
-    /// Lays out an empty state.
-    pub(super) fn new(memory: &'m mut [u8], program: u32) -> Result<Self, VmError> {
-        let arena = Self::over(memory)?;
-        // What was there is none from the first store on, and what is new is there from the last.
-        arena.header.magic.set(0);
-        fence();
-        *arena.cells.first_mut().ok_or(VmError::Damaged)? = Cell::default();
-        let mut header = Header {
-            magic: Le32::new(MAGIC),
-            version: Le32::new(VERSION),
-            cells: Le32::new(arena.cells.len() as u32),
-            program: Le32::new(program),
-            ..Header::default()
-        };
-        header.check.set(header.checksum());
-        *arena.header = Header { magic: Le32::default(), ..header };
-        fence();
-        arena.header.magic = header.magic;
-        Ok(arena)
+impl<'r> Arena<'r> {
+    /// Begins a patch.
+    pub(super) fn new(cells: &'r mut [Cell], live: Live, flat: &'r [u8], budget: u32) -> Self {
+        let before = [live.free, live.used];
+        Self { cells, none: &Cell::EMPTY, live, budget, failed: false, dropped: NONE, before, flat }
+    }
+}
+
+impl Arena<'_> {
+    #[cfg_attr(not(tracebuf_size), inline)]
+    #[cfg_attr(tracebuf_size, inline(never))]
+    pub(super) fn cell(&self, at: u32) -> &Cell {
+        self.cells.get((at / CELL) as usize).unwrap_or(self.none)
     }
 
-    /// Takes over a state that may be in the middle of a patch, and takes it back to before that patch. The nodes are
-    /// still to be checked.
-    pub(super) fn found(memory: &'m mut [u8], program: u32) -> Result<Self, VmError> {
-        let mut arena = Self::over(memory).map_err(|_| VmError::NoState)?;
-        let header = &arena.header;
-        if header.magic.get() != MAGIC
-            || header.version.get() != VERSION
-            || header.check.get() != header.checksum()
+    /// A word of the cell that is at `at`.
+    #[inline(always)]
+    pub(super) fn word(&self, at: u32, word: u32) -> u32 {
+        self.cell(at).word(word)
+    }
+
+    /// A word by its own index.
+    #[cfg_attr(not(tracebuf_size), inline)]
+    #[cfg_attr(tracebuf_size, inline(never))]
+    pub(super) fn get(&self, at: u32) -> u32 {
+        self.cell(at).word(at)
+    }
+
+    /// Stores into a cell that is no node of the state before the patch; not in one that fails.
+    #[cfg_attr(not(tracebuf_size), inline)]
+    #[cfg_attr(tracebuf_size, inline(never))]
+    pub(super) fn set(&mut self, at: u32, value: u32) {
+        #[cfg(test)]
+        super::tests::crash_here(|| self.image());
+        if let Some(cell) = self.cells.get_mut((at / CELL) as usize)
+            && !self.failed
         {
-            return Err(VmError::NoState);
+            cell.set(at, value);
         }
-        if header.cells.get() as usize > arena.cells.len() {
-            return Err(VmError::Damaged);
-        }
-        if header.program.get() != program {
-            return Err(VmError::OtherProgram);
-        }
-        let cells = header.cells.get() as usize;
-        arena.cells = core::mem::take(&mut arena.cells).get_mut(..cells).ok_or(VmError::Damaged)?;
-        arena.roll_back().ok_or(VmError::Damaged)?;
-        Ok(arena)
     }
 
-    fn over(memory: &'m mut [u8]) -> Result<Self, VmError> {
-        const SIZE: usize = size_of::<Cell>();
-        let too_small = VmError::TooSmall { needed: size_of::<Header>() + LEAST_CELLS * SIZE };
-        let unaligned = memory.as_ptr().align_offset(align_of::<Cell>());
-        let memory = memory.get_mut(unaligned..).ok_or(too_small)?;
-        let (header, rest) = Header::mut_from_prefix(memory).map_err(|_| too_small)?;
-        let count = (rest.len() / SIZE).min(MOST_CELLS);
-        let (cells, _) = <[Cell]>::mut_from_prefix_with_elems(rest, count).map_err(|_| too_small)?;
-        if count < LEAST_CELLS {
-            return Err(too_small);
+    /// Replaces a word of the state.
+    #[cfg_attr(tracebuf_size, inline(never))]
+    pub(super) fn put(&mut self, at: u32, value: u32) {
+        let before = self.get(at);
+        if before == value || self.failed {
+            return;
         }
-        Ok(Self {
-            header,
-            cells,
-            spare: Cell::default(),
-            free: NONE,
-            fresh: 1,
-            used: 1,
-            high_water: 1,
-            stamp: 0,
-            patch: 0,
-            log: NONE,
-            logged: 0,
-            budget: 0,
-        })
+        let mut entry = self.get(LOG);
+        if entry % CELL == ENTRIES {
+            let cell = self.take();
+            if cell == NONE {
+                return;
+            }
+            self.set(cell | ENTRIES, entry);
+            entry = cell;
+        }
+        self.set(entry, at);
+        self.set(entry | 1, before);
+        self.end_log(entry + 2);
+        self.set(at, value);
+    }
+
+    /// The one store that makes an entry, or a commit, count.
+    pub(super) fn end_log(&mut self, at: u32) {
+        fence();
+        self.set(LOG, at);
+        fence();
+    }
+
+    /// Ends the patch in an abort.
+    pub(super) fn fail(&mut self) {
+        self.failed = true;
+    }
+
+    /// Counts a look at a field, or a cell; whether there is budget for it.
+    #[cfg_attr(tracebuf_size, inline(never))]
+    pub(super) fn charge(&mut self) -> bool {
+        match self.budget.checked_sub(1) {
+            Some(left) => self.budget = left,
+            None => self.fail(),
+        }
+        !self.failed
+    }
+
+    /// A free cell, or [`NONE`] in a patch that fails.
+    #[cfg_attr(tracebuf_size, inline(never))]
+    pub(super) fn take(&mut self) -> u32 {
+        let cell = self.live.free;
+        if cell == NONE {
+            self.fail();
+        }
+        if !self.charge() {
+            return NONE;
+        }
+        self.live.free = self.word(cell, LINK);
+        self.live.used = self.live.used.wrapping_add(1);
+        self.live.high_water = self.live.high_water.max(self.live.used);
+        cell
+    }
+
+    #[cfg_attr(tracebuf_size, inline(never))]
+    pub(super) fn give(&mut self, cell: u32) {
+        self.set(cell | LINK, self.live.free);
+        self.live.free = cell;
+        self.live.used = self.live.used.wrapping_sub(1);
+    }
+
+    /// A new node or holder with nothing in it.
+    #[cfg_attr(tracebuf_size, inline(never))]
+    pub(super) fn fresh(&mut self, meta: u32) -> u32 {
+        let cell = self.take();
+        for word in KEY..META {
+            self.set(cell | word, 0);
+        }
+        self.set(cell | META, meta);
+        cell
+    }
+
+    /// Lets something go when the patch is done: what a node holds, or a node and all below it, as the one child of a
+    /// message. Returns the cell that holds it until then.
+    #[cfg_attr(tracebuf_size, inline(never))]
+    pub(super) fn drop_later(&mut self, what: u32, low: u32, high: u32) -> u32 {
+        let holder = self.fresh(what);
+        self.set(holder | LOW, low);
+        self.set(holder | HIGH, high);
+        // A tree of holders, whose left ones are the earlier.
+        self.set(holder | LEFT, self.dropped);
+        self.dropped = holder;
+        holder
+    }
+
+    /// Ends a patch: it counts, unless it has failed.
+    #[cfg_attr(tracebuf_size, inline(never))]
+    pub(super) fn end(&mut self) -> bool {
+        if self.failed {
+            self.failed = false;
+            [self.live.free, self.live.used] = self.before;
+            // Only memory that somebody else writes into makes it fail.
+            self.roll_back();
+            return false;
+        }
+        let mut log = self.get(LOG);
+        self.end_log(NO_LOG);
+        while log != NO_LOG {
+            let cell = log / CELL * CELL;
+            log = self.word(cell, ENTRIES);
+            self.give(cell);
+        }
+        self.sweep(self.dropped, 0);
+        true
+    }
+
+    /// Puts back what the log holds; whether it can. May be repeated, from the start, until the log is empty.
+    #[cfg_attr(tracebuf_size, inline(never))]
+    pub(super) fn roll_back(&mut self) -> bool {
+        let mut entry = self.get(LOG);
+        for _ in 0..(self.cells.len() as u32).wrapping_mul(CELL) {
+            if entry == NO_LOG {
+                self.end_log(NO_LOG);
+                return true;
+            }
+            entry = entry.wrapping_sub(2);
+            let at = self.get(entry);
+            if at < ROOT {
+                break;
+            }
+            self.set(at, self.get(entry | 1));
+            if entry.is_multiple_of(CELL) {
+                entry = self.get(entry | ENTRIES);
+            }
+        }
+        false
+    }
+
+    #[inline(always)]
+    pub(super) fn kind(&self, at: u32) -> u32 {
+        self.word(at, META) & KIND
+    }
+
+    #[inline(always)]
+    pub(super) fn owner(&self, at: u32) -> u32 {
+        self.word(at, META) >> OWNER_SHIFT & !(CELL - 1)
+    }
+
+    #[inline(always)]
+    pub(super) fn key(&self, at: u32) -> u64 {
+        let cell = self.cell(at);
+        u64::from(cell.word(KEY)) | u64::from(cell.word(KEY | 1)) << 32
+    }
+
+    /// Two words by the index of the first, which is even.
+    #[inline(always)]
+    pub(super) fn pair(&self, at: u32) -> u64 {
+        let cell = self.cell(at);
+        u64::from(cell.word(at)) | u64::from(cell.word(at | 1)) << 32
+    }
+
+    /// Replaces what a node holds by words, and what these are.
+    #[cfg_attr(tracebuf_size, inline(never))]
+    pub(super) fn hold(&mut self, at: u32, what: u32, low: u32, high: u32) {
+        self.put(at | LOW, low);
+        self.put(at | HIGH, high);
+        self.put(at | META, self.word(at, META) & !WHAT | what);
     }
 
     /// The memory as it is.
     #[cfg(test)]
     pub(super) fn image(&self) -> std::vec::Vec<u8> {
-        [self.header.as_bytes(), self.cells.as_bytes()].concat()
-    }
-
-    pub(super) fn len(&self) -> u32 {
-        self.cells.len() as u32
-    }
-
-    pub(super) fn used(&self) -> u32 {
-        self.used
-    }
-
-    pub(super) fn high_water(&self) -> u32 {
-        self.high_water
-    }
-
-    pub(super) fn source<'a>(&'a self, flat: &'a [u8]) -> Source<'a> {
-        Source { cells: self.cells, flat }
-    }
-
-    #[cfg_attr(not(target_os = "none"), inline)]
-    #[cfg_attr(target_os = "none", inline(never))]
-    pub(super) fn cell(&self, at: u32) -> &Cell {
-        self.cells.get(at as usize).unwrap_or(&self.spare)
-    }
-
-    /// A cell to be changed that is no node of the state before the patch.
-    #[cfg_attr(not(target_os = "none"), inline)]
-    #[cfg_attr(target_os = "none", inline(never))]
-    pub(super) fn cell_mut(&mut self, at: u32) -> &mut Cell {
-        #[cfg(test)]
-        super::tests::crash_here(|| self.image());
-        match self.cells.get_mut(at as usize) {
-            Some(cell) => cell,
-            None => {
-                self.spare = Cell::default();
-                &mut self.spare
-            }
-        }
-    }
-
-    pub(super) fn has(&self, at: u32) -> bool {
-        at < self.len()
-    }
-
-    /// Counts a look at a field; `None` if the budget is used up.
-    pub(super) fn charge(&mut self) -> Option<()> {
-        self.budget = self.budget.checked_sub(1)?;
-        Some(())
-    }
-
-    /// A new node with nothing in it.
-    pub(super) fn node(&mut self, key: u64) -> Option<u32> {
-        let at = self.take()?;
-        let link = Le32::new(self.patch);
-        let cell = self.cell_mut(at);
-        *cell = Cell { height: 1, link, ..Cell::default() };
-        cell.key.set(key);
-        Some(at)
-    }
-
-    /// Moves a node's content into a node of its own that goes when the patch is done. Returns that one.
-    pub(super) fn displace(&mut self, at: u32) -> Option<u32> {
-        let holder = self.node(0)?;
-        self.move_content(at, holder)?;
-        self.drop_node(holder)?;
-        Some(holder)
-    }
-
-    pub(super) fn move_content(&mut self, from: u32, to: u32) -> Option<()> {
-        let content = self.edit(from)?;
-        let before = *content;
-        content.become_empty(Kind::Empty);
-        self.edit(to)?.take_content(&before);
-        Some(())
-    }
-
-    /// Lets an unlinked node and all below it go when the patch is done.
-    pub(super) fn drop_node(&mut self, at: u32) -> Option<()> {
-        self.note(at << 1 | 1)
-    }
-
-    /// Puts a field's value into an empty node; its bytes come from `flat` or from a chain.
-    pub(super) fn store(&mut self, at: u32, field: &Field, flat: &[u8]) -> Option<()> {
-        if field.wire != BYTES {
-            self.edit(at)?.become_scalar(field.wire, field.value);
-            return Some(());
-        }
-        let mut rest = field.bytes;
-        let mut piece = [0; PAYLOAD];
-        self.source(flat).read(&mut rest, &mut piece)?;
-        if let Some(short) = self.edit(at)?.become_short(field.bytes.len) {
-            copy(short, &piece);
-            return Some(());
-        }
-        let first = self.take()?;
-        let mut last = first;
-        loop {
-            let cell = self.cell_mut(last);
-            copy(cell.payload_mut(), &piece);
-            cell.link.set(NONE);
-            if rest.len == 0 {
-                break;
-            }
-            self.source(flat).read(&mut rest, &mut piece)?;
-            let next = self.take()?;
-            self.cell_mut(last).link.set(next);
-            last = next;
-        }
-        self.edit(at)?.become_long(first, field.bytes.len);
-        Some(())
-    }
-
-    pub(super) fn take_unnoted(&mut self) -> Option<u32> {
-        let at = match self.free {
-            NONE => {
-                let at = self.fresh;
-                self.has(at).then_some(())?;
-                self.fresh = self.fresh.checked_add(1)?;
-                at
-            }
-            at => {
-                self.free = self.cell(at).link.get();
-                at
-            }
-        };
-        self.used = self.used.checked_add(1)?;
-        self.high_water = self.high_water.max(self.used);
-        Some(at)
-    }
-
-    pub(super) fn give(&mut self, at: u32) {
-        let free = self.free;
-        self.cell_mut(at).link.set(free);
-        self.free = at;
-        self.used = self.used.saturating_sub(1);
-    }
-
-    /// Frees a node and all below it. Nodes still to be freed form a list of their links.
-    pub(super) fn give_tree(&mut self, at: u32) {
-        let mut work = NONE;
-        self.push(at, &mut work);
-        while work != NONE {
-            let at = work;
-            let cell = *self.cell(at);
-            work = cell.link.get();
-            for next in [cell.left.get(), cell.right.get(), cell.children()] {
-                self.push(next, &mut work);
-            }
-            let mut chain = cell.chain().unwrap_or(NONE);
-            while chain != NONE {
-                let next = self.cell(chain).link.get();
-                self.give(chain);
-                chain = next;
-            }
-            self.give(at);
-        }
-    }
-
-    fn push(&mut self, at: u32, list: &mut u32) {
-        if at != NONE {
-            self.cell_mut(at).link.set(*list);
-            *list = at;
-        }
-    }
-
-    /// Counts only marked cells as used, and unmarks them: all others are free from now on.
-    pub(super) fn keep_marked(&mut self, mark: u32) {
-        (self.free, self.fresh, self.used) = (NONE, self.len(), 0);
-        let mut free = NONE;
-        for (at, cell) in self.cells.iter_mut().enumerate().rev() {
-            let link = cell.link.get();
-            if link & mark != 0 {
-                cell.link.set(link & !mark);
-                self.used = self.used.saturating_add(1);
-            } else {
-                cell.link.set(free);
-                free = at as u32;
-            }
-        }
-        self.free = free;
-        self.high_water = self.used;
-    }
-
-    /// Takes a mark off all cells.
-    pub(super) fn unmark(&mut self, mark: u32) {
-        for cell in self.cells.iter_mut() {
-            cell.link.set(cell.link.get() & !mark);
-        }
-    }
-
-    /// Replaces a node's link to a child.
-    pub(super) fn set_side(&mut self, at: u32, side: Side, child: u32) -> Option<()> {
-        self.edit(at)?.side_mut(side).set(child);
-        Some(())
-    }
-
-    /// A scratch word of a message, which no patch relies on: its length while it is written.
-    pub(super) fn scratch(&mut self, at: u32) -> &mut Le32 {
-        &mut self.cell_mut(at).content.high
+        zerocopy::IntoBytes::as_bytes(&*self.cells).to_vec()
     }
 }
 
@@ -346,3 +264,6 @@ impl<'m> Arena<'m> {
 pub(super) fn fence() {
     compiler_fence(Ordering::SeqCst);
 }
+
+const _: () =
+    assert!(RIGHT == LEFT | 1 && HIGH == LOW + 1 && LOW == KEY + 2 && LEFT == HIGH + 1 && META == RIGHT + 1);

@@ -14,27 +14,6 @@ pub enum VmStatus {
     Abort,
 }
 
-/// Why an operation of a program does not go on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stop {
-    Error,
-    Abort,
-}
-
-/// The result of an operation.
-pub(super) type Step<T> = Result<T, Stop>;
-
-/// `None`, which operations on the arena return without memory or out of budget, is an abort.
-pub(super) trait OrAbort<T> {
-    fn or_abort(self) -> Step<T>;
-}
-
-impl<T> OrAbort<T> for Option<T> {
-    fn or_abort(self) -> Step<T> {
-        self.ok_or(Stop::Abort)
-    }
-}
-
 /// Why a piece of memory or a program cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
@@ -42,7 +21,7 @@ impl<T> OrAbort<T> for Option<T> {
 pub enum VmError {
     /// The memory has no room for the smallest state.
     TooSmall {
-        /// Bytes that would be enough if they were aligned to 8.
+        /// Bytes that would be enough if they were aligned to 4.
         needed: usize,
     },
     /// The program has more instructions and path components than steps were given.
@@ -50,7 +29,7 @@ pub enum VmError {
         /// Steps that are enough for it in any case.
         enough: usize,
     },
-    /// No state of this version starts at the first 8-byte boundary.
+    /// No state of this version starts at the first 4-byte boundary.
     NoState,
     /// The state was made by another program.
     OtherProgram,

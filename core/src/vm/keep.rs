@@ -1,6 +1,6 @@
 //! Ready-made programs: the last packet of each kind and key.
 
-use super::program::Program;
+use super::program::{KEEPS, Program};
 use crate::proto::fields::{trace_packet, track_descriptor, track_event};
 use crate::proto::{Encoder, Message, Overflow, Sink};
 
@@ -72,7 +72,6 @@ const REGISTER: u64 = 0;
 
 const SOURCE: u64 = 1;
 const STATE: u64 = 2;
-const SKIP: u64 = 1;
 
 mod vm_program {
     pub(super) const INSTRUCTIONS: u32 = 2;
@@ -106,7 +105,8 @@ impl Message for Group<'_> {
     fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
         let Self(kind) = self;
         out.length(instruction::SELECT, 0)?;
-        out.varint(instruction::ABORT_LEVEL, SKIP)?;
+        // Any level that Perfetto does not know skips the instruction.
+        out.varint(instruction::ABORT_LEVEL, KEEPS.into())?;
         let path = |cursor, path| Select { cursor, path, key: false, create: false };
         out.message(instruction::NESTED, &Within(path(SOURCE, kind.with), None))?;
         out.message(instruction::NESTED, &Within(path(SOURCE, kind.by), Some(instruction::REG_LOAD)))?;

@@ -34,15 +34,15 @@
 //!
 //! | what | here |
 //! |---|---|
-//! | cells, and who has them | `cell`, `arena` |
-//! | patches that count whole or not at all | `journal` |
+//! | cells, who has them, and patches that count whole or not at all | `cell`, `arena` |
 //! | the children of a node, in order | `tree` |
 //! | fields of patches, programs and stored bytes | `wire` |
-//! | what nodes turn into when a program walks into them | `convert` |
+//! | what nodes hold, and turn into when a program walks into them | `node` |
 //! | programs, and those that are ready-made | `program`, `keep` |
 //! | a patch's run: instructions, and paths | `run`, `select` |
-//! | the state as a message | `walk`, `write` |
+//! | the state as a message | `write` |
 //! | states that are found again | `attach` |
+//! | machines that a buffer shows what it overwrites | `observer` |
 //!
 //! # Programs
 //!
@@ -59,33 +59,32 @@
 mod arena;
 mod attach;
 mod cell;
-mod convert;
 mod error;
-mod journal;
 mod keep;
+mod node;
+mod observer;
 mod program;
 mod run;
 mod select;
 #[cfg(test)]
 mod tests;
 mod tree;
-mod walk;
 mod wire;
 mod write;
 
 pub use error::{VmError, VmStatus};
 pub use keep::Keep;
+pub use observer::{ProducerVm, VmObserver};
 pub use program::{Program, Step};
 pub use run::StackFrame;
 
 use crate::debug::debug_fields;
 use crate::proto::Sink;
-use arena::Arena;
+use arena::{Arena, Live};
+use cell::{CELL, Cell, EMPTY, LOADED, ROOT};
 use core::fmt;
-use error::{OrAbort, Stop};
-use run::{Registers, Run};
-use walk::{ROOT, Visit, Walk};
-use wire::{BYTES, Field, Source};
+use run::Run;
+use wire::{Field, LENGTH};
 
 /// The most that a patch may cost. What costs more is an abort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,23 +122,24 @@ pub struct VmStats {
 }
 
 /// A state and the program that keeps it, in memory that the caller gives.
+// In this order, no zeros lie side by side for which a small image would need a function.
+#[repr(C)]
 pub struct Vm<'m> {
-    arena: Arena<'m>,
+    patches: u64,
+    cells: &'m mut [Cell],
+    live: Live,
     program: Program<'m>,
     frames: &'m mut [StackFrame],
-    /// Here, and not in a run, for the stack's sake.
-    registers: Registers,
+    /// Patches that were an Error, and that were an Abort.
+    failures: [u64; 2],
     limits: Limits,
-    patches: u64,
-    errors: u64,
-    aborts: u64,
 }
 
 impl<'m> Vm<'m> {
     /// Lays out an empty state. `memory` limits what the state can hold, and `frames` how deep a program may nest.
     ///
-    /// Of the memory, from the first 8-byte boundary on, 32 bytes are for a header; the rest is cells of 32 bytes. A
-    /// patch needs free ones until it is done: two or three for each node that it changes.
+    /// Of the memory, from the first 4-byte boundary on, 288 bytes are for a header and registers; the rest is cells of
+    /// 32 bytes, at most 512 MiB. A patch needs free ones until it is done: two or three for each node that it changes.
     ///
     /// # Errors
     /// [`VmError::TooSmall`].
@@ -148,8 +148,7 @@ impl<'m> Vm<'m> {
         program: Program<'m>,
         frames: &'m mut [StackFrame],
     ) -> Result<Self, VmError> {
-        let arena = Arena::new(memory, program.fingerprint())?;
-        Ok(Self::over(arena, program, frames))
+        Self::open(memory, program, frames, true)
     }
 
     /// Takes over the state in `memory`, however the program that kept it ended: as it was before the patch that it
@@ -165,14 +164,17 @@ impl<'m> Vm<'m> {
         program: Program<'m>,
         frames: &'m mut [StackFrame],
     ) -> Result<Self, VmError> {
-        let mut arena = Arena::found(memory, program.fingerprint())?;
-        attach::check(&mut arena).ok_or(VmError::Damaged)?;
-        Ok(Self::over(arena, program, frames))
+        Self::open(memory, program, frames, false)
     }
 
-    fn over(arena: Arena<'m>, program: Program<'m>, frames: &'m mut [StackFrame]) -> Self {
-        let (registers, limits) = (Registers::default(), Limits::default());
-        Self { arena, program, frames, registers, limits, patches: 0, errors: 0, aborts: 0 }
+    fn open(
+        memory: &'m mut [u8],
+        program: Program<'m>,
+        frames: &'m mut [StackFrame],
+        is_new: bool,
+    ) -> Result<Self, VmError> {
+        let (cells, live) = attach::open(memory, program.fingerprint, is_new)?;
+        Ok(Self { patches: 0, cells, live, program, frames, failures: [0; 2], limits: Limits::default() })
     }
 
     /// With other limits than the default.
@@ -183,34 +185,50 @@ impl<'m> Vm<'m> {
 
     /// Runs the program over a packet.
     pub fn apply(&mut self, patch: &[u8]) -> VmStatus {
-        let outcome = self.change(|vm| {
-            let Self { arena, program, frames, registers, limits, .. } = vm;
-            Run::new(arena, program, frames, registers, patch, limits.instructions).program()
-        });
+        let top = self.program.top;
+        let outcome = self.change(patch, |run| run.run(0, top));
         self.patches = self.patches.wrapping_add(1);
-        match outcome {
-            VmStatus::Ok => {}
-            VmStatus::Error => self.errors = self.errors.wrapping_add(1),
-            VmStatus::Abort => self.aborts = self.aborts.wrapping_add(1),
+        if let Some(count) = self.failures.get_mut((outcome as usize).wrapping_sub(VmStatus::Error as usize))
+        {
+            *count = count.wrapping_add(1);
         }
         outcome
     }
 
-    /// Replaces the state by a message, which is decoded as far as the program walks into it.
+    /// Replaces the state by a message, which is decoded as far as the program walks into it. The elements of a program
+    /// of [`Program::keep_last_by`] are found again by their keys.
     ///
-    /// [`VmStatus::Abort`] if there is no room: the state is then as before.
+    /// [`VmStatus::Abort`] if there is no room, or if the state is not one that this program keeps: the state is then as
+    /// before.
     pub fn load_state(&mut self, message: &[u8]) -> VmStatus {
-        self.change(|vm| {
-            vm.arena.displace(ROOT).or_abort()?;
-            let field = Field { id: 0, wire: BYTES, value: 0, bytes: Source::flat(message).whole() };
-            vm.arena.store(ROOT, &field, message).or_abort()?;
-            vm.arena.set_loaded(ROOT).or_abort()
+        let program = self.program;
+        self.change(message, |run| {
+            let state = run.src;
+            run.arena.clear(ROOT, EMPTY);
+            if program.list_kept(0).is_none() {
+                run.arena.store(ROOT, &state, LOADED);
+                return true;
+            }
+            let (mut rest, limits) = (state.bytes(), (run.instructions, run.arena.budget));
+            let mut packet = Field::default();
+            while run.arena.field(&mut rest, &mut packet) {
+                // As in a patch of its own, but kept only where it was.
+                (run.instructions, run.arena.budget, run.src) = (limits.0, limits.1, packet);
+                let is_kept = (0..program.top).fold(false, |is_kept, at| {
+                    let list = program.list_kept(at).unwrap_or(packet.id);
+                    if list == packet.id { run.run(at, at.wrapping_add(1)) } else { is_kept }
+                });
+                if packet.wire != LENGTH || !is_kept {
+                    run.arena.fail();
+                }
+            }
+            rest.len == 0 || run.abort()
         })
     }
 
     /// Bytes of the state as a message.
     pub fn state_len(&mut self) -> usize {
-        write::measure(&mut self.arena).unwrap_or(0) as usize
+        self.arena().measure() as usize
     }
 
     /// Writes the state as a message: fields in the order of their numbers, elements in the order of their indexes or
@@ -219,47 +237,41 @@ impl<'m> Vm<'m> {
     /// # Errors
     /// The sink's.
     pub fn write_state<S: Sink>(&mut self, out: &mut S) -> Result<(), S::Error> {
-        if write::measure(&mut self.arena).is_none() {
-            return Ok(());
-        }
-        write::write(&mut self.arena, out).unwrap_or(Ok(()))
+        let mut arena = self.arena();
+        arena.measure();
+        arena.write(out)
     }
 
     /// What happened so far, and what the state takes.
     pub fn stats(&self) -> VmStats {
+        let [errors, aborts] = self.failures;
         VmStats {
             patches: self.patches,
-            errors: self.errors,
-            aborts: self.aborts,
-            cells: self.arena.len(),
-            used: self.arena.used(),
-            high_water: self.arena.high_water(),
+            errors,
+            aborts,
+            cells: (self.cells.len() as u32).saturating_sub(ROOT / CELL),
+            used: self.live.used,
+            high_water: self.live.high_water,
         }
     }
 
-    /// A change of the state that counts unless it is an abort.
-    fn change(&mut self, change: impl FnOnce(&mut Self) -> error::Step<()>) -> VmStatus {
-        if !self.arena.begin(self.limits.fields) && self.forget_stamps().is_none() {
-            return VmStatus::Abort;
-        }
-        let outcome = match change(self) {
-            Ok(()) => VmStatus::Ok,
-            Err(Stop::Error) => VmStatus::Error,
-            Err(Stop::Abort) => {
-                self.arena.abort();
-                return VmStatus::Abort;
-            }
-        };
-        self.arena.commit();
-        outcome
+    fn arena(&mut self) -> Arena<'_> {
+        Arena::new(self.cells, self.live, &[], u32::MAX)
     }
 
-    /// Once in two billion patches and merges.
-    fn forget_stamps(&mut self) -> Option<()> {
-        let mut walk = Walk::new(&mut self.arena, 0);
-        while walk.next(&mut self.arena)? != Visit::End {}
-        self.arena.forget_stamps();
-        Some(())
+    /// A change of the state that counts unless it fails.
+    fn change(&mut self, flat: &[u8], change: impl FnOnce(&mut Run<'_, '_>) -> bool) -> VmStatus {
+        let Self { cells, live, program, frames, limits, .. } = self;
+        let arena = Arena::new(cells, *live, flat, limits.fields);
+        let mut run = Run::new(arena, program.steps, frames, limits.instructions);
+        let is_ok = change(&mut run);
+        let counts = run.arena.end();
+        *live = run.arena.live;
+        match counts {
+            true if is_ok => VmStatus::Ok,
+            true => VmStatus::Error,
+            false => VmStatus::Abort,
+        }
     }
 }
 
@@ -274,4 +286,6 @@ crate::debug::opaque_debug! {
     "Program": [] Program<'_>,
     "Step": [] Step,
     "Vm": [] Vm<'_>,
+    "ProducerVm": [] ProducerVm<'_>,
+    "VmObserver": [] VmObserver<'_, '_>,
 }

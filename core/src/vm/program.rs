@@ -1,136 +1,61 @@
 //! Programs, decoded once into steps of 16 bytes.
 //!
-//! An instruction's path and its nested instructions lie one after the other, from `first`. Decoding goes breadth
-//! first: instructions wait among the steps, as the place of their bytes, until it is their turn.
+//! An instruction's path and its nested instructions lie one after the other. Decoding goes breadth first: instructions
+//! wait among the steps, as the place of their bytes, until it is their turn.
 
-use super::arena::fnv;
-use super::cell::Span;
+use super::arena::{Arena, Live};
+use super::attach::mixed;
 use super::error::VmError;
-use super::wire::{BYTES, Field, MAX_FIELD, Source};
+use super::wire::{Field, LENGTH, MAX_FIELD, Span};
 
-/// The operation of an instruction.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Op {
-    /// None that is known.
-    #[default]
-    None,
-    Select,
-    RegLoad,
-    Delete,
-    Merge,
-    Set,
-}
+/// Operations of instructions: the numbers of their fields.
+pub(super) const SELECT: u8 = 1;
+pub(super) const REG_LOAD: u8 = 2;
+pub(super) const MERGE: u8 = 3;
+pub(super) const SET: u8 = 4;
+pub(super) const DELETE: u8 = 5;
 
-/// The cursor of an instruction.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Cursor {
-    #[default]
-    Source,
-    State,
-    /// Both, none or an unknown one: moves the state's, and has no loops.
-    Other,
-}
+/// What a component of a path leads to in a field, if not to the field.
+pub(super) const INDEX: u8 = 2;
+pub(super) const MAP_KEY: u8 = 3;
 
-/// What an instruction's Error does to the list that it is in.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Level {
-    Skip,
-    #[default]
-    Leave,
-    Abort,
-}
+/// Cursors: all others move the state's, and have no loops.
+pub(super) const SOURCE: u8 = 1;
+pub(super) const STATE: u8 = 2;
 
-/// An instruction.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Instruction {
-    pub(super) op: Op,
-    pub(super) level: Level,
-    pub(super) cursor: Cursor,
-    /// Of `select`: `create_if_not_exist`.
-    pub(super) create: bool,
-    /// Of `merge`.
-    pub(super) skip_submessages: bool,
-    /// Of `merge`.
-    pub(super) del_if_src_empty: bool,
-    /// Of `reg_load`.
-    pub(super) register: u8,
-    first: u32,
-    path: u16,
-    nested: u16,
-}
+/// Abort levels: all others skip the instruction.
+pub(super) const LEAVE: u8 = 2;
+pub(super) const ABORT: u8 = 3;
 
-impl Instruction {
-    /// The components of its path, as indexes of steps: from here to before there.
-    pub(super) const fn path(&self) -> (u32, u32) {
-        (self.first, self.first.saturating_add(self.path as u32))
-    }
+/// A step that is not decoded yet.
+const WAITING: u8 = 255;
 
-    /// Its nested instructions, likewise.
-    pub(super) const fn nested(&self) -> (u32, u32) {
-        let (_, from) = self.path();
-        (from, from.saturating_add(self.nested as u32))
-    }
-}
-
-/// A component of a path.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Component {
-    /// The field's number; 0 if there is none, or none that a field can have.
-    pub(super) field: u32,
-    /// An array's index or a map's key field, if there is no field.
-    number: u32,
-    element: Element,
-    pub(super) is_repeated: bool,
-    has_register: bool,
-    register: u8,
-}
-
-/// The element of a repeated field that a component leads to.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Element {
-    #[default]
-    None,
-    Index,
-    Key,
-}
-
-impl Component {
-    pub(super) fn is_element(&self) -> bool {
-        self.element != Element::None
-    }
-
-    pub(super) fn array_index(&self) -> Option<u32> {
-        (self.element == Element::Index).then_some(self.number)
-    }
-
-    pub(super) fn map_key_field(&self) -> Option<u32> {
-        (self.element == Element::Key).then_some(self.number)
-    }
-
-    pub(super) fn register(&self) -> Option<u8> {
-        self.has_register.then_some(self.register)
-    }
-}
+/// One of the others: of instructions that keep packets, so that a state is loaded by keeping them again.
+pub(super) const KEEPS: u8 = 107;
 
 /// Room for an instruction or for a component of a path: 16 bytes.
 #[derive(Clone, Copy, Default)]
-pub struct Step(Kind);
-
-#[derive(Clone, Copy)]
-enum Kind {
-    /// Not decoded yet: where its bytes are.
-    Waiting {
-        at: u32,
-        len: u32,
-    },
-    Instruction(Instruction),
-    Component(Component),
+pub struct Step {
+    /// An instruction's operation, or what a component leads to in the field; [`WAITING`] while it is but bytes.
+    pub(super) op: u8,
+    /// An instruction's abort level, or whether a component is a loop.
+    pub(super) level: u8,
+    /// An instruction's cursor.
+    pub(super) cursor: u8,
+    /// `create_if_not_exist`, the flags of a `merge` as bits of their numbers, or the register, of which 255 is none.
+    pub(super) detail: u8,
+    /// An instruction's first component of the path; a component's field number, 0 if there is none that a field can
+    /// have. The place of bytes.
+    pub(super) first: u32,
+    /// Behind an instruction's last component; a component's index or key field. The length of bytes.
+    pub(super) end: u32,
+    /// Behind its last nested instruction, of which the first is at `end`.
+    pub(super) nested_end: u32,
 }
 
-impl Default for Kind {
-    fn default() -> Self {
-        Self::Waiting { at: 0, len: 0 }
-    }
+impl Step {
+    pub(super) const NONE: Self =
+        Self { op: 0, level: 0, cursor: 0, detail: 0, first: 0, end: 0, nested_end: 0 };
 }
 
 /// A program: a `VmProgram`, decoded into steps that the caller gives.
@@ -146,9 +71,11 @@ impl Default for Kind {
 /// ```
 #[derive(Clone, Copy)]
 pub struct Program<'p> {
-    steps: &'p [Step],
-    top: u32,
-    fingerprint: u32,
+    pub(super) steps: &'p [Step],
+    /// The number of instructions outside of all others; they are the first steps.
+    pub(super) top: u32,
+    /// Tells programs from one another.
+    pub(super) fingerprint: u32,
 }
 
 impl<'p> Program<'p> {
@@ -158,158 +85,155 @@ impl<'p> Program<'p> {
     /// reached.
     ///
     /// # Errors
-    /// [`VmError::TooManySteps`], also for more than 65,535 components or instructions in one list.
+    /// [`VmError::TooManySteps`].
     pub fn new(bytes: &[u8], steps: &'p mut [Step]) -> Result<Self, VmError> {
-        let too_many = VmError::TooManySteps { enough: bytes.len() / 2 };
-        let mut decoder = Decoder { source: Source::flat(bytes), steps: &mut *steps, len: 0 };
-        let top = decoder.program().ok_or(too_many)?;
-        let len = decoder.len;
-        Ok(Self { steps: steps.get(..len).unwrap_or_default(), top: top.into(), fingerprint: fnv(bytes) })
+        let mut decoder = Decoder {
+            // A program may have as many fields as it likes.
+            arena: Arena::new(&mut [], Live::default(), bytes, u32::MAX),
+            steps: &mut *steps,
+            len: 0,
+        };
+        let Some(top) = decoder.program() else {
+            return Err(VmError::TooManySteps { enough: bytes.len() / 2 });
+        };
+        let fingerprint = bytes.iter().fold(0x811C_9DC5, |hash, byte| mixed(hash, (*byte).into()));
+        Ok(Self { steps, top, fingerprint })
     }
 
-    pub(super) fn instruction(&self, at: u32) -> Option<&Instruction> {
-        match self.steps.get(at as usize) {
-            Some(Step(Kind::Instruction(instruction))) => Some(instruction),
-            _ => None,
-        }
-    }
-
-    pub(super) fn component(&self, at: u32) -> Option<&Component> {
-        match self.steps.get(at as usize) {
-            Some(Step(Kind::Component(component))) => Some(component),
-            _ => None,
-        }
-    }
-
-    /// The number of instructions outside of all others; they are the first steps.
-    pub(super) const fn top(&self) -> u32 {
-        self.top
-    }
-
-    /// Tells programs from one another.
-    pub(super) const fn fingerprint(&self) -> u32 {
-        self.fingerprint
+    /// The field in which an instruction keeps packets, if it is one that does: that of its third `select`.
+    pub(super) fn list_kept(&self, at: u32) -> Option<u32> {
+        let group = self.steps.get(at as usize).filter(|group| group.level == KEEPS)?;
+        let list = self.steps.get(group.end.wrapping_add(2) as usize)?;
+        Some(self.steps.get(list.first as usize)?.first)
     }
 }
 
 /// The steps so far.
 struct Decoder<'a> {
-    source: Source<'a>,
+    arena: Arena<'a>,
     steps: &'a mut [Step],
-    len: usize,
+    len: u32,
 }
+
+/// What a message is, and in it the numbers of fields that are numbers.
+const INSTRUCTION: u32 = 0;
+const LEVEL: u32 = INSTRUCTION | 6;
+/// An operation's fields have the same numbers: a cursor or a flag, a register or a flag, a flag.
+const OPERATION: u32 = 8;
+const CURSOR: u32 = OPERATION | 1;
+const DST_REGISTER: u32 = OPERATION | 2;
+const COMPONENT: u32 = 16;
+const FIELD_ID: u32 = COMPONENT | 1;
+const ARRAY_INDEX: u32 = COMPONENT | 2;
+const MAP_KEY_FIELD_ID: u32 = COMPONENT | 3;
+const IS_REPEATED: u32 = COMPONENT | 5;
+const REGISTER_TO_MATCH: u32 = COMPONENT | 6;
 
 impl Decoder<'_> {
     /// Returns the number of instructions at the top; `None` if the steps do not suffice.
-    fn program(&mut self) -> Option<u16> {
+    fn program(&mut self) -> Option<u32> {
         const INSTRUCTIONS: u32 = 2;
-        let top = self.wait_for(self.source.whole(), INSTRUCTIONS)?;
+        let whole = self.arena.whole().bytes();
+        self.steps_of(whole, INSTRUCTIONS, false)?;
+        let top = self.len;
         let mut at = 0;
         while at < self.len {
-            if let Step(Kind::Waiting { at: start, len }) = *self.steps.get(at)? {
-                let instruction = self.instruction(Span::flat(start, len))?;
-                *self.steps.get_mut(at)? = Step(Kind::Instruction(instruction));
+            let step = *self.steps.get(at as usize)?;
+            if step.op == WAITING {
+                let instruction = self.instruction(Span { at: step.first, len: step.end })?;
+                *self.steps.get_mut(at as usize)? = instruction;
             }
-            at = at.checked_add(1)?;
+            at += 1;
         }
         Some(top)
     }
 
-    fn push(&mut self, kind: Kind) -> Option<()> {
-        *self.steps.get_mut(self.len)? = Step(kind);
-        self.len = self.len.checked_add(1)?;
+    /// Appends what is in the fields of that number: components, or instructions that are still to be decoded.
+    #[cfg_attr(tracebuf_size, inline(never))]
+    fn steps_of(&mut self, mut message: Span, id: u32, components: bool) -> Option<()> {
+        let first = self.len;
+        let mut field = Field::default();
+        while self.arena.field(&mut message, &mut field) {
+            if field.id != id || field.wire != LENGTH {
+                continue;
+            }
+            let Span { at, len } = field.bytes();
+            let mut step = Step { op: WAITING, first: at, end: len, ..Step::NONE };
+            if components {
+                step = Step { detail: u8::MAX, ..Step::NONE };
+                self.scan(field.bytes(), COMPONENT, &mut step);
+                // An element's index or key goes to the field before it.
+                if step.first != 0 {
+                    step.op = 0;
+                } else if let Some(before) = self.steps.get_mut((self.len as usize).wrapping_sub(1))
+                    && self.len > first
+                    && before.op | before.level == 0
+                    && step.op != 0
+                {
+                    (before.op, before.detail, before.end) = (step.op, step.detail, step.end);
+                    continue;
+                }
+            }
+            *self.steps.get_mut(self.len as usize)? = step;
+            self.len += 1;
+        }
         Some(())
     }
 
-    /// Appends the instructions in a field of a message, still to be decoded; returns how many there are.
-    fn wait_for(&mut self, mut message: Span, id: u32) -> Option<u16> {
-        let mut count = 0_u16;
-        while let Some(field) = self.source.field(&mut message) {
-            if field.id == id && field.wire == BYTES {
-                self.push(Kind::Waiting { at: field.bytes.at, len: field.bytes.len })?;
-                count = count.checked_add(1)?;
-            }
-        }
-        Some(count)
-    }
-
-    fn instruction(&mut self, message: Span) -> Option<Instruction> {
-        // Of several operations, the first of this order counts.
-        const OPERATIONS: [(Op, u32); 5] =
-            [(Op::Select, 1), (Op::RegLoad, 2), (Op::Delete, 5), (Op::Merge, 3), (Op::Set, 4)];
-        const LEVEL: u32 = 6;
+    fn instruction(&mut self, message: Span) -> Option<Step> {
         const NESTED: u32 = 7;
-        let mut decoded = Instruction { first: u32::try_from(self.len).ok()?, ..Instruction::default() };
-        if let Some(level) = self.number(message, LEVEL) {
-            decoded.level = match level as u32 {
-                2 => Level::Leave,
-                3 => Level::Abort,
-                _ => Level::Skip,
-            };
-        }
-        let found = OPERATIONS.iter().find_map(|(op, id)| Some((*op, self.last(message, *id, true)?.bytes)));
-        if let Some((op, operation)) = found {
-            decoded.op = op;
-            // Their fields have the same numbers: a cursor or a flag, a register or a flag, a flag.
-            let numbers @ [cursor, ..] = [1, 2, 3].map(|id| self.number(operation, id));
-            let [first, second, third] = numbers.map(|number| number.unwrap_or(0));
-            decoded.cursor = match cursor.map(|cursor| cursor as u32) {
-                None | Some(1) => Cursor::Source,
-                Some(2) => Cursor::State,
-                _ => Cursor::Other,
-            };
-            decoded.create = third != 0;
-            (decoded.skip_submessages, decoded.del_if_src_empty) = (first != 0, second != 0);
-            decoded.register = second as u8;
-            if op == Op::Select {
-                decoded.path = self.components(operation)?;
-            }
-        }
-        decoded.nested = self.wait_for(message, NESTED)?;
-        Some(decoded)
-    }
-
-    /// Appends the components of a path; returns how many there are.
-    fn components(&mut self, mut select: Span) -> Option<u16> {
         const PATH: u32 = 2;
-        let mut count = 0_u16;
-        while let Some(field) = self.source.field(&mut select) {
-            if field.id == PATH && field.wire == BYTES {
-                let [id, index, key, is_repeated, register] =
-                    [1, 2, 3, 5, 6].map(|id| self.number(field.bytes, id));
-                let (element, number) = match (index, key) {
-                    (Some(index), _) => (Element::Index, index as u32),
-                    (None, Some(key)) => (Element::Key, key as u32),
-                    (None, None) => (Element::None, 0),
-                };
-                self.push(Kind::Component(Component {
-                    field: id.map(|id| id as u32).filter(|id| *id <= MAX_FIELD).unwrap_or(0),
-                    number,
-                    element,
-                    is_repeated: is_repeated.unwrap_or(0) != 0,
-                    has_register: register.is_some(),
-                    register: register.unwrap_or(0) as u8,
-                }))?;
-                count = count.checked_add(1)?;
-            }
+        let mut step = Step { level: LEAVE, cursor: SOURCE, ..Step::NONE };
+        self.scan(message, INSTRUCTION, &mut step);
+        let operation = Span { at: step.first, len: step.end };
+        self.scan(operation, OPERATION, &mut step);
+        step.first = self.len;
+        if step.op == SELECT {
+            step.detail = (step.nested_end >> 3) as u8;
+            self.steps_of(operation, PATH, true)?;
+        } else if step.op == MERGE {
+            step.detail = step.nested_end as u8;
         }
-        Some(count)
+        step.end = self.len;
+        self.steps_of(message, NESTED, false)?;
+        step.nested_end = self.len;
+        Some(step)
     }
 
-    /// The last field of that number; of bytes only, if so wished.
-    fn last(&self, mut message: Span, id: u32, bytes: bool) -> Option<Field> {
-        let mut last = None;
-        while let Some(field) = self.source.field(&mut message) {
-            if field.id == id && (field.wire == BYTES || !bytes) {
-                last = Some(field);
+    /// Puts fields of a message into a step: of those with the same number the last one counts, and of several
+    /// operations the first in order.
+    #[cfg_attr(tracebuf_size, inline(never))]
+    fn scan(&mut self, mut message: Span, of: u32, step: &mut Step) {
+        /// For each number of an operation, four bits: its place in the order, from behind.
+        const ORDER: u32 = 0x31_2450;
+        let order = |op: u32| ORDER >> (4 * op) & 15;
+        let mut field = Field::default();
+        while self.arena.field(&mut message, &mut field) {
+            let Field { id, wire, value: [mut low, high] } = field;
+            let is_bytes = wire == LENGTH;
+            if of == INSTRUCTION && is_bytes && id <= 5 && order(id) >= order(step.op.into()) {
+                (step.op, step.first, step.end) = (id as u8, low, high);
+            }
+            // As a number, bytes count as 0.
+            let is_set = u32::from(!is_bytes && low | high != 0);
+            if is_bytes {
+                low = 0;
+            }
+            match of | id.min(7) {
+                LEVEL => step.level = u8::try_from(low).unwrap_or(0),
+                CURSOR => step.cursor = low.min(STATE as u32 + 1) as u8,
+                DST_REGISTER | REGISTER_TO_MATCH => step.detail = low as u8,
+                FIELD_ID if low <= MAX_FIELD => step.first = low,
+                FIELD_ID => step.first = 0,
+                ARRAY_INDEX => (step.op, step.end) = (INDEX, low),
+                MAP_KEY_FIELD_ID if step.op != INDEX => (step.op, step.end) = (MAP_KEY, low),
+                IS_REPEATED => step.level = is_set as u8,
+                _ => {}
+            }
+            if of == OPERATION && id <= 3 {
+                step.nested_end = step.nested_end & !(1 << id) | is_set << id;
             }
         }
-        last
-    }
-
-    /// The last number in a field; bytes count as 0.
-    fn number(&self, message: Span, id: u32) -> Option<u64> {
-        self.last(message, id, false).map(|field| field.value)
     }
 }
 

@@ -1,108 +1,127 @@
 //! The state as a message: measured in one walk, written in another.
 
 use super::arena::Arena;
-use super::cell::{Kind, NONE, Span};
-use super::walk::{ROOT, Visit, Walk};
-use crate::proto::{Sink, WireType, tag, varint};
+use super::cell::{
+    BYTES, DETAIL_SHIFT, EMPTY, HIGH, INDEXED, KEY, LOW, MESSAGE, META, NONE, ROOT, SCALAR, WHAT,
+};
+use super::wire::{LENGTH, Span, VARINT};
+use crate::proto::Sink;
 
-/// The number of the field that the node visited is written as.
-fn number(arena: &Arena<'_>, walk: &Walk, at: u32) -> Option<u32> {
-    let named = if walk.list == NONE { at } else { walk.list };
-    u32::try_from(arena.cell(named).key.get()).ok()
+/// In a visit, which is a node, of a walk through all in order: it comes from below.
+const LEAVES: u32 = 1;
+
+/// Room for a tag and a varint, or a fixed number.
+type Head = [u8; 16];
+
+/// Appends a varint.
+#[cfg_attr(tracebuf_size, inline(never))]
+fn put_varint(head: &mut Head, len: &mut usize, mut value: u64) {
+    loop {
+        let byte = value as u8 & 0x7F;
+        value >>= 7;
+        if let Some(place) = head.get_mut(*len) {
+            *place = byte | u8::from(value != 0) << 7;
+        }
+        *len = len.wrapping_add(1);
+        if value == 0 {
+            break;
+        }
+    }
 }
 
-/// Leaves each message's length in it. Returns the whole state's; `None` if the memory is damaged.
-pub(super) fn measure(arena: &mut Arena<'_>) -> Option<u32> {
-    let mut walk = Walk::new(arena, 0);
-    loop {
-        match walk.next(arena)? {
-            Visit::Enter(at) => {
-                if arena.cell(at).kind() == Kind::Message {
-                    arena.scratch(at).set(0);
+impl Arena<'_> {
+    #[cfg_attr(tracebuf_size, inline(never))]
+    fn next_visit(&self, visit: u32) -> u32 {
+        let (mut owner, mut next) = (visit & !LEAVES, NONE);
+        if visit != owner {
+            let key = self.key(owner);
+            owner = self.owner(owner);
+            if let Some(from) = key.checked_add(1) {
+                next = self.first_from(owner, from);
+            }
+        } else if self.kind(owner) >= MESSAGE {
+            next = self.first_from(owner, 0);
+        }
+        if next == NONE { owner | LEAVES } else { next }
+    }
+
+    /// Its bytes, or those of its children together; none of a scalar or a list.
+    #[cfg_attr(tracebuf_size, inline(never))]
+    fn content(&self, at: u32) -> Span {
+        match self.kind(at) {
+            BYTES => self.bytes(at),
+            MESSAGE => Span { at: 0, len: self.word(at, HIGH) },
+            _ => Span::default(),
+        }
+    }
+
+    /// What comes before a node's bytes or children, or is all of it; how many bytes.
+    #[cfg_attr(tracebuf_size, inline(never))]
+    fn head(&self, at: u32, head: &mut Head) -> usize {
+        let kind = self.kind(at);
+        if kind == EMPTY || kind >= INDEXED || at == ROOT {
+            return 0;
+        }
+        let wire = if kind == SCALAR { (self.word(at, META) & WHAT) >> DETAIL_SHIFT } else { LENGTH };
+        // An element is written as its list's field.
+        let owner = self.owner(at);
+        let named = if self.kind(owner) >= INDEXED { owner } else { at };
+        let mut len = 0;
+        put_varint(head, &mut len, u64::from(self.word(named, KEY)) << 3 | u64::from(wire));
+        let value = u64::from(self.word(at, LOW)) | u64::from(self.word(at, HIGH)) << 32;
+        if wire == LENGTH {
+            put_varint(head, &mut len, self.content(at).len.into());
+        } else if wire == VARINT {
+            put_varint(head, &mut len, value);
+        } else {
+            if let Some(place) = head.get_mut(len..).and_then(|rest| rest.first_chunk_mut()) {
+                *place = value.to_le_bytes();
+            }
+            len = len.wrapping_add(if wire == 1 { 8 } else { 4 });
+        }
+        len
+    }
+
+    /// Leaves each message's length in it. Returns the whole state's.
+    #[cfg_attr(tracebuf_size, inline(never))]
+    pub(super) fn measure(&mut self) -> u32 {
+        let mut visit = ROOT;
+        loop {
+            let at = visit & !LEAVES;
+            let inside = self.content(at).len;
+            if visit != at {
+                if at == ROOT {
+                    return inside;
+                }
+                let mut around = self.owner(at);
+                if self.kind(around) >= INDEXED {
+                    around = self.owner(around);
+                }
+                let len = (self.head(at, &mut Head::default()) as u32).wrapping_add(inside);
+                self.set(around | HIGH, self.word(around, HIGH).wrapping_add(len));
+            } else if self.kind(at) == MESSAGE {
+                self.set(at | HIGH, 0);
+            }
+            visit = self.next_visit(visit);
+        }
+    }
+
+    /// Writes what was measured.
+    pub(super) fn write<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
+        let mut visit = ROOT;
+        while visit != ROOT | LEAVES {
+            if visit & LEAVES == 0 {
+                let mut head = Head::default();
+                let len = self.head(visit, &mut head);
+                out.put(head.get(..len).unwrap_or_default())?;
+                let mut bytes = if self.kind(visit) == BYTES { self.bytes(visit) } else { Span::default() };
+                while bytes.len > 0 {
+                    let len = bytes.len.min(4) as usize;
+                    out.put(self.next_word(&mut bytes).to_le_bytes().get(..len).unwrap_or_default())?;
                 }
             }
-            Visit::Leave(ROOT) => {}
-            Visit::Leave(at) => {
-                let cell = arena.cell(at);
-                let value = match cell.kind() {
-                    Kind::Scalar => match cell.wire {
-                        0 => varint::len(cell.scalar()) as u32,
-                        1 => 8,
-                        _ => 4,
-                    },
-                    Kind::Bytes => with_length(cell.bytes(at).len),
-                    Kind::Message => with_length(cell.content.high.get()),
-                    Kind::Empty | Kind::Indexed | Kind::Mapped => continue,
-                };
-                let head = varint::len(u64::from(number(arena, &walk, at)?) << 3) as u32;
-                arena.scratch(walk.message).saturating_add(head.saturating_add(value));
-            }
-            Visit::End => break,
+            visit = self.next_visit(visit);
         }
+        Ok(())
     }
-    let root = arena.cell(ROOT);
-    Some(if root.kind() == Kind::Message { root.content.high.get() } else { root.bytes(ROOT).len })
-}
-
-fn with_length(len: u32) -> u32 {
-    len.saturating_add(varint::len(len.into()) as u32)
-}
-
-/// Writes what was measured. `None` if the memory is damaged.
-pub(super) fn write<S: Sink>(arena: &mut Arena<'_>, out: &mut S) -> Option<Result<(), S::Error>> {
-    let mut walk = Walk::new(arena, 0);
-    let mut written = Ok(());
-    loop {
-        match walk.next(arena)? {
-            // The walk goes on to its end even if the sink is full, because it cleans up behind itself.
-            Visit::Enter(at) if written.is_ok() => written = node(arena, &walk, at, out)?,
-            Visit::End => return Some(written),
-            _ => {}
-        }
-    }
-}
-
-/// Writes a node's tag and its value, or its length if it is a message.
-fn node<S: Sink>(arena: &Arena<'_>, walk: &Walk, at: u32, out: &mut S) -> Option<Result<(), S::Error>> {
-    let cell = arena.cell(at);
-    if at == ROOT {
-        return bytes(arena, cell.bytes(at), out);
-    }
-    let number = number(arena, walk, at)?;
-    Some(match cell.kind() {
-        Kind::Empty | Kind::Indexed | Kind::Mapped => Ok(()),
-        Kind::Message => out.length(number, cell.content.high.get() as usize),
-        Kind::Bytes => {
-            let span = cell.bytes(at);
-            match out.length(number, span.len as usize) {
-                Ok(()) => bytes(arena, span, out)?,
-                full => full,
-            }
-        }
-        Kind::Scalar => match cell.wire {
-            0 => out.varint(number, cell.scalar()),
-            1 => out.fixed64(number, cell.scalar()),
-            _ => fixed32(number, cell.scalar() as u32, out)?,
-        },
-    })
-}
-
-fn fixed32<S: Sink>(number: u32, value: u32, out: &mut S) -> Option<Result<(), S::Error>> {
-    let mut field = [0; varint::MAX_LEN + 4];
-    let head = varint::encode(tag(number, WireType::Fixed32).into(), &mut field)?;
-    let len = head.checked_add(4)?;
-    *field.get_mut(head..)?.first_chunk_mut()? = value.to_le_bytes();
-    Some(out.put(field.get(..len)?))
-}
-
-fn bytes<S: Sink>(arena: &Arena<'_>, mut span: Span, out: &mut S) -> Option<Result<(), S::Error>> {
-    let source = arena.source(&[]);
-    while span.len > 0 {
-        let piece = source.piece(&span)?;
-        if let full @ Err(_) = out.put(piece) {
-            return Some(full);
-        }
-        source.skip(&mut span, piece.len() as u32)?;
-    }
-    Some(Ok(()))
 }

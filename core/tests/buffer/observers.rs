@@ -115,12 +115,21 @@ fn observed_and_unobserved_buffers_end_up_the_same() {
     assert_eq!(seen.read_all(), unseen.read_all());
 }
 
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Way {
+    #[default]
+    Bytes,
+    Packets,
+    /// Short ones by their first bytes.
+    Heads,
+}
+
 /// An observer that notes all that it is shown and folds it.
 #[derive(Default)]
 struct Folds {
     shown: Vec<(Vec<u8>, DataLoss)>,
-    /// Takes the packets of a run one by one.
-    by_packet: bool,
+    /// How it takes the packets of a run.
+    way: Way,
     /// Takes the first of a run and leaves the others.
     is_lazy: bool,
 }
@@ -134,11 +143,14 @@ impl OverwriteObserver for Folds {
     }
 
     fn packets(&mut self, run: &mut PacketRun<'_>) {
-        if self.by_packet {
+        if self.way == Way::Packets {
             while let Some(packet) = run.next_packet() {
                 self.packet(&packet);
             }
             return;
+        }
+        if self.way == Way::Heads {
+            return self.heads(run);
         }
         let mut loss = run.loss();
         while let Some(bytes) = run.next() {
@@ -151,12 +163,32 @@ impl OverwriteObserver for Folds {
     }
 }
 
+impl Folds {
+    fn heads(&mut self, run: &mut PacketRun<'_>) {
+        let chunk = run.chunk();
+        loop {
+            let mut loss = run.loss();
+            run.take_by_head(|head, at| {
+                let bytes = &chunk[usize::from(at)..][1..=head[0].into()];
+                let is_short = bytes.len() < 20;
+                if is_short {
+                    self.shown.push((bytes.to_vec(), std::mem::take(&mut loss)));
+                }
+                is_short
+            });
+            let loss = run.loss();
+            let Some(bytes) = run.next() else { return };
+            self.shown.push((bytes.to_vec(), loss));
+        }
+    }
+}
+
 #[test]
 fn what_is_folded_is_what_would_be_kept_and_counts_as_overwritten() {
-    for by_packet in [false, true] {
+    for way in [Way::Bytes, Way::Packets, Way::Heads] {
         let mut folded = Bench::new(small_table(), 700);
         let mut kept = Bench::new(small_table(), 700);
-        let (mut folds, mut notes) = (Folds { by_packet, ..Folds::default() }, Notes::new(1));
+        let (mut folds, mut notes) = (Folds { way, ..Folds::default() }, Notes::new(1));
         for id in 0..if cfg!(miri) { 60 } else { 600u32 } {
             // Packets over two and three chunks, some without a beginning or an end, and gaps.
             let flags = [ChunkFlags::empty(), NEXT, PREV | NEXT, PREV, PREV, NEXT][(id % 6) as usize];

@@ -13,6 +13,8 @@ mod image {
     use tracebuf::vm::{Program, StackFrame, Step, Vm, VmStatus};
 
     static mut MEMORY: [u8; 2048] = [0; 2048];
+    static mut STEPS: MaybeUninit<[Step; 32]> = MaybeUninit::uninit();
+    static mut FRAMES: MaybeUninit<[StackFrame; 16]> = MaybeUninit::uninit();
     static mut INPUT: MaybeUninit<[u8; 128]> = MaybeUninit::uninit();
 
     struct Nowhere;
@@ -34,19 +36,23 @@ mod image {
     #[unsafe(no_mangle)]
     pub(crate) extern "C" fn _start() {
         // SAFETY: this is never run; if it were, it would run once, and nobody else names the memory.
-        let (memory, input): (&'static mut [u8], &[u8; 128]) =
-            unsafe { (&mut *addr_of_mut!(MEMORY), (*black_box(addr_of!(INPUT))).assume_init_ref()) };
-        let (mut steps, mut frames) = ([Step::default(); 32], [StackFrame::default(); 16]);
-        let Ok(program) = Program::new(input, &mut steps) else { return };
-        let vm = match input.first() {
-            Some(0) => Vm::attach(memory, program, &mut frames),
-            _ => Vm::new(memory, program, &mut frames),
+        let (memory, input, steps, frames): (&'static mut [u8], &[u8; 128], _, _) = unsafe {
+            (
+                &mut *addr_of_mut!(MEMORY),
+                (*black_box(addr_of!(INPUT))).assume_init_ref(),
+                (*black_box(addr_of_mut!(STEPS))).assume_init_mut(),
+                (*black_box(addr_of_mut!(FRAMES))).assume_init_mut(),
+            )
         };
-        let Ok(mut vm) = vm else { return };
+        let Ok(program) = Program::new(input, steps) else { return };
+        let mut vm = match input.first() {
+            Some(0) => Vm::attach(memory, program, frames),
+            _ => Vm::new(memory, program, frames),
+        };
+        let Ok(vm) = &mut vm else { return };
         loop {
-            black_box(apply(&mut vm, input));
-            black_box(vm.stats());
-            write(&mut vm);
+            black_box(apply(vm, input));
+            write(vm);
         }
     }
 

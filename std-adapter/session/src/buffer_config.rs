@@ -78,17 +78,23 @@ impl BufferConfig {
         usize::try_from(self.config().region_size(bytes)).ok()
     }
 
-    /// After how many bytes names are repeated: in a ring what is overwritten takes them along, so every quarter of it.
-    pub(crate) fn state_every(&self) -> u32 {
+    /// After how many bytes names are repeated: in a ring what is overwritten takes them along, so every quarter of it,
+    /// unless they are kept beside it. Of a file, the ring alone may be left.
+    pub(crate) fn state_every(&self, keeps: bool) -> u32 {
         let bytes = u32::try_from(self.bytes).unwrap_or(u32::MAX);
         match self.policy {
             _ if self.self_contained_chunks => 0,
+            FillPolicy::RingBuffer if keeps && self.file.is_none() => bytes.saturating_mul(LAPS),
             FillPolicy::RingBuffer => (bytes / 4).max(CHUNK as u32),
             // Nothing is overwritten; from such a point a part of the trace can be read on its own.
             FillPolicy::Discard => bytes,
         }
     }
 }
+
+/// How often a ring is lapped before names are repeated that are kept beside it. Not never: a writer has numbers for so
+/// many names only, and those that it uses change.
+const LAPS: u32 = 16;
 
 /// What a full chunk takes in a buffer: 24 bytes of header instead of the 8 in shared memory.
 pub(crate) const SMALLEST: u64 = CHUNK as u64 - 8 + 24;
@@ -104,3 +110,19 @@ const fn sequences_for(bytes: u64) -> u16 {
 
 /// Programs of other kinds have smaller chunks.
 const LEAST: u64 = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_repeated_seldom_if_they_are_kept_beside_what_is_never_all_that_is_left() {
+        let ring = || BufferConfig::ring(64 << 10);
+        let every = |buffer: BufferConfig| [false, true].map(|keeps| buffer.state_every(keeps));
+        assert_eq!(every(ring()), [16 << 10, 1 << 20]);
+        assert_eq!(every(ring().in_file("/nowhere")), [16 << 10; 2]);
+        assert_eq!(every(ring().self_contained_chunks()), [0; 2]);
+        assert_eq!(every(BufferConfig::discard(64 << 10)), [64 << 10; 2]);
+        assert_eq!(every(BufferConfig::ring(u64::from(u32::MAX) - 1)), [u32::MAX / 4, u32::MAX]);
+    }
+}

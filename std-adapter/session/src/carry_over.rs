@@ -7,9 +7,11 @@
 mod clock;
 mod descriptions;
 mod event;
+mod kept;
 mod limits;
 mod names;
 mod packets_out;
+mod passing;
 mod ring;
 mod seen;
 mod sequence;
@@ -18,19 +20,23 @@ mod slices;
 use std::collections::HashMap;
 
 use tracebuf::buffer::SequenceInfo;
-use tracebuf::proto::fields::{data_loss_reason, trace_packet};
-use tracebuf::proto::reader::{Fields, number};
+use tracebuf::proto::fields::trace_packet;
+use tracebuf::proto::reader::number;
 use tracebuf::proto::{PacketView, SequenceId, TracePackets};
 use tracebuf::service::sequence_id;
 
 use event::{Event, Kind};
-use seen::{Begun, Seen, slice_event};
+use kept::Kept;
+pub use kept::KeptStats;
+use seen::{BegunRoom, Seen, slice_event};
 use sequence::Sequence;
-use slices::Tracks;
+use slices::{Mix, Tracks};
+
+use crate::ring_vms::RingVms;
 
 /// A sequence as a trace numbers it.
 type Id = u32;
-type Sequences = HashMap<Id, Box<Sequence>>;
+type Sequences = HashMap<Id, Box<Sequence>, Mix>;
 
 /// What packets that have left still mean: for each sequence its clock, names, defaults and descriptions of tracks, and
 /// for each track the slices that are open.
@@ -60,12 +66,16 @@ pub struct CarryOver {
     tracks: Tracks,
     /// Some sequence has counters whose values count from one to the next.
     has_counters: bool,
+    /// Descriptions and counters' values of all sequences, if they are kept.
+    kept: Option<Kept>,
+    /// Machines that programs of data sources have.
+    vms: RingVms,
     /// Whether nothing comes after the trace that is being written, so that its packets need not be taken in.
     pub(crate) is_lean: bool,
     /// Packets added to traces.
     added: u64,
     /// Memory to be used again.
-    begun: Vec<Begun>,
+    begun: BegunRoom,
     whole: Vec<u8>,
 }
 
@@ -129,7 +139,7 @@ impl CarryOver {
             track.slices.iter_mut().for_each(|slice| slice.is_written = false);
         }
         self.sequences.values_mut().for_each(|sequence| sequence.is_due = true);
-        self.write_open(out)
+        self.write_kept(out) + self.write_open(out)
     }
 
     /// Before a ring is read whose observer this is: what was lost that nobody could see.
@@ -150,72 +160,6 @@ impl CarryOver {
     /// Whether ends have left whose begins may still come: then no packet can be passed over.
     pub(crate) fn waits_for_begins(&self) -> bool {
         self.tracks.waits_for_begins()
-    }
-
-    /// Appends whole packets of a trace that stay to `out`, with what they need before them. Of events from before the
-    /// boot time `from`, in nanoseconds, only what they mean for others stays. Returns how many packets that is.
-    pub fn pass(&mut self, packets: &[u8], from: Option<u64>, out: &mut Vec<u8>) -> u64 {
-        self.go_through(
-            packets,
-            |carried, id, packet| from.is_some_and(|from| carried.goes(id, packet, from)),
-            out,
-        )
-        .0
-    }
-
-    /// Takes in whole packets that a trace which goes on behind them does not get. What stays of them is appended to
-    /// `out`: ends of slices whose begins the trace has, and the service's packets. Returns how many do not stay.
-    pub(crate) fn skip(&mut self, packets: &[u8], out: &mut Vec<u8>) -> u64 {
-        let ends_none = |carried: &Self, id: Id, packet: &PacketView<'_>| {
-            let sequence = carried.sequences.get(&id);
-            let ends =
-                |event| sequence.is_some_and(|sequence| carried.ends_one_that_is_written(sequence, event));
-            !packet.event.is_some_and(ends)
-        };
-        self.go_through(packets, ends_none, out).1
-    }
-
-    /// Returns how many packets were appended, and how many went.
-    fn go_through(
-        &mut self,
-        packets: &[u8],
-        goes: impl Fn(&Self, Id, &PacketView<'_>) -> bool,
-        out: &mut Vec<u8>,
-    ) -> (u64, u64) {
-        let (mut count, mut gone, mut has_begins) = (0, 0, false);
-        for bytes in TracePackets::new(packets).map_while(Result::ok) {
-            let packet = PacketView::of(bytes);
-            let id = self.writer_of(&packet);
-            if id <= 1 {
-                count += packets_out::copy(bytes, packet.loss, 0, out);
-                continue;
-            }
-            if let Some(sequence) = self.sequences.get_mut(&id) {
-                sequence.is_of_trace = true;
-            }
-            let told = self.told_loss(id, &packet, packets);
-            if goes(self, id, &packet) {
-                gone += 1;
-                self.due(id, packet.loss);
-                self.see(id, &packet, packets, Way::Leaves);
-                has_begins = true;
-                continue;
-            }
-            if std::mem::take(&mut has_begins) {
-                // Before one of them ends.
-                self.settle(packets);
-            }
-            let (written, untold) = self.write_due(id, &packet, out);
-            let mut added = written;
-            let seen = if self.is_lean { Seen::Nothing } else { self.see(id, &packet, packets, Way::Stays) };
-            added += self.write_begin_of(&seen, out);
-            count += packets_out::copy(bytes, packet.loss, told | untold, out);
-            added += self.write_end_of(&seen, out);
-            self.added += added;
-            count += added;
-        }
-        self.settle(packets);
-        (count, gone)
     }
 
     /// Appends the descriptions of tracks and the counters' sums of sequences of which a window has left out all.
@@ -285,58 +229,14 @@ impl CarryOver {
         }
     }
 
-    /// What a packet that stays says of losses that still holds. What the ring has overwritten was seen.
-    fn told_loss(&mut self, id: Id, packet: &PacketView<'_>, base: &[u8]) -> u64 {
-        const SEEN: u64 = (data_loss_reason::PRESENT | data_loss_reason::OVERWRITE) as u64;
-        let Some(sequence) = self.sequences.get_mut(&id) else { return packet.loss };
-        let is_overwritten = std::mem::take(&mut sequence.is_overwritten);
-        if packet.loss == 0 {
-            return 0;
-        }
-        if is_overwritten && sequence.is_readable && packet.loss & !SEEN == 0 {
-            if !std::mem::take(&mut sequence.has_told) {
-                sequence.loss |= packet.loss;
-            }
-            return 0;
-        }
-        self.lose(id, base);
-        packet.loss
-    }
-
-    /// Whether a packet is left out of a window: an event of before, or what only later ones need.
-    fn goes(&self, id: Id, packet: &PacketView<'_>, from: u64) -> bool {
-        let Some(sequence) = self.sequences.get(&id) else { return false };
-        let clock = if packet.begins_state() { &clock::SequenceClock::of(packet) } else { &sequence.clock };
-        // If its state is gone, and with it what its time counts from, it is older than the next.
-        let is_unreadable = packet.needs_state() && !packet.begins_state() && !sequence.is_readable;
-        let is_old = match (packet.time, clock.moment(packet)) {
-            _ if is_unreadable => true,
-            (_, Some((moment, _))) => moment.is_before(clock::Moment::of_boot_time(from)),
-            // In nobody's time, as long as all of its sequence is.
-            (None, None) => sequence.is_due || !sequence.has_stayed,
-            (Some(_), None) => false,
-        };
-        match packet.event {
-            Some(event) => is_old && !self.ends_one_that_is_written(sequence, event),
-            None => is_old && is_of_state(packet),
-        }
-    }
-
-    /// Whether an event ends a slice whose begin the trace has: then it stays whatever its time.
-    fn ends_one_that_is_written(&self, sequence: &Sequence, event: &[u8]) -> bool {
-        let Some(event) = Event::of(event).filter(|event| event.kind == Kind::End) else { return false };
-        let place = event.track.map_or(Some(sequence.place), |uuid| self.tracks.find(uuid));
-        let track = place.and_then(|place| self.tracks.get(place));
-        track.and_then(|track| track.slices.last()).is_some_and(|slice| slice.is_written)
-    }
-
     /// Takes in a packet: what it says of the state, and its event. Returns what an end or a begin leads to.
     fn see(&mut self, id: Id, packet: &PacketView<'_>, base: &[u8], way: Way) -> Seen {
         if packet.begins_state() {
             // Before their names are gone.
             self.settle(base);
         }
-        let Self { sequences, tracks, has_counters, .. } = self;
+        let Self { sequences, tracks, has_counters, kept, .. } = self;
+        let mut kept = kept.as_mut().filter(|kept| kept.takes_all || way == Way::Leaves);
         let Some(sequence) = sequences.get_mut(&id) else { return Seen::Nothing };
         sequence.has_stayed |= way == Way::Stays;
         if packet.begins_state() {
@@ -354,6 +254,11 @@ impl CarryOver {
         {
             sequence.see_counter(uuid, is_incremental);
             *has_counters |= is_incremental;
+            if let Some(kept) = &mut kept {
+                let moment = sequence.clock.moment(packet).map(|(moment, _)| moment);
+                let moment = moment.or(sequence.clock.now()).or(sequence.last);
+                kept.describe(sequence.writer(id), moment, packet.track);
+            }
         }
         let Some((moment, distance)) = sequence.clock.moment(packet) else { return Seen::Nothing };
         if !packet.begins_state() {
@@ -364,9 +269,17 @@ impl CarryOver {
         match event.kind {
             Kind::Other => Seen::Nothing,
             Kind::Counter => {
-                if *has_counters && let Some(uuid) = event.track.or(sequence.track) {
-                    let (value, fraction) = event.counter_value();
-                    sequence.count(uuid, value, fraction);
+                if (*has_counters || kept.is_some())
+                    && let Some(uuid) = event.track.or(sequence.track)
+                    && let Some(value) = event.counter_value()
+                {
+                    let value = sequence.count(uuid, value);
+                    if let Some(kept) = kept {
+                        kept.count(sequence.writer(id), uuid, moment, value);
+                        if kept.is_due() {
+                            kept.settle(sequences);
+                        }
+                    }
                 }
                 Seen::Nothing
             }
@@ -379,7 +292,8 @@ impl CarryOver {
 
     /// Keeps the begins of slices that are still open after the packets in `base`.
     fn settle(&mut self, base: &[u8]) {
-        let Self { sequences, tracks, .. } = self;
+        let Self { sequences, tracks, kept, .. } = self;
+        kept.iter_mut().for_each(|kept| kept.settle(sequences));
         tracks.settle(|track, id, (at, len)| {
             let sequence = sequences.get(&id)?;
             let event = base.get(at as usize..)?.get(..len as usize)?;
@@ -391,29 +305,6 @@ impl CarryOver {
             Some(sequence.names.spell_out(event).into())
         });
     }
-}
-
-/// Whether a packet without an event tells of nothing but its sequence's state and tracks.
-fn is_of_state(packet: &PacketView<'_>) -> bool {
-    use trace_packet as field;
-    Fields::of(packet.content).all(|part| {
-        matches!(
-            part.number,
-            field::TIMESTAMP
-                | field::TIMESTAMP_CLOCK_ID
-                | field::SEQUENCE_FLAGS
-                | field::INCREMENTAL_STATE_CLEARED
-                | field::CLOCK_SNAPSHOT
-                | field::TRACE_PACKET_DEFAULTS
-                | field::INTERNED_DATA
-                | field::TRACK_DESCRIPTOR
-                | field::PREVIOUS_PACKET_DROPPED
-                | field::FIRST_PACKET_ON_SEQUENCE
-                | field::TRUSTED_UID
-                | field::TRUSTED_PACKET_SEQUENCE_ID
-                | field::TRUSTED_PID
-        )
-    })
 }
 
 #[cfg(test)]

@@ -57,6 +57,9 @@ pub enum SessionError {
     },
     /// All 65,534 numbers are taken, by producers that are there or whose packets are.
     NoProducerId,
+    /// A program for what a buffer overwrites cannot be had: it has more than 64 KiB, or no room for the smallest state;
+    /// or there are 64 others, or there is no such buffer.
+    Program,
     /// The system refused something.
     Io {
         /// What was to be done, or what cannot be used.
@@ -115,6 +118,9 @@ impl fmt::Display for SessionError {
             Self::NoProducerId => f.write_str(
                 "all 65,534 numbers for producers of the session are taken, by those that are there or whose packets \
                  are: start another session for more",
+            ),
+            Self::Program => f.write_str(
+                "a buffer's program has more than 64 KiB or too little memory, or the buffer has 64 others or is not there",
             ),
             // Mostly a name: that of a file or a socket.
             Self::Io { what, error } => write!(f, "{}: {error}", Escaped(what)),

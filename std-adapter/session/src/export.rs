@@ -1,5 +1,7 @@
 //! The bytes of a trace, made from buffers: packets, clocks, statistics.
 
+mod vms;
+
 use std::io::{self, Write};
 use std::sync::Arc;
 
@@ -190,7 +192,11 @@ pub(crate) fn write_trace<'b, B: Readable + 'b>(
     let mut piece = Piece::default();
     piece.append(head.clone());
     let mut reports = Vec::new();
-    for (buffer, Before { mut carried, packets }) in buffers {
+    let mut buffers: Vec<_> = buffers.collect();
+    let vms = buffers.iter().filter(|(_, before)| !before.carried.vms().is_empty());
+    let told = vms.map(|(buffer, before)| (before.carried.vms(), buffer.report().sequences));
+    piece.vms(told, at)?;
+    for (buffer, Before { mut carried, packets }) in buffers.drain(..) {
         let at = piece.bytes.len();
         if packets.is_empty() {
             let reports_of = buffer.report();
@@ -199,6 +205,7 @@ pub(crate) fn write_trace<'b, B: Readable + 'b>(
         let looks_at_all = from.is_some() || !packets.is_empty() || carried.waits_for_begins();
         if from.is_none() {
             carried.is_lean = !looks_at_all;
+            piece.packets += carried.write_kept(&mut piece.bytes);
             piece.packets += carried.write_open(&mut piece.bytes);
         }
         each(&mut piece, at);
@@ -234,6 +241,7 @@ pub(crate) fn write_trace<'b, B: Readable + 'b>(
             if read.is_exhausted {
                 piece.packets += carried.write_open(&mut piece.bytes);
                 if from.is_some() {
+                    piece.packets += carried.write_kept(&mut piece.bytes);
                     piece.packets += carried.write_descriptions(&mut piece.bytes);
                 }
             }

@@ -74,7 +74,7 @@
 //! | 3 | `recorder`, `packet_writer`, `in_process` (the transport of this process's threads), `side_packets`, `process_tree`, `clock_pairs` |
 //! | 2 | `producer_cell` (a producer and its memory), `queue` (what it asks for), `export` (the bytes of a trace), `transport` |
 //! | 1 | `carry_over` (what packets that have left mean for others), [`region_file`] (buffers in files), `recording_gate`, `waits`, `totals`, `refusals` |
-//! | 0 | `at_exit` and `at_signal` (what an end waits for), [`limits`], `error`, `clock`, `files`, `size_signal`, `this_process`, `thread_identity`, `interned` |
+//! | 0 | `ring_vms` (machines with programs of data sources), `owned_vm` (a machine with its memory), `at_exit` and `at_signal` (what an end waits for), [`limits`], `error`, `clock`, `files`, `size_signal`, `this_process`, `thread_identity`, `interned` |
 
 #![deny(unsafe_code)]
 
@@ -114,6 +114,7 @@ mod long_trace;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod open_files;
+mod owned_vm;
 mod packet_writer;
 pub mod parts;
 mod process_tree;
@@ -123,6 +124,7 @@ mod recorder;
 mod recording_gate;
 mod refusals;
 pub mod region_file;
+mod ring_vms;
 mod service;
 mod session;
 mod shared_counter;
@@ -146,7 +148,7 @@ pub use tracebuf::producer::track_event::{
 
 pub use buffer_config::BufferConfig;
 pub use builder::SessionBuilder;
-pub use carry_over::CarryOver;
+pub use carry_over::{CarryOver, KeptStats};
 pub use clock::{BootClock, SessionClock};
 pub use error::SessionError;
 pub use flight_recorder::{FlightHandle, FlightRecorder, FlightStatus};
@@ -160,6 +162,7 @@ pub use recorder::{
     EventTime, Recorder, Relay, SliceGuard, ThreadTracer, TrackRecorder, TrackRecorderAt, TrackSliceGuard,
 };
 pub use refusals::RefusedProgram;
+pub use ring_vms::{RingProgram, RingVmStats};
 pub use session::Session;
 pub use shared_counter::SharedCounter;
 pub use side_packets::SidePackets;

@@ -70,6 +70,8 @@ pub struct LongTrace {
     pub(crate) rotation: Rotation,
     compression: Compression,
     pub(crate) signals: Vec<i32>,
+    /// Bytes for what is kept of descriptions, if it is.
+    pub(crate) keeps: Option<usize>,
 }
 
 impl LongTrace {
@@ -88,6 +90,7 @@ impl LongTrace {
             rotation: Rotation::default(),
             compression: Compression::default(),
             signals: Vec::new(),
+            keeps: None,
         }
     }
 

@@ -46,6 +46,7 @@ impl<'s> OpenFiles<'s> {
     pub(crate) fn new(
         buffers: &[BufferConfig],
         long_trace: Option<&'s LongTrace>,
+        keeps: Option<usize>,
         mut own: Option<SharedMemorySpec>,
     ) -> Result<Self, SessionError> {
         if let Some(trace) = long_trace
@@ -84,8 +85,8 @@ impl<'s> OpenFiles<'s> {
             };
             let buffer = TraceBuffer::new(memory, buffer.config()).map_err(SessionError::Buffer)?;
             // Beside a long trace, packets also leave by its file.
-            let keeps = files.long_trace.is_none() && buffer.policy() == FillPolicy::RingBuffer;
-            let carried = if keeps { CarryOver::of_ring() } else { CarryOver::default() };
+            let observes = files.long_trace.is_none() && buffer.policy() == FillPolicy::RingBuffer;
+            let carried = if observes { CarryOver::of_ring().keeping(keeps) } else { CarryOver::default() };
             files.buffers.push(buffer.observed_by(carried));
             files.outboxes.resize_with(index + 1, || None);
         }

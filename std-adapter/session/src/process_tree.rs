@@ -66,6 +66,8 @@ struct Entry {
     /// The boot time since when it may record.
     time: u64,
     process: TreeProcess,
+    /// What it calls itself, once that is known.
+    name: Option<String>,
     number: u64,
     threads: Vec<(u64, TreeThread)>,
 }
@@ -91,7 +93,8 @@ impl ProcessTree {
         processes.forget_oldest();
         processes.number += 1;
         let (presence, number) = (Presence::default(), processes.number);
-        let entry = Entry { presence: presence.clone(), time, process, number, threads: Vec::new() };
+        let (name, threads) = (None, Vec::new());
+        let entry = Entry { presence: presence.clone(), time, process, name, number, threads };
         processes.entries.push(entry);
         presence
     }
@@ -129,6 +132,23 @@ impl ProcessTree {
     }
 }
 
+impl ProcessTree {
+    /// What a process calls itself: files to come say so from their beginning.
+    fn set_name(&self, pid: u32, name: &str) {
+        if let Some(entry) = self.lock().entries.iter_mut().rev().find(|entry| entry.process.pid == pid) {
+            entry.name = Some(name.to_owned());
+        }
+    }
+}
+
+impl TreeProcess {
+    /// With its own name before its command line. Otherwise readers would call it by that.
+    fn called(&self, name: &str) -> Self {
+        let command_line = format!("{name}\0{}", self.command_line);
+        Self { command_line, ..self.clone() }
+    }
+}
+
 impl Processes {
     /// Forgets the oldest of those that have gone, if they take too much.
     fn forget_oldest(&mut self) {
@@ -153,7 +173,8 @@ impl Entry {
     }
 
     fn size(&self) -> usize {
-        self.process.command_line.len() + 128 * (1 + self.threads.len())
+        let name = self.name.as_ref().map_or(0, String::len);
+        self.process.command_line.len() + name + 128 * (1 + self.threads.len())
     }
 }
 
@@ -204,7 +225,10 @@ impl Message for Tree<'_, '_> {
     fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
         let process = &self.0.entry.process;
         if self.0.is_of_process() {
-            out.message(process_tree::PROCESSES, process)?;
+            match &self.0.entry.name {
+                Some(name) => out.message(process_tree::PROCESSES, &process.called(name))?,
+                None => out.message(process_tree::PROCESSES, process)?,
+            }
         }
         self.0
             .threads()

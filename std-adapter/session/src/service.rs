@@ -76,6 +76,10 @@ impl Service {
     }
 
     pub(crate) fn attach(&mut self, transport: Box<dyn Transport>) {
+        if let Some(identity) = transport.identity() {
+            let observers = self.buffers.iter_mut().map(CentralBuffer::observer_mut);
+            observers.for_each(|observer| observer.leave_vms(identity.producer_id));
+        }
         self.producers.push(AskedProducer::new(transport, self.flush));
         self.seen += 1;
     }

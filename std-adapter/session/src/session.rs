@@ -16,6 +16,7 @@ use crate::process_tree::ProcessTree;
 use crate::producer_cell::RecorderContext;
 use crate::recorder::Recorder;
 use crate::refusals::Refusals;
+use crate::ring_vms::RingProgram;
 use crate::side_packets::{SideData, SidePackets};
 use crate::snapshot::{Snapshot, Spare};
 use crate::stopped::Stopped;
@@ -127,6 +128,28 @@ impl Session {
     /// Those of [`summary`](Self::summary). After a timeout the producer is still added: do not try again.
     pub fn attach(&self, transport: impl Transport + 'static) -> Result<(), SessionError> {
         self.ask(move |drain| drain.service.attach(Box::new(transport)))
+    }
+
+    /// From now on, folds what a buffer overwrites of a producer's packets by a program, as Perfetto's service does with
+    /// those of data sources ([`CarryOver::join_vm`](crate::CarryOver::join_vm)). Beside a long trace nothing is folded:
+    /// what a buffer overwrites there was mostly written to the file.
+    ///
+    /// # Errors
+    /// [`SessionError::Program`] if the program cannot be had; otherwise those of [`summary`](Self::summary).
+    pub fn add_program(
+        &self,
+        buffer: u16,
+        program: RingProgram<'_>,
+        producer_id: u16,
+    ) -> Result<(), SessionError> {
+        let RingProgram { source, program, memory_limit_kb } = program;
+        let (source, bytes) = (source.to_owned(), program.to_owned());
+        let joined = self.ask(move |drain| {
+            let program = RingProgram { source: &source, program: &bytes, memory_limit_kb };
+            let buffer = drain.service.buffers.get_mut(usize::from(buffer));
+            buffer.is_some_and(|buffer| buffer.observer_mut().join_vm(program, producer_id))
+        })?;
+        if joined { Ok(()) } else { Err(SessionError::Program) }
     }
 
     /// Returns the time of the session's clock, in nanoseconds of boot time.

@@ -5,9 +5,11 @@ use std::fmt;
 use tracebuf::buffer::{BufferStats, FillPolicy, SequenceInfo};
 use tracebuf::service::ProducerIdentity;
 
+use crate::carry_over::KeptStats;
 use crate::limits::OWN_PRODUCER_ID;
 use crate::long_trace::LongTraceStatus;
 use crate::refusals::RefusedProgram;
+use crate::ring_vms::RingVmStats;
 use crate::service::Service;
 use crate::totals::{Flushes, ProducerSummary, Written};
 use crate::transport::CentralBuffer;
@@ -44,6 +46,12 @@ pub struct Summary {
     /// Open slices whose begins rings have overwritten and that are not kept for snapshots: more than 256 on a track, on
     /// more than 16,384 tracks, or of more than 16 MiB in all. Of those within each other the outermost are kept.
     pub slices_left_out: u64,
+    /// For each buffer, what it [keeps](crate::SessionBuilder::keep_descriptions) of descriptions that were overwritten.
+    pub kept: Vec<Option<KeptStats>>,
+    /// For each buffer, the machines with [programs](crate::RingProgram) of data sources.
+    pub vms: Vec<Vec<RingVmStats>>,
+    /// Such programs that were refused: there were 64 already, or they are too long, or have too little memory.
+    pub vms_refused: u64,
     /// Chunks that came to a full buffer that keeps its oldest; one that is still being written comes with each flush.
     pub chunks_too_late: u64,
 }
@@ -105,6 +113,9 @@ pub(crate) fn summary_of(service: &Service, file: Option<Written>) -> Summary {
         file,
         long_trace: None,
         slices_left_out: service.buffers.iter().map(|buffer| buffer.observer().left_out()).sum(),
+        kept: service.buffers.iter().map(|buffer| buffer.observer().kept()).collect(),
+        vms: service.buffers.iter().map(|buffer| buffer.observer().vms().stats().collect()).collect(),
+        vms_refused: service.buffers.iter().map(|buffer| buffer.observer().vms().refused()).sum(),
         chunks_too_late: full.map(|buffer| buffer.stats().chunks_discarded).sum(),
     }
 }

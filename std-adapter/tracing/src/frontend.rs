@@ -92,11 +92,14 @@ macro_rules! options {
         /// making to the end of its last handle: for an async span the waiting is included.
         ///
         /// The snapshot reaches from 100 ms before the span to 100 ms after it, as far as the ring does, whatever else
-        /// is set. An instant with the span's name, duration and fields marks the end. A span that hangs triggers
-        /// nothing until it ends. Of several rules that a span breaks, the first counts. How many snapshots stay and
+        /// is set. An instant with the span's name, duration and fields marks the end. Of several rules that a span breaks, the first counts. How many snapshots stay and
         /// how soon one may follow another, the flight recorder says; once it is gone, there are none.
         ///
-        /// Cost: for these spans an entry, as with fields, and two readings of the clock; for others a comparison of
+        /// A span that hangs has a snapshot `open-NAME` besides, once it has been open for twice its limit, and a second
+        /// more than that at least: a thread looks four times a second, at up to 256 such spans at a time.
+        ///
+        /// Cost: for these spans an entry, as with fields, and two readings of the clock and a lock that
+        /// nobody waits for; for others a comparison of
         /// names.
         #[must_use]
         pub fn slow(self, name: impl Into<String>, limit: Duration, flight: &FlightRecorder) -> Self {

@@ -101,7 +101,8 @@
 //! | `origin` | where an event comes from | `fields` |
 //! | `frontend` | what layer and subscriber have in common | `layers`, `lifetime`, `slow`, `counters`, `origin` |
 //! | `lifetime` | the life of a span, on a track of its own | – |
-//! | `slow` | spans that take too long | – |
+//! | `slow` | spans that take too long | `hanging` |
+//! | `hanging` | spans that are still open long after they should have ended | – |
 //! | `late` | spans that began while a relay led nowhere | `frontend` |
 //! | `layers` | the layers that exist | – |
 //! | `counters` | fields of events as counters | – |
@@ -117,6 +118,7 @@ mod event_name;
 mod events;
 mod fields;
 mod frontend;
+mod hanging;
 mod ids;
 mod late;
 mod layer;

@@ -1,4 +1,4 @@
-//! Slow spans: those that take longer than they may have a flight recorder write what led to it.
+//! Slow spans: those that take longer than they may, or hang, have a flight recorder write what led to it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use tracebuf_session::{Details, FlightHandle, FlightRecorder};
 use tracing_core::Metadata;
+
+use super::hanging::{Measured, Open, patience};
 
 /// How much of what was before a slow span's begin, and of what follows its end, is in its snapshot.
 const MARGIN: Duration = Duration::from_millis(100);
@@ -49,59 +51,96 @@ impl fmt::Debug for Rule {
 }
 
 /// Which spans may take how long; shared by those that have begun.
-#[derive(Clone, Debug, Default)]
-pub(super) struct SlowRules(Option<Arc<[Rule]>>);
+#[derive(Clone, Default)]
+pub(super) struct SlowRules(Option<Arc<Rules>>);
+
+struct Rules {
+    list: Vec<Rule>,
+    open: Arc<Open<Watched>>,
+}
+
+impl fmt::Debug for SlowRules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("SlowRules").field(&self.0.as_ref().map(|rules| &rules.list)).finish()
+    }
+}
 
 impl SlowRules {
     /// Adds a rule; of those that a span breaks the first counts.
     pub(super) fn add(&mut self, which: Which, limit: Duration, flight: &FlightRecorder) {
-        let mut rules = self.0.as_ref().map_or_else(Vec::new, |rules| rules.to_vec());
-        rules.push(Rule { which, limit, flight: flight.handle() });
-        self.0 = Some(rules.into());
+        let mut list = self.0.as_ref().map_or_else(Vec::new, |rules| rules.list.clone());
+        list.push(Rule { which, limit, flight: flight.handle() });
+        self.0 = Some(Arc::new(Rules { list, open: Arc::new(Open::new()) }));
     }
 
     /// Whether there is one for such spans.
     #[inline]
     pub(super) fn watch(&self, metadata: &Metadata<'_>) -> bool {
-        self.0.as_ref().is_some_and(|rules| rules.iter().any(|rule| rule.which.is(metadata)))
+        self.0.as_ref().is_some_and(|rules| rules.list.iter().any(|rule| rule.which.is(metadata)))
     }
 
     /// Begins to measure a span, if there is a rule for it.
-    pub(super) fn begin(&self, metadata: &Metadata<'_>) -> Option<Watched> {
+    pub(super) fn begin(&self, metadata: &'static Metadata<'static>) -> Option<Arc<Watched>> {
         let rules = self.0.as_ref().filter(|_| self.watch(metadata))?;
-        Some(Watched { rules: rules.clone(), begun: Instant::now(), has_ended: AtomicBool::new(false) })
+        let [has_ended, hangs] = Default::default();
+        let span = Watched { rules: rules.clone(), metadata, begun: Instant::now(), has_ended, hangs };
+        let span = Arc::new(span);
+        rules.open.add(&span);
+        Some(span)
     }
 }
 
 /// A span that is measured, from its making on.
 pub(super) struct Watched {
-    rules: Arc<[Rule]>,
+    rules: Arc<Rules>,
+    metadata: &'static Metadata<'static>,
     begun: Instant,
     has_ended: AtomicBool,
+    /// Whether it has triggered while it was open.
+    hangs: AtomicBool,
 }
 
 impl Watched {
     /// Triggers if it took too long; once, because several layers may hear of the same end.
-    pub(super) fn end(&self, metadata: &'static Metadata<'static>, annotate: impl for<'a> Details<'a>) {
-        let took = self.begun.elapsed();
+    pub(super) fn end(&self, annotate: impl for<'a> Details<'a>) {
+        let (took, metadata) = (self.begun.elapsed(), self.metadata);
         let broken = |rule: &&Rule| took > rule.limit && rule.which.is(metadata);
-        let Some(rule) = self.rules.iter().find(broken) else { return };
+        let Some(rule) = self.rules.list.iter().find(broken) else { return };
         if self.has_ended.swap(true, Ordering::Relaxed) {
             return;
         }
-        let milliseconds = |time: Duration| time.as_secs_f64() * 1000.0;
-        rule.flight.trigger_window_with(&reason(metadata.name()), took + MARGIN, MARGIN, |event| {
+        rule.flight.trigger_window_with(&reason("slow-", metadata.name()), took + MARGIN, MARGIN, |event| {
             event.arg("span", metadata.name()).arg("duration_ms", milliseconds(took));
             annotate(event.arg("limit_ms", milliseconds(rule.limit)))
         });
     }
 }
 
+impl Measured for Watched {
+    // Once: it may never end.
+    fn look(&self) {
+        let (open, metadata) = (self.begun.elapsed(), self.metadata);
+        let broken = |rule: &&Rule| open > patience(rule.limit) && rule.which.is(metadata);
+        let Some(rule) = self.rules.list.iter().find(broken) else { return };
+        if self.has_ended.load(Ordering::Relaxed) || self.hangs.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        rule.flight.trigger_window_with(&reason("open-", metadata.name()), open + MARGIN, MARGIN, |event| {
+            let event = event.arg("span", metadata.name()).arg("open_ms", milliseconds(open));
+            event.arg("limit_ms", milliseconds(rule.limit))
+        });
+    }
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1000.0
+}
+
 /// The reason of a span's snapshots: a name may have what names of files cannot, as `GET /index` does.
-fn reason(name: &str) -> String {
+fn reason(prefix: &str, name: &str) -> String {
     let is_plain = |letter: char| letter.is_alphanumeric() || "-_. ".contains(letter);
     let plain = name.chars().map(|letter| if is_plain(letter) { letter } else { '_' });
-    let mut reason: String = "slow-".chars().chain(plain).collect();
+    let mut reason: String = prefix.chars().chain(plain).collect();
     reason.truncate((0..=MAX_NAME.min(reason.len())).rfind(|end| reason.is_char_boundary(*end)).unwrap_or(0));
     reason
 }
@@ -118,9 +157,9 @@ mod tests {
             ("../../etc", "slow-.._.._etc"),
             ("größe\0", "slow-größe_"),
         ] {
-            assert_eq!(reason(name), expected);
+            assert_eq!(reason("slow-", name), expected);
         }
-        let long = reason(&"é".repeat(100));
+        let long = reason("slow-", &"é".repeat(100));
         assert_eq!((long.len(), &long[..7]), (79, "slow-é"));
     }
 }

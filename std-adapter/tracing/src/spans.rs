@@ -63,7 +63,7 @@ pub(super) struct SpanData {
     /// When its life began, if that is still to be recorded.
     unborn: AtomicU64,
     /// Apart, as few spans have it.
-    watched: Option<Box<Watched>>,
+    watched: Option<Arc<Watched>>,
     /// Flows of other spans that go to its next slice.
     followed: Mutex<VecDeque<u64>>,
 }
@@ -86,7 +86,7 @@ impl SpanData {
             has_flow: frontend.flows,
             life: OnceLock::new(),
             unborn: AtomicU64::new(0),
-            watched: frontend.slow.begin(metadata).map(Box::new),
+            watched: frontend.slow.begin(metadata),
             followed: Mutex::default(),
         };
         if frontend.lifetimes {
@@ -153,7 +153,7 @@ impl SpanData {
         }
         // After that: the snapshot has the end, too.
         if let Some(watched) = &self.watched {
-            watched.end(self.metadata, |event| self.annotate(event));
+            watched.end(|event| self.annotate(event));
         }
     }
 

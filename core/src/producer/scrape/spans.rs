@@ -7,6 +7,7 @@ use crate::steps::step;
 use crate::wrapping::is_after;
 
 /// Chunks of one writer that a scrape still has to show: ids from `next` to `newest`.
+#[derive(Clone, Copy)]
 pub(super) struct Span {
     pub(super) writer_id: u16,
     pub(super) next: u32,
@@ -29,6 +30,7 @@ pub(crate) fn insert_at<T, const N: usize>(list: &mut List<T, N>, place: usize, 
     let behind = list.get_mut(place..)?;
     let (last, others) = behind.split_last_mut()?;
     for other in others {
+        step();
         core::mem::swap(other, last);
     }
     behind.first_mut()
@@ -42,22 +44,82 @@ pub(super) fn of_writer(spans: &mut [Span], writer_id: u16) -> Option<&mut Span>
 pub(super) fn seen<'c, const WRITERS: usize>(
     visible: impl Iterator<Item = ScrapedChunk<'c>>,
 ) -> List<Span, WRITERS> {
-    let mut spans: List<Span, WRITERS> = List::new();
+    let mut found = Found { spans: List::<Span, WRITERS>::new(), sorted: 0 };
     for chunk in visible {
         let SmbChunkHeader { writer_id, chunk_id, .. } = chunk.header;
-        match place_of(&spans, writer_id) {
-            Ok(place) => {
-                if let Some(span) = spans.get_mut(place).filter(|span| is_after(chunk_id, span.newest)) {
-                    span.newest = chunk_id;
-                }
-            }
-            Err(place) => {
-                let span = Span { writer_id, next: chunk_id, newest: chunk_id };
-                let _ = insert_at(&mut spans, place, span);
-            }
+        match found.span(writer_id) {
+            Ok(span) if is_after(chunk_id, span.newest) => span.newest = chunk_id,
+            Ok(_) => {}
+            Err(place) => found.add(place, Span { writer_id, next: chunk_id, newest: chunk_id }),
         }
     }
-    spans
+    found.merge();
+    found.spans
+}
+
+/// Spans as they are found. They are sorted up to `sorted`, and so are the few behind that, which join the others many
+/// at a time: inserted one by one, those of many writers would move all others each.
+struct Found<const WRITERS: usize> {
+    spans: List<Span, WRITERS>,
+    sorted: usize,
+}
+
+/// How many join the others at once. Where there is no heap, there are so few writers that all are inserted.
+const AT_ONCE: usize = if cfg!(feature = "std") { 128 } else { usize::MAX };
+
+impl<const WRITERS: usize> Found<WRITERS> {
+    /// A writer's span, or else where it belongs.
+    fn span(&mut self, writer_id: u16) -> Result<&mut Span, usize> {
+        let sorted = self.spans.get(..self.sorted).unwrap_or_default();
+        let new = self.spans.get(self.sorted..).unwrap_or_default();
+        let place = match place_of(sorted, writer_id) {
+            Ok(place) => place,
+            Err(_) => place_of(new, writer_id)
+                .map(|place| self.sorted.wrapping_add(place))
+                .map_err(|place| self.sorted.wrapping_add(place))?,
+        };
+        self.spans.get_mut(place).ok_or(place)
+    }
+
+    fn add(&mut self, place: usize, span: Span) {
+        // Of writers beyond those for which there is room, nothing is shown.
+        let _ = insert_at(&mut self.spans, place, span);
+        if AT_ONCE != usize::MAX && self.spans.len().wrapping_sub(self.sorted) >= AT_ONCE {
+            self.merge();
+        }
+    }
+
+    /// Sorts all.
+    fn merge(&mut self) {
+        let mut new: List<Span, WRITERS> = List::new();
+        if AT_ONCE == usize::MAX || self.sorted == 0 {
+            self.sorted = self.spans.len();
+            return;
+        }
+        for span in self.spans.get(self.sorted..).unwrap_or_default() {
+            let _ = new.push(*span);
+        }
+        // The greatest first, from the end on.
+        let (mut old, mut end) = (self.sorted, self.spans.len());
+        for span in new.iter().rev() {
+            while let Some(other) = old.checked_sub(1).and_then(|last| self.spans.get(last)).copied()
+                && other.writer_id > span.writer_id
+            {
+                step();
+                (old, end) = (old.wrapping_sub(1), end.wrapping_sub(1));
+                self.put(end, other);
+            }
+            end = end.wrapping_sub(1);
+            self.put(end, *span);
+        }
+        self.sorted = self.spans.len();
+    }
+
+    fn put(&mut self, place: usize, span: Span) {
+        if let Some(slot) = self.spans.get_mut(place) {
+            *slot = span;
+        }
+    }
 }
 
 /// Lets the spans begin with the oldest chunks that a second walk sees: what is older than a chunk that was seen can be
@@ -116,5 +178,30 @@ mod tests {
         let walks = (u64::from(pages) / 17 + 3).min(128 + 4);
         let most = walks * u64::from(pages) * u64::from(WRITERS.ilog2() + 2);
         assert!(steps <= most, "{steps} steps, at most {most}");
+    }
+
+    #[test]
+    #[cfg(feature = "std")]
+    fn all_writers_that_there_can_be_are_found_in_any_order_and_move_few_others() {
+        const WRITERS: u32 = if cfg!(miri) { 300 } else { 32_768 };
+        let division = Division::new(Layout::One, 64);
+        // Upwards, downwards, and as neither.
+        for order in [1, WRITERS - 1, 12_347 % WRITERS] {
+            let mut memory = std::vec![0u32; 16 * WRITERS as usize];
+            let memory = SharedMemory::new(atomic_words(&mut memory), 64).unwrap();
+            for page in 0..WRITERS {
+                division.acquire(memory.bitmap(page).unwrap());
+                let writer_id = (page * order % WRITERS) as u16;
+                let header =
+                    SmbChunkHeader { writer_id, chunk_id: page, fragments: 2, flags: HeaderFlags::empty() };
+                set_header(memory.chunk(page, 0, &division), header);
+            }
+            let consumer = Consumer::new(memory);
+            let (spans, steps) = steps_of(|| super::seen::<{ WRITERS as usize }>(consumer.visible()));
+            let writers: std::vec::Vec<_> = spans.iter().map(|span| u32::from(span.writer_id)).collect();
+            assert_eq!(writers, std::vec::Vec::from_iter(0..WRITERS));
+            let most = u64::from(WRITERS) * 300;
+            assert!(steps <= most, "{steps} steps, at most {most}, {order}");
+        }
     }
 }

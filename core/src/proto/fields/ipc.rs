@@ -318,6 +318,8 @@ pub mod data_source_config {
     pub const SESSION_INITIATOR: u32 = 8;
     /// String: the buffer that it goes to, by name.
     pub const TARGET_BUFFER_NAME: u32 = 11;
+    /// Message: `ProtoVmConfig`.
+    pub const PROTOVM_CONFIG: u32 = 12;
     /// Message: `TrackEventConfig`.
     pub const TRACK_EVENT_CONFIG: u32 = 113;
     /// Bool: the duration counts sleep.
@@ -350,6 +352,8 @@ pub mod data_source_descriptor {
     pub const ID: u32 = 7;
     /// Bool: it has nothing to flush.
     pub const NO_FLUSH: u32 = 9;
+    /// Message: `VmProgram`, which folds what a buffer overwrites.
+    pub const PROTOVM_PROGRAM: u32 = 10;
 }
 
 /// `TrackEventDescriptor`.

@@ -66,7 +66,7 @@ fn a_crash_at_any_store_leaves_the_state_before_or_after_the_patch() {
         let before = state(&mut vm);
         WATCHED.set(Some(Vec::new()));
         outcomes.push(vm.apply(&patch));
-        crash_here(|| vm.arena.image());
+        crash_here(|| vm.arena().image());
         let memories = WATCHED.take().unwrap();
         let after = state(&mut vm);
         for (index, pair) in memories.windows(2).enumerate() {
@@ -91,7 +91,7 @@ fn what_does_not_check_is_not_believed() {
         let text = vec![b'a'; key as usize * 4];
         assert_eq!(vm.apply(&field(1, &[number(1, key), field(2, &text)].concat())), VmStatus::Ok);
     }
-    let (sound, sound_state) = (vm.arena.image(), state(&mut vm));
+    let (sound, sound_state) = (vm.arena().image(), state(&mut vm));
     assert_eq!(found(&sound, program), Ok(sound_state.clone()));
     let (mut dropped, mut random) = (0, 1_u64);
     for _ in 0..4000 {

@@ -124,6 +124,37 @@ fn a_kept_counter_takes_two_cells() {
 }
 
 #[test]
+fn a_kept_state_is_loaded_and_goes_on() {
+    let both = [Keep { list: 5, with: &[60], by: &[60, 1] }, Keep { list: 6, with: &[61], by: &[61] }];
+    let mut bytes = [0; 256];
+    let bytes = Program::keep_last_by(&both, &mut bytes).unwrap();
+    let packet = |uuid: u64, number_61: u64, text: &[u8]| {
+        [field(60, &number(1, uuid)), number(61, number_61), field(9, text)].concat()
+    };
+    let mut vm = machine(bytes, 16 << 10);
+    // Of the first packet, one list goes on with it, the other does not.
+    for (uuid, number_61) in [(1, 1), (1, 2), (2, 1 << 40), (3, 2)] {
+        assert_eq!(vm.apply(&packet(uuid, number_61, &[b'x'; 40])), VmStatus::Ok);
+    }
+    let saved = state(&mut vm);
+    let mut other = machine(bytes, 16 << 10);
+    assert_eq!(other.apply(&packet(9, 9, b"is replaced")), VmStatus::Ok);
+    assert_eq!(other.load_state(&saved), VmStatus::Ok);
+    assert_eq!(state(&mut other), saved);
+    assert_eq!(other.stats().used, vm.stats().used);
+    for vm in [&mut vm, &mut other] {
+        assert_eq!(vm.apply(&packet(1, 2, b"the last")), VmStatus::Ok);
+    }
+    assert_eq!(state(&mut other), state(&mut vm));
+    // What this program would not keep is none of its states.
+    let before = state(&mut other);
+    for wrong in [field(5, b""), number(5, 1), field(7, &packet(1, 1, b"")), b"\x2A\x7F".to_vec()] {
+        assert_eq!(other.load_state(&[saved.clone(), wrong].concat()), VmStatus::Abort);
+        assert_eq!(state(&mut other), before);
+    }
+}
+
+#[test]
 fn memory_that_is_too_small_says_how_much_is_needed() {
     let none = program(&[]);
     let Err(VmError::TooSmall { needed }) = Vm::new(&mut [0; 40], none, &mut []).map(|_| ()) else {

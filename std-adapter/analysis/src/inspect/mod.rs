@@ -26,6 +26,7 @@
 //! [`recover`](crate::recover) drops. Others are shown as they were found: scraped, or waiting for patches.
 
 mod map;
+mod programs;
 mod region;
 mod svg;
 
@@ -121,6 +122,8 @@ pub struct Inspection {
     pub chunks: Vec<ChunkLine>,
     /// All losses, one entry per line.
     pub losses: Vec<String>,
+    /// Programs that fold what a ring overwrites, each with its producers, its memory and its state, one entry per line.
+    pub programs: Vec<String>,
     /// Further remarks, one entry per line.
     pub notes: Vec<String>,
     /// Addresses of other buffers in the dump, as in [`Found::others`](crate::recover::Found::others).
@@ -208,6 +211,7 @@ impl Inspection {
             used: bytes.len() as u64,
             sequences: sequences.collect(),
             losses: report.to_string().lines().skip(1).map(str::to_owned).collect(),
+            programs: programs::of_trace(bytes),
             pieces: "packet",
             spans,
             ..Self::default()
@@ -267,7 +271,7 @@ impl fmt::Display for Inspection {
             }
             writeln!(f, "{}{losses}", if losses.is_empty() { "" } else { "; lost: " })?;
         }
-        self.notes.iter().try_for_each(|note| writeln!(f, "{note}"))?;
+        self.programs.iter().chain(&self.notes).try_for_each(|note| writeln!(f, "{note}"))?;
         if self.losses.is_empty() {
             return writeln!(f, "nothing was lost");
         }

@@ -2,7 +2,10 @@
 //!
 //! Facts from `protos/perfetto/config/data_source_config.proto`.
 
-use tracebuf::proto::fields::ipc::data_source_config;
+use tracebuf::proto::fields::ipc::{data_source_config, data_source_descriptor};
+use tracebuf::proto::fields::protovm_config;
+use tracebuf::proto::reader::{message, number};
+use tracebuf_session::{CentralBuffer, RingProgram};
 
 use super::ProtoBuilder;
 use super::calls::SourceDescriptor;
@@ -43,11 +46,29 @@ impl WantedSource {
 }
 
 /// A data source that a program runs, or is to run as soon as it can hear of it.
-struct SourceInstance {
-    id: u64,
+pub(crate) struct SourceInstance {
+    pub(crate) id: u64,
     descriptor: SourceDescriptor,
-    config: ProtoBuilder,
+    pub(crate) config: ProtoBuilder,
+    buffer: u16,
     has_started: bool,
+}
+
+impl SourceInstance {
+    /// Has what the program writes folded when its buffer overwrites it, if the descriptor says how and the
+    /// configuration says in how much memory. The session's summary lists those that are.
+    pub(crate) fn join_vm(&self, buffers: &mut [CentralBuffer], producer_id: u16) {
+        let program = message(&self.descriptor.whole, data_source_descriptor::PROTOVM_PROGRAM);
+        let limits = message(self.config.as_bytes(), data_source_config::PROTOVM_CONFIG);
+        let limit = limits.and_then(|limits| number(limits, protovm_config::MEMORY_LIMIT_KB));
+        if let (Some(program), Some(limit)) = (program.filter(|program| !program.is_empty()), limit)
+            && let Some(buffer) = buffers.get_mut(usize::from(self.buffer))
+        {
+            let memory_limit_kb = u32::try_from(limit).unwrap_or(u32::MAX);
+            let program = RingProgram { source: &self.descriptor.name, program, memory_limit_kb };
+            buffer.observer_mut().join_vm(program, producer_id);
+        }
+    }
 }
 
 #[derive(Default)]
@@ -62,8 +83,13 @@ impl SourceInstances {
         for wanted in wanted.iter().filter(|wanted| wanted.name == descriptor.name) {
             if self.all.len() < RUNNING {
                 self.last_id += 1;
-                let (id, descriptor, config) = (self.last_id, descriptor.clone(), wanted.config());
-                self.all.push(SourceInstance { id, descriptor, config, has_started: false });
+                self.all.push(SourceInstance {
+                    id: self.last_id,
+                    descriptor: descriptor.clone(),
+                    config: wanted.config(),
+                    buffer: wanted.buffer,
+                    has_started: false,
+                });
             }
         }
     }
@@ -72,11 +98,11 @@ impl SourceInstances {
         self.all.retain(|instance| instance.descriptor.name != name);
     }
 
-    /// Number and configuration of each that has not started, and which counts as started from now on.
-    pub(crate) fn start(&mut self) -> impl Iterator<Item = (u64, &ProtoBuilder)> {
+    /// Each that has not started, and which counts as started from now on.
+    pub(crate) fn start(&mut self) -> impl Iterator<Item = &SourceInstance> {
         self.all.iter_mut().filter(|instance| !instance.has_started).map(|instance| {
             instance.has_started = true;
-            (instance.id, &instance.config)
+            &*instance
         })
     }
 

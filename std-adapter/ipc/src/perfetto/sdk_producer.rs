@@ -69,7 +69,7 @@ impl SdkProducer {
             Said::Bound { request, is_known: false } => self.outbox.push(&frames::not_bound(request)),
             Said::Call(ProducerCall::Register(descriptor)) => {
                 self.instances.offer(descriptor, &self.wanted);
-                self.start_instances();
+                self.start_instances(buffers);
             }
             Said::Call(ProducerCall::Unregister(name)) => self.instances.withdraw(&name),
             Said::Call(ProducerCall::Request(request)) => {
@@ -78,10 +78,10 @@ impl SdkProducer {
             }
             // What belongs to it has come before.
             Said::Call(ProducerCall::Flushed(question)) => flushes.answer(question, None),
-            Said::Hello { request, hello } => self.initialize(request, hello),
+            Said::Hello { request, hello } => self.initialize(request, hello, buffers),
             Said::Listens { request } => {
                 self.commands = Some(request);
-                self.start_instances();
+                self.start_instances(buffers);
             }
             // A session has one set of data sources, which do not change, and no triggers.
             Said::Call(_) => {}
@@ -92,13 +92,13 @@ impl SdkProducer {
         }
     }
 
-    fn initialize(&mut self, request: u64, hello: Hello) {
+    fn initialize(&mut self, request: u64, hello: Hello, buffers: &mut [CentralBuffer]) {
         let answer = commands::initialized(hello.memory, false).filter(|_| self.hello.is_none());
         let Some(answer) = answer else { return self.outbox.push(&frames::failure(request)) };
         self.remote.speaks();
         self.hello = Some(hello);
         self.outbox.push(&frames::reply(request, &answer, false));
-        self.start_instances();
+        self.start_instances(buffers);
     }
 
     /// Whether chunks that the program has not completed may be looked at while it is there.
@@ -107,15 +107,17 @@ impl SdkProducer {
     }
 
     /// Makes the program run the data sources that are wanted of it, as soon as it has said enough.
-    fn start_instances(&mut self) {
+    fn start_instances(&mut self, buffers: &mut [CentralBuffer]) {
+        let producer_id = self.remote.endpoint.with(|endpoint| endpoint.identity().producer_id);
         let Self { outbox, instances, file, hello: Some(_), commands: Some(call), .. } = self else {
             return;
         };
-        for (id, config) in instances.start() {
+        for instance in instances.start() {
+            instance.join_vm(buffers, producer_id);
             if let Some(file) = file.take() {
                 outbox.push_with(&frames::reply(*call, &commands::setup_tracing(PAGE >> 10), true), file);
             }
-            for command in commands::setup_and_start(id, config) {
+            for command in commands::setup_and_start(instance.id, &instance.config) {
                 outbox.push(&frames::reply(*call, &command, true));
             }
         }

@@ -100,7 +100,8 @@ impl PerfettoSocketBuilder {
     /// ([`SessionBuilder::data_source`](tracebuf_session::SessionBuilder::data_source)), otherwise to the first.
     ///
     /// `config` holds further fields of its `DataSourceConfig`, encoded, such as 113 with a `TrackEventConfig`; it may
-    /// be empty.
+    /// be empty. With 12, a `ProtoVmConfig`, what the buffer overwrites of a program is folded by the `protovm_program` of
+    /// its descriptor ([`CarryOver::join_vm`](tracebuf_session::CarryOver::join_vm)), in as much memory as that says.
     #[must_use]
     pub fn data_source(mut self, name: impl Into<String>, config: impl Into<Vec<u8>>) -> Self {
         self.data_sources.push((name.into(), config.into()));

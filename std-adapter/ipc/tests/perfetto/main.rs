@@ -8,5 +8,6 @@ mod categories;
 mod following;
 mod hostile;
 mod program;
+mod programs;
 mod protocol;
 mod recording;

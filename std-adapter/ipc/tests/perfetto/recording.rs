@@ -19,7 +19,7 @@ use crate::trace::{Trace, message, number};
 
 /// What the program's writers ask for, until it is sent.
 #[derive(Default)]
-struct Asked(Mutex<Vec<Request>>);
+pub(crate) struct Asked(Mutex<Vec<Request>>);
 
 impl CommitSink for Asked {
     fn commit(&self, request: &CommitRequest<'_>) {
@@ -46,7 +46,7 @@ impl Memory {
 }
 
 /// Lets a producer of the program's write, and gets what is to be sent.
-fn writing(program: &mut Program, write: impl FnOnce(&Producer<'_>, &Asked, &mut Program)) {
+pub(crate) fn writing(program: &mut Program, write: impl FnOnce(&Producer<'_>, &Asked, &mut Program)) {
     let memory = Memory::of(program.memory.as_ref().expect("it has come"));
     let (storage, asked) = (ProducerStorage::<256, 8>::new(), Asked::default());
     let memory = SharedMemory::new(memory.words(), 4096).expect("pages");
@@ -55,7 +55,7 @@ fn writing(program: &mut Program, write: impl FnOnce(&Producer<'_>, &Asked, &mut
 }
 
 /// Sends all that was asked for, with the buffer's number as the protocol has it.
-fn send(program: &mut Program, asked: &Asked) {
+pub(crate) fn send(program: &mut Program, asked: &Asked) {
     let requests = std::mem::take(&mut *asked.0.lock().expect("no panic"));
     for request in requests {
         let (method, arguments) = match request {
@@ -87,7 +87,7 @@ fn service(test: &str, socket: PerfettoSocketBuilder) -> Service {
 }
 
 /// A packet of this many bytes.
-fn packet(writer: &mut TraceWriter<'_>, time: u64, len: usize) {
+pub(crate) fn packet(writer: &mut TraceWriter<'_>, time: u64, len: usize) {
     let mut packet = writer.packet();
     packet.varint(8, time);
     packet.message(900).string(1, &"x".repeat(len));

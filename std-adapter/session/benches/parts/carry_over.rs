@@ -11,7 +11,8 @@ use tracebuf::producer::{
     CommitRequest, CommitSink, Consumer, Exhaustion, Layout, Producer, ProducerStorage, SharedMemory,
     atomic_words,
 };
-use tracebuf::proto::TracePackets;
+use tracebuf::proto::fields::{trace, trace_packet};
+use tracebuf::proto::{Sink, TracePackets};
 use tracebuf::service::{TraceExporter, sequence_id};
 use tracebuf_session::CarryOver;
 use tracebuf_testing::budget::{Sheet, median};
@@ -100,11 +101,17 @@ fn commit<O: OverwriteObserver>(
 }
 
 /// What an event costs more in a ring that overwrites it when it carries over: both by turns.
-fn events(sheet: &mut Sheet, name: &str, limit: f64, work: impl Fn(OnTrack<'_, '_, Ticks>, u32)) {
+fn events(
+    sheet: &mut Sheet,
+    name: &str,
+    limit: f64,
+    carried: CarryOver,
+    work: impl Fn(OnTrack<'_, '_, Ticks>, u32),
+) {
     const SLICES: u32 = 2_000;
     let chunks = chunks(SLICES, work);
     // The ids have no gaps: each round begins with a state, as the first did.
-    let (mut plain, mut carries) = (ring(128 << 10), ring(128 << 10).observed_by(CarryOver::of_ring()));
+    let (mut plain, mut carries) = (ring(128 << 10), ring(128 << 10).observed_by(carried));
     let (mut more, mut all) = (vec![], vec![]);
     for round in 0..2001 {
         let events = SLICES * 2;
@@ -156,10 +163,71 @@ fn state(sheet: &mut Sheet) {
     sheet.at_most("carry-over-state", median(times), 2.0, "us");
 }
 
+/// Descriptions of a thousand tracks, again and again.
+fn descriptions(sheet: &mut Sheet) {
+    const TRACKS: u64 = 1000;
+    let mut trace = Vec::new();
+    for uuid in 0..TRACKS {
+        let (mut packet, mut descriptor) = (vec![0x50, 2], Vec::new());
+        let Ok(()) = descriptor.varint(1, 1 << 48 | uuid);
+        let Ok(()) = descriptor.string(2, "a track's name");
+        let Ok(()) = packet.bytes(60, &descriptor);
+        let Ok(()) = trace.bytes(1, &packet);
+    }
+    let mut carried = CarryOver::default().keep_descriptions(1 << 20);
+    let mut times = vec![];
+    for _ in 0..101 {
+        let start = Instant::now();
+        carried.fold(&trace);
+        times.push(start.elapsed().as_secs_f64() * 1e9 / TRACKS as f64);
+    }
+    let kept = carried.kept().expect("it keeps");
+    assert_eq!((kept.aborts, kept.forgotten), (0, 0));
+    sheet.at_most("carry-over-description-kept", median(times), 2000.0, "ns");
+    let copies = (0..101).map(|_| {
+        let start = Instant::now();
+        black_box(carried.clone());
+        start.elapsed().as_secs_f64() * 1e6
+    });
+    sheet.at_most("carry-over-copy-of-1000-kept", median(copies.collect()), 300.0, "us");
+}
+
+/// What a packet costs that stays in a trace, of this size, with nothing to be told before it.
+fn packets(size: usize) {
+    let mut trace = Vec::new();
+    for time in 0..10_000 {
+        let mut packet = Vec::new();
+        let Ok(()) = packet.varint(trace_packet::TIMESTAMP, time);
+        let Ok(()) = packet.bytes(trace_packet::FOR_TESTING, &vec![0x55; size]);
+        let Ok(()) = packet.varint(trace_packet::TRUSTED_UID, 1000);
+        let Ok(()) = packet.varint(trace_packet::TRUSTED_PACKET_SEQUENCE_ID, 2);
+        let Ok(()) = packet.varint(trace_packet::TRUSTED_PID, 70_000);
+        let Ok(()) = trace.bytes(trace::PACKET, &packet);
+    }
+    let (mut carried, mut out, mut times) = (CarryOver::default(), Vec::new(), vec![]);
+    for _ in 0..101 {
+        out.clear();
+        let start = Instant::now();
+        black_box(carried.pass(&trace, None, &mut out));
+        times.push(start.elapsed().as_secs_f64() * 1e9 / 10_000.0);
+    }
+    println!("carry-over, a packet of {size} bytes that stays: {:.1} ns", median(times));
+}
+
 pub(crate) fn carry_over(sheet: &mut Sheet) {
-    events(sheet, "carry-over-event", 3.0, |on, _| on.slice("work", || ()));
-    events(sheet, "carry-over-event-with-argument", 8.0, |on, number| {
+    packets(270);
+    let carries = CarryOver::of_ring;
+    events(sheet, "carry-over-event", 3.0, carries(), |on, _| on.slice("work", || ()));
+    events(sheet, "carry-over-event-with-argument", 8.0, carries(), |on, number| {
         on.slice_with("work", |event| event.arg("number", number), || ());
     });
+    let keeps = || carries().keep_descriptions(64 << 10);
+    events(sheet, "carry-over-event-beside-kept", 3.0, keeps(), |on, _| on.slice("work", || ()));
+    // Two for each number, as of slices.
+    events(sheet, "carry-over-counter-kept", 50.0, keeps(), |on, number| {
+        on.count(number.into());
+        on.count(7);
+    });
+    descriptions(sheet);
     state(sheet);
 }

@@ -28,22 +28,35 @@ impl Moment {
 pub(super) struct Time {
     unit: u64,
     reference: u64,
-    now: u64,
+    start: u64,
+    /// How many units have passed since.
+    units: u64,
 }
 
 impl Time {
-    /// The time of a packet so many units after the last one.
     #[inline(always)]
-    pub(super) fn advance(&mut self, units: u64) -> u64 {
-        self.now = self.now.wrapping_add(units.wrapping_mul(self.unit));
-        self.now
+    pub(super) fn units(&self) -> u64 {
+        self.units
+    }
+
+    /// The time of a packet so many units after the last one, in units since the start.
+    #[inline(always)]
+    pub(super) fn after(&self, units: u64) -> u64 {
+        self.units.wrapping_add(units)
+    }
+
+    /// It is so many units since the start.
+    #[inline(always)]
+    pub(super) fn set(&mut self, units: u64) {
+        self.units = units;
     }
 
     pub(super) fn moment(&self) -> Moment {
-        self.at(self.now)
+        self.at(self.units)
     }
 
-    pub(super) fn at(&self, time: u64) -> Moment {
+    pub(super) fn at(&self, units: u64) -> Moment {
+        let time = self.start.wrapping_add(units.wrapping_mul(self.unit));
         Moment { time, clock: self.reference }
     }
 }
@@ -110,12 +123,12 @@ impl SequenceClock {
     /// The time alone, for many packets in a row.
     #[inline(always)]
     pub(super) fn clone_of_time(&self) -> Time {
-        Time { unit: self.unit, reference: self.reference, now: self.now }
+        Time { unit: self.unit, reference: self.reference, start: self.now, units: 0 }
     }
 
     #[inline(always)]
     pub(super) fn set_time(&mut self, time: &Time) {
-        self.now = time.now;
+        self.now = time.moment().time;
     }
 
     /// The moment of a packet whose state is known, if it can be told without that, and how far it moves this clock.

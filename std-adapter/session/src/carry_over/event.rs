@@ -1,7 +1,7 @@
 //! Events, as far as they are looked at.
 
 use tracebuf::proto::fields::{sequence_flags, trace_packet, track_event, track_event_type};
-use tracebuf::proto::reader::{FieldValue, Fields};
+use tracebuf::proto::reader::{Field, FieldValue, Fields};
 use tracebuf::proto::{WireType, tag, varint};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,6 +10,13 @@ pub(super) enum Kind {
     End,
     Counter,
     Other,
+}
+
+/// The value of a counter.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum CounterValue {
+    Whole(i64),
+    Fraction(f64),
 }
 
 /// A `TrackEvent`.
@@ -45,8 +52,13 @@ impl Kind {
 
 impl<'p> Event<'p> {
     /// `None` if the event is malformed.
-    #[inline]
     pub(super) fn of(bytes: &'p [u8]) -> Option<Self> {
+        Self::of_usual(bytes)
+    }
+
+    /// The same, where many are looked at.
+    #[inline(always)]
+    pub(super) fn of_usual(bytes: &'p [u8]) -> Option<Self> {
         // As tracers of this project write most of them: the type first, and short fields.
         let [TYPE, kind @ 0..=0x7F, rest @ ..] = bytes else { return Self::of_any(bytes) };
         let kind = Kind::of((*kind).into());
@@ -84,51 +96,93 @@ impl<'p> Event<'p> {
     }
 
     /// Its value as a counter's.
-    pub(super) fn counter_value(&self) -> (i64, f64) {
-        let mut value = (0, 0.0);
-        for field in Fields::of(self.bytes) {
-            match (field.number, field.value) {
-                (track_event::COUNTER_VALUE, FieldValue::Number(number)) => value.0 = number as i64,
-                (track_event::DOUBLE_COUNTER_VALUE, FieldValue::Fixed(bits)) => {
-                    value.1 = f64::from_bits(bits)
-                }
-                _ => {}
+    pub(super) fn counter_value(&self) -> Option<CounterValue> {
+        let value = |field: Field<'_>| match (field.number, field.value) {
+            (track_event::COUNTER_VALUE, FieldValue::Number(number)) => {
+                Some(CounterValue::Whole(number as i64))
             }
-        }
-        value
+            (track_event::DOUBLE_COUNTER_VALUE, FieldValue::Fixed(bits)) => {
+                Some(CounterValue::Fraction(f64::from_bits(bits)))
+            }
+            _ => None,
+        };
+        Fields::of(self.bytes).filter_map(value).last()
     }
 }
 
-/// The kind, the time and the bytes of a begin, an end or an instant on the sequence's own track that has nothing else
-/// but perhaps a name:
+/// An event on the sequence's own track that has nothing else than its first bytes tell of. Before it lies its size:
 ///
 /// ```text
-/// 68 02  5A size { 48 kind  50 name }  40 time
+/// size  68 02  5A 02 { 48 02 }  40 time
+/// size  68 02  5A 04 { 48 kind  50 name }  40 time
+/// size  40 time  68 02  5A len { 48 kind  50 name  22 len { argument } }
 /// ```
-#[inline(always)]
-pub(super) fn plain(packet: &[u8]) -> Option<(u8, u64, &[u8])> {
-    const HEAD: u64 = u64::from_le_bytes([FLAGS, NEEDS, EVENT, 0, TYPE, 0, 0, 0]);
-    const MASK: u64 = u64::from_le_bytes([0xFF, 0xFF, 0xFF, 0, 0xFF, 0, 0, 0]);
-    let head = u64::from_le_bytes(*packet.first_chunk()?);
-    if head & MASK != HEAD {
-        return None;
-    }
-    let [.., len, _, kind, next, name] = head.to_le_bytes();
-    let is_plain = len == 2 || len == 4 && next == NAME && name < 0x80;
-    if !is_plain || kind > track_event_type::INSTANT as u8 {
-        return None;
-    }
-    let (event, time) = packet.get(4..)?.split_at_checked(len.into())?;
-    let [low, high] = [0x7F, 0x80];
-    let units = match *time {
-        [TIME, a] if a < high => u64::from(a),
-        [TIME, a, b] if a >= high && b < high => u64::from(a & low) | u64::from(b) << 7,
-        [TIME, a, b, c] if a & b >= high && c < high => {
-            u64::from(a & low) | u64::from(b & low) << 7 | u64::from(c) << 14
+pub(super) struct Plain {
+    pub(super) kind: Kind,
+    /// Its time.
+    pub(super) units: u64,
+    /// Where the event lies, and how long it is.
+    pub(super) at: u8,
+    pub(super) len: u8,
+}
+
+impl Plain {
+    /// From the bytes of a packet, before which its size lies, and behind which are others; `None` if it is another.
+    #[inline(always)]
+    pub(super) fn of(bytes: &[u8; 16]) -> Option<Self> {
+        const fn head(kind: u64, size: u8, len: u8, next: u8) -> u64 {
+            u64::from_le_bytes([size, FLAGS, NEEDS, EVENT, len, TYPE, kind as u8, next])
         }
-        _ => return None,
-    };
-    Some((kind, units, event))
+        const END: u64 = head(track_event_type::SLICE_END, 8, 2, TIME);
+        const BEGIN: u64 = head(track_event_type::SLICE_BEGIN, 10, 4, NAME);
+        const INSTANT: u64 = head(track_event_type::INSTANT, 10, 4, NAME);
+        let all = u128::from_le_bytes(*bytes);
+        let (head, rest) = (all as u64, (all >> 64) as u64);
+        // The first byte is the size, and that tells how long the time is.
+        let is = |least: u64| head.wrapping_sub(least) < 3;
+        if is(END) {
+            let units = time_of(head - END, rest)?;
+            return Some(Self { kind: Kind::End, units, at: 5, len: 2 });
+        }
+        let named = |kind, least: u64| {
+            let units = time_of(head - least, rest >> 16)?;
+            (rest & 0xFF80 == u64::from(TIME) << 8).then_some(Self { kind, units, at: 5, len: 4 })
+        };
+        if is(BEGIN) {
+            return named(Kind::Begin, BEGIN);
+        }
+        if is(INSTANT) { named(Kind::Other, INSTANT) } else { Self::with_argument(all) }
+    }
+
+    #[inline(always)]
+    fn with_argument(all: u128) -> Option<Self> {
+        const HEAD: u64 = u64::from_le_bytes([FLAGS, NEEDS, EVENT, 0, TYPE, 0, NAME, 0]);
+        const MASK: u64 = u64::from_le_bytes([0xFF, 0xFF, 0xFF, 0x80, 0xFF, 0, 0xFF, 0x80]);
+        let [size, first, ..] = (all as u64).to_le_bytes();
+        let time = (all >> 16) as u64;
+        let more = (!time & 0x80_8080).trailing_zeros() / 8;
+        let event = all >> 24 >> (more * 8);
+        let [_, _, _, len, _, kind, ..] = (event as u64).to_le_bytes();
+        let [next, argument, ..] = ((event >> 64) as u64).to_le_bytes();
+        let is_whole = first == TIME
+            && event as u64 & MASK == HEAD
+            && next == ANNOTATION
+            && kind <= track_event_type::INSTANT as u8
+            && u32::from(len) == u32::from(argument) + 6
+            && u32::from(size) == u32::from(len) + 6 + more;
+        let units = time_of(more.into(), time).filter(|_| is_whole)?;
+        Some(Self { kind: Kind::of(kind.into()), units, at: 7 + more as u8, len })
+    }
+}
+
+/// A varint of so many bytes, and one, at the start of these; `None` if it is shorter or longer.
+#[inline(always)]
+fn time_of(more: u64, bytes: u64) -> Option<u64> {
+    const ENDS: [u64; 3] = [0x80, 0x8080, 0x80_8080];
+    const BITS: [u64; 3] = [0x7F, 0x7F7F, 0x7F_7F7F];
+    let (ends, bits) = (ENDS.get(more as usize)?, BITS.get(more as usize)?);
+    let bits = bytes & bits;
+    (bytes & ends == ends >> 8).then_some(bits & 0x7F | bits >> 1 & 0x3F80 | bits >> 2 & 0x1F_C000)
 }
 
 /// The time and the event of a packet that has both, needs the state, and holds nothing else:

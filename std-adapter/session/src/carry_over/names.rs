@@ -12,6 +12,8 @@ pub(super) struct Names {
     /// As it was written, message after message: also what nothing here looks for.
     bytes: Vec<u8>,
     entries: Vec<Entry>,
+    /// How many of them are texts of log lines.
+    lines: usize,
 }
 
 #[derive(Clone, Copy)]
@@ -39,6 +41,9 @@ const ANNOTATION_TEXTS: u32 = 29;
 /// Values of further counters, which come with some events of Perfetto's SDK and count from one to the next.
 const EXTRA_COUNTERS: [u32; 4] = [12, 31, 45, 46];
 
+/// Texts of log lines that stay.
+const LINES: usize = 16;
+
 /// How deep annotations may lie in each other.
 const DEPTH: u32 = 8;
 
@@ -46,6 +51,7 @@ impl Names {
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
         self.entries.clear();
+        self.lines = 0;
     }
 
     /// As it was written.
@@ -55,6 +61,9 @@ impl Names {
 
     /// Adds `InternedData`; false if that is too much.
     pub(super) fn add(&mut self, data: &[u8]) -> bool {
+        if self.is_half_full() && self.lines > LINES {
+            self.drop_lines();
+        }
         let at = self.bytes.len();
         if at + data.len() > limits::STATE || self.entries.len() > limits::NAMES {
             return false;
@@ -67,9 +76,28 @@ impl Names {
                 let at = at + (entry.as_ptr() as usize - data.as_ptr() as usize);
                 let (at, len) = (at as u32, entry.len() as u32);
                 self.entries.push(Entry { kind: field.number, iid, at, len });
+                self.lines += usize::from(field.number == interned_data::LOG_MESSAGE_BODY);
             }
         }
         true
+    }
+
+    fn is_half_full(&self) -> bool {
+        self.bytes.len() > limits::STATE / 2 || self.entries.len() > limits::NAMES / 2
+    }
+
+    /// Drops texts of log lines but for the last ones: mostly it is only the next event that refers to one, and while a
+    /// state lasts there is no end of them.
+    fn drop_lines(&mut self) {
+        let mut old = self.lines.saturating_sub(LINES);
+        let before = std::mem::take(self);
+        for field in Fields::of(&before.bytes) {
+            if field.number == interned_data::LOG_MESSAGE_BODY && old > 0 {
+                old -= 1;
+            } else {
+                self.add(field.whole);
+            }
+        }
     }
 
     fn find(&self, kind: u32, iid: u64) -> Option<&[u8]> {

@@ -5,6 +5,7 @@ use tracebuf::proto::reader::Fields;
 use tracebuf::proto::{PacketView, SequenceId, Sink, TrustedFields};
 
 use super::clock::Moment;
+use super::event::CounterValue;
 use super::seen::Seen;
 use super::sequence::Sequence;
 use super::slices::{Begin, End, Slice, Track};
@@ -38,31 +39,32 @@ pub(super) fn descriptions(id: Id, sequence: &mut Sequence, out: &mut Vec<u8>) -
 /// Appends the sums of counters whose values count from one to the next: a new state starts them at 0.
 pub(super) fn counters(id: Id, sequence: &Sequence, out: &mut Vec<u8>) -> u64 {
     let mut written = 0;
-    for counter in sequence.counters.iter().filter(|counter| counter.sum != 0 || counter.fraction != 0.0) {
-        let (mut content, mut event) = (Vec::new(), Vec::new());
+    for sum in sequence.counters.iter().filter(|counter| counter.sum != 0 || counter.fraction != 0.0) {
+        let mut content = Vec::new();
         if let Some(now) = sequence.clock.now().or(sequence.last) {
             moment(now, &mut content);
         }
-        let Ok(()) = event.varint(track_event::TYPE, track_event_type::COUNTER);
-        let Ok(()) = event.varint(track_event::TRACK_UUID, counter.uuid);
-        if counter.fraction == 0.0 {
-            let Ok(()) = event.varint(track_event::COUNTER_VALUE, counter.sum as u64);
-        } else {
-            let Ok(()) = event.double(track_event::DOUBLE_COUNTER_VALUE, counter.fraction);
-        }
-        let Ok(()) = content.bytes(trace_packet::TRACK_EVENT, &event);
+        counter(sum.uuid, sum.value(), &mut content);
         put(&content, id, Some(sequence), 0, out);
         written += 1;
     }
     written
 }
 
-/// Appends a packet as it was, except that it tells of other losses. Returns 1.
-pub(super) fn copy(bytes: &[u8], said: u64, loss: u64, out: &mut Vec<u8>) -> u64 {
-    if said == loss {
-        let Ok(()) = out.bytes(trace::PACKET, bytes);
-        return 1;
-    }
+/// Adds the event with a counter's value.
+pub(super) fn counter(uuid: u64, value: CounterValue, content: &mut Vec<u8>) {
+    let mut event = Vec::with_capacity(32);
+    let Ok(()) = event.varint(track_event::TYPE, track_event_type::COUNTER);
+    let Ok(()) = event.varint(track_event::TRACK_UUID, uuid);
+    let Ok(()) = match value {
+        CounterValue::Whole(value) => event.varint(track_event::COUNTER_VALUE, value as u64),
+        CounterValue::Fraction(value) => event.double(track_event::DOUBLE_COUNTER_VALUE, value),
+    };
+    let Ok(()) = content.bytes(trace_packet::TRACK_EVENT, &event);
+}
+
+/// Appends a packet as it was, except that it tells of other losses.
+pub(super) fn copy(bytes: &[u8], loss: u64, out: &mut Vec<u8>) {
     let mut changed = Vec::with_capacity(bytes.len() + 4);
     for field in Fields::of(bytes) {
         if field.number != trace_packet::PREVIOUS_PACKET_DROPPED {
@@ -73,10 +75,9 @@ pub(super) fn copy(bytes: &[u8], said: u64, loss: u64, out: &mut Vec<u8>) -> u64
         let Ok(()) = changed.varint(trace_packet::PREVIOUS_PACKET_DROPPED, loss);
     }
     let Ok(()) = out.bytes(trace::PACKET, &changed);
-    1
 }
 
-fn moment(moment: Moment, content: &mut Vec<u8>) {
+pub(super) fn moment(moment: Moment, content: &mut Vec<u8>) {
     let Ok(()) = content.varint(trace_packet::TIMESTAMP, moment.time);
     let Ok(()) = content.varint(trace_packet::TIMESTAMP_CLOCK_ID, moment.clock);
 }

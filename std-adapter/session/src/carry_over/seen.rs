@@ -56,18 +56,67 @@ pub(super) fn end(
 }
 
 /// A slice that has begun on a sequence's own track, in the packets that are being looked at.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct Begun {
-    pub(super) time: u64,
+    /// When, in units.
+    pub(super) units: u64,
     pub(super) at: u32,
     pub(super) len: u32,
 }
 
-/// Those that have not ended are the track's.
-#[inline]
-pub(super) fn settle_begun(tracks: &mut Tracks, begun: &mut Vec<Begun>, place: u32, id: Id, clock: &Time) {
-    for Begun { time, at, len } in begun.drain(..) {
-        let (moment, begin) = (clock.at(time), Begin::Fresh { at, len });
+/// Room for slices that have begun and not ended.
+pub(super) type BegunRoom = [Begun; BegunSlices::MAX];
+
+/// The slices that have begun and not ended. When there is no room for more, the track gets them.
+pub(super) struct BegunSlices<'r> {
+    room: &'r mut BegunRoom,
+    len: usize,
+}
+
+impl<'r> BegunSlices<'r> {
+    const MAX: usize = 32;
+
+    pub(super) fn new(room: &'r mut BegunRoom) -> Self {
+        Self { room, len: 0 }
+    }
+
+    /// Does this with a copy that need not be in memory.
+    #[inline(always)]
+    pub(super) fn in_registers(&mut self, work: impl FnOnce(&mut BegunSlices<'_>)) {
+        let mut copy = BegunSlices { room: self.room, len: self.len };
+        work(&mut copy);
+        self.len = copy.len;
+    }
+
+    /// Begins or ends one, or does neither. False if there is no room, or none to end.
+    #[inline(always)]
+    pub(super) fn change(&mut self, kind: Kind, begun: impl FnOnce() -> Begun) -> bool {
+        match kind {
+            Kind::Begin => {
+                let Some(slot) = self.room.get_mut(self.len) else { return false };
+                *slot = begun();
+                self.len += 1;
+            }
+            Kind::End => match self.len.checked_sub(1) {
+                Some(less) => self.len = less,
+                None => return false,
+            },
+            Kind::Counter | Kind::Other => {}
+        }
+        true
+    }
+
+    /// Those that have not ended are the track's.
+    #[inline(always)]
+    pub(super) fn settle(&mut self, tracks: &mut Tracks, place: u32, id: Id, clock: &Time) {
+        let begun = self.room.get(..std::mem::take(&mut self.len)).unwrap_or_default();
+        settle_begun(tracks, begun, place, id, clock);
+    }
+}
+
+fn settle_begun(tracks: &mut Tracks, begun: &[Begun], place: u32, id: Id, clock: &Time) {
+    for Begun { units, at, len } in begun {
+        let (moment, begin) = (clock.at(*units), Begin::Fresh { at: *at, len: *len });
         tracks.begin(place, Slice { moment, sequence: id, is_written: false, begin });
     }
 }

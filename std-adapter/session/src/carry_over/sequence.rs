@@ -6,10 +6,11 @@ use tracebuf::proto::reader::{message, messages, number};
 
 use super::clock::{Moment, SequenceClock};
 use super::descriptions::Descriptions;
-use super::event::{Event, Kind};
+use super::event::{CounterValue, Event, Kind};
 use super::limits;
 use super::names::Names;
 use super::slices::{NOWHERE, Tracks};
+use super::{Id, Writer};
 
 /// The sum of an incremental counter since the state's beginning.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +18,15 @@ pub(super) struct Counter {
     pub(super) uuid: u64,
     pub(super) sum: i64,
     pub(super) fraction: f64,
+}
+
+impl Counter {
+    pub(super) fn value(&self) -> CounterValue {
+        match self.fraction {
+            0.0 => CounterValue::Whole(self.sum),
+            fraction => CounterValue::Fraction(fraction),
+        }
+    }
 }
 
 #[derive(Clone)]
@@ -75,6 +85,10 @@ impl Sequence {
             loss: 0,
             is_forgotten: false,
         }
+    }
+
+    pub(super) fn writer(&self, id: Id) -> Writer {
+        Writer { id, uid: self.uid, pid: self.pid }
     }
 
     /// What its next packet in the trace has to tell that was lost before.
@@ -160,12 +174,16 @@ impl Sequence {
         }
     }
 
-    /// Adds to a counter that counts from one value to the next.
-    pub(super) fn count(&mut self, uuid: u64, value: i64, fraction: f64) {
-        if let Some(counter) = self.counters.iter_mut().find(|counter| counter.uuid == uuid) {
-            counter.sum = counter.sum.wrapping_add(value);
-            counter.fraction += fraction;
+    /// Adds to a counter that counts from one value to the next. Returns what its value is now, whichever way it counts.
+    pub(super) fn count(&mut self, uuid: u64, value: CounterValue) -> CounterValue {
+        let Some(counter) = self.counters.iter_mut().find(|counter| counter.uuid == uuid) else {
+            return value;
+        };
+        match value {
+            CounterValue::Whole(more) => counter.sum = counter.sum.wrapping_add(more),
+            CounterValue::Fraction(more) => counter.fraction += more,
         }
+        counter.value()
     }
 
     /// Notes whether a track is a counter's whose values count from one to the next.

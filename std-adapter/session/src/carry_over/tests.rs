@@ -7,6 +7,8 @@ use tracebuf_analysis::Trace;
 
 use super::*;
 
+mod kept;
+mod plain;
 mod slices;
 
 /// Packets with tag and length.

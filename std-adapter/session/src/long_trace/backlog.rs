@@ -59,11 +59,11 @@ struct Queue {
 /// Pieces whose memory is kept. If it went to the system, it would be asked for again, page by page.
 const SPARE: usize = 8;
 
-pub(super) fn backlog(limit: usize, piece: usize, progress: Arc<Progress>) -> (Sender, Receiver) {
+pub(super) fn backlog(limit: usize, piece: usize, past: Past, progress: Arc<Progress>) -> (Sender, Receiver) {
     let backlog = Arc::new(Backlog {
         queue: Mutex::default(),
         changed: Condvar::new(),
-        past: Mutex::default(),
+        past: Mutex::new(past),
         progress,
         // One piece is filled while another is written.
         limit: limit.max(2 * PIECE),
@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn the_oldest_of_too_much_is_given_up_and_counted_and_what_follows_knows() {
         let progress = Arc::<Progress>::default();
-        let (sender, receiver) = backlog(2 * PIECE, PIECE, progress.clone());
+        let (sender, receiver) = backlog(2 * PIECE, PIECE, Past::default(), progress.clone());
         let most = (PIECE / 256) as u64;
         (0..2).for_each(|_| assert!(sender.piece(&mut piece(most), false)));
         assert_eq!(progress.lost.load(Ordering::Relaxed), 0);
@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn at_the_end_nothing_is_given_up_but_waited_for_unless_nobody_takes_it() {
         let progress = Arc::<Progress>::default();
-        let (sender, receiver) = backlog(0, PIECE, progress.clone());
+        let (sender, receiver) = backlog(0, PIECE, Past::default(), progress.clone());
         let taker = thread::spawn(move || {
             for _ in 0..6 {
                 thread::sleep(Duration::from_millis(20));
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn a_large_packet_s_memory_is_not_kept_nor_that_of_very_many() {
-        let (sender, receiver) = backlog(usize::MAX, PIECE, Arc::default());
+        let (sender, receiver) = backlog(usize::MAX, PIECE, Past::default(), Arc::default());
         assert!(sender.send(Message::Piece(Piece { bytes: vec![0; 64 * PIECE], packets: 1 })));
         (0..40)
             .for_each(|_| assert!(sender.send(Message::Piece(Piece { bytes: vec![0; PIECE], packets: 1 }))));

@@ -23,10 +23,11 @@ struct Kept {
 const SEGMENT: usize = PIECE / 4;
 
 impl History {
-    pub(super) fn of(service: &Service) -> Self {
+    pub(super) fn of(service: &Service, keeps: Option<usize>) -> Self {
         let limit = |size: u64| usize::try_from(size).unwrap_or(usize::MAX);
         let buffers = service.buffers.iter().map(|buffer| limit(buffer.stats().buffer_size));
-        Self(buffers.map(|limit| Kept { limit, ..Kept::default() }).collect())
+        let kept = |limit| Kept { carried: CarryOver::of_ring().keeping(keeps), limit, ..Kept::default() };
+        Self(buffers.map(kept).collect())
     }
 
     /// Takes packets that were read from a buffer.

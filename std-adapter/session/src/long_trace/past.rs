@@ -13,9 +13,7 @@ use crate::export::Piece;
 #[derive(Default)]
 pub(super) struct Past {
     carried: CarryOver,
-    /// For each sequence, whether readers can read its next packet if that needs names, a clock or a track; as long as
-    /// nothing was lost they can.
-    states: HashMap<u64, bool>,
+    readers: Readers,
     /// The newest clocks of the service.
     clocks: Vec<u8>,
     /// Whether something was given up since the last packet that went into the file, and what stays of it.
@@ -28,6 +26,10 @@ pub(super) struct Past {
 const SERVICE: u64 = SequenceId::SERVICE.get() as u64;
 
 impl Past {
+    pub(super) fn of(carried: CarryOver) -> Self {
+        Self { carried, ..Self::default() }
+    }
+
     /// Counts packets that were given up. What ends in them has an end all the same, and the service's own are kept.
     pub(super) fn lose(&mut self, packets: &[u8], progress: &Progress) {
         let lost = self.carried.skip(packets, &mut self.of_gap);
@@ -58,12 +60,21 @@ impl Past {
     /// Looks at packets that go into the file. Those of which something before is not there get what they need.
     pub(super) fn pass(&mut self, piece: &mut Piece, progress: &Progress) {
         let before = piece.bytes.len() as i64;
+        let (readers, has_losses) = (&mut self.readers, progress.has_losses.load(Ordering::Relaxed));
         self.spare.clear();
-        piece.packets = self.carried.pass(&piece.bytes, None, &mut self.spare);
-        std::mem::swap(&mut piece.bytes, &mut self.spare);
+        let passed = self.carried.pass_all(&piece.bytes, &mut self.spare, |packet, loss| {
+            if has_losses {
+                readers.see(packet, loss);
+            }
+        });
+        piece.packets = passed.packets;
+        match passed.unchanged {
+            Some(len) => piece.bytes.truncate(len),
+            None => std::mem::swap(&mut piece.bytes, &mut self.spare),
+        }
         progress.growth.fetch_add(piece.bytes.len() as i64 - before, Ordering::Relaxed);
+        progress.unreadable.fetch_add(self.readers.take_unreadable(), Ordering::Relaxed);
         self.keep_clocks(&piece.bytes);
-        self.see(&piece.bytes, progress);
     }
 
     /// The service's clocks are the first packets of a piece: they are read before the buffers.
@@ -85,17 +96,43 @@ impl Past {
         if !progress.has_losses.load(Ordering::Relaxed) {
             return;
         }
-        let (mut unreadable, mut last) = (0, (0, true));
         for packet in TracePackets::new(packets).flatten() {
             let packet = PacketView::of(packet);
-            // Mostly the same as before.
-            if packet.sequence_id != last.0 {
-                self.states.insert(last.0, last.1);
-                last = (packet.sequence_id, self.states.get(&packet.sequence_id).copied().unwrap_or(true));
-            }
-            unreadable += u64::from(!packet.can_be_read(&mut last.1));
+            self.readers.see(&packet, packet.loss);
         }
-        self.states.insert(last.0, last.1);
-        progress.unreadable.fetch_add(unreadable, Ordering::Relaxed);
+        progress.unreadable.fetch_add(self.readers.take_unreadable(), Ordering::Relaxed);
+    }
+}
+
+/// What those know who read the file. As long as nothing was lost they can read all of it.
+#[derive(Default)]
+struct Readers {
+    /// For each sequence, whether they can read its next packet if that needs names, a clock or a track.
+    states: HashMap<u64, bool>,
+    /// The sequence of the last packet, and whether they can read its next.
+    last: Option<(u64, bool)>,
+    unreadable: u64,
+}
+
+impl Readers {
+    /// A packet that tells of this loss.
+    fn see(&mut self, packet: &PacketView<'_>, loss: u64) {
+        let id = packet.sequence_id;
+        // Mostly the same as before.
+        let mut state = match self.last {
+            Some((last, state)) if last == id => state,
+            other => {
+                self.states.extend(other);
+                self.states.get(&id).copied().unwrap_or(true)
+            }
+        };
+        let can_be_read = PacketView { loss, ..*packet }.can_be_read(&mut state);
+        self.unreadable += u64::from(!can_be_read);
+        self.last = Some((id, state));
+    }
+
+    /// How many packets they could not read since it was last called.
+    fn take_unreadable(&mut self) -> u64 {
+        std::mem::take(&mut self.unreadable)
     }
 }

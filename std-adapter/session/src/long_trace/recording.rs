@@ -16,9 +16,11 @@ use super::backlog::{Message, Sender, backlog};
 use super::compression::Packer;
 use super::history::History;
 use super::output::{Output, Series, empty};
+use super::past::Past;
 use super::rotation::Names;
 use super::turns::Turns;
 use super::{LongTrace, Progress, SyncPolicy};
+use crate::carry_over::CarryOver;
 use crate::clock::ClockReading;
 use crate::clock_pairs::ClocksWritten;
 use crate::export::{PIECE, Piece};
@@ -104,7 +106,9 @@ impl Recording {
         // Small enough for a file to end near its size.
         let share = trace.rotation.size().map_or(u64::MAX, |size| size / 8);
         let most = usize::try_from(share).unwrap_or(PIECE).clamp(4 << 10, PIECE);
-        let (sender, receiver) = backlog(trace.backlog, most, progress.clone());
+        let keeps = trace.keeps.filter(|_| trace.rotation.is_on());
+        let past = Past::of(CarryOver::default().keeping(keeps));
+        let (sender, receiver) = backlog(trace.backlog, most, past, progress.clone());
         let thread = thread::Builder::new().name("tracebuf-file".into()).spawn(move || {
             if emptied.recv().is_err() {
                 return;
@@ -146,7 +150,7 @@ impl Recording {
 
     /// From now on, keeps what is read, as much as the buffers have room for.
     pub(crate) fn keep_history(&mut self, service: &Service) {
-        self.history.get_or_insert_with(|| History::of(service));
+        self.history.get_or_insert_with(|| History::of(service, self.trace.keeps));
     }
 
     /// Keeps what was read from a buffer into the piece, after so many bytes.

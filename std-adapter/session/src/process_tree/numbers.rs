@@ -23,6 +23,7 @@ pub(crate) struct Numbers {
     revision: u64,
     processes: HashMap<u32, Process>,
     named: HashSet<u32>,
+    tree: ProcessTree,
 }
 
 #[derive(Clone, Debug)]
@@ -40,6 +41,7 @@ impl Numbers {
         if self.revision == processes.number {
             return;
         }
+        self.tree = tree.clone();
         self.revision = processes.number;
         // If a number was used again, the newest has it.
         self.processes = (processes.entries.iter())
@@ -75,10 +77,9 @@ impl Numbers {
                     if let Some(name) = process.name(view.track)
                         && self.named.insert(process.tree.pid)
                     {
-                        let command_line = format!("{name}\0{}", process.tree.command_line);
-                        let tree = TreeProcess { command_line, ..process.tree.clone() };
                         // It is not longer than packets may be.
-                        let _ = piece.service(&Named(process.time, &tree));
+                        let _ = piece.service(&Named(process.time, &process.tree.called(&name)));
+                        self.tree.set_name(process.tree.pid, &name);
                     }
                 }
             }

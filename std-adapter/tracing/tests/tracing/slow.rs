@@ -214,3 +214,32 @@ fn a_panic_while_a_field_is_formatted_is_in_the_trace_and_spoils_nothing() {
     let ours = story.split_once("+outer").expect("it").1;
     assert!(story.matches("!panic").count() >= 3 && ours.contains("!afterwards -"), "{story}");
 }
+
+#[test]
+fn a_span_that_hangs_has_a_snapshot_while_it_is_open_and_another_one_when_it_ends() {
+    let kinds: [Make; 2] = [
+        |session, flight| Dispatch::new(TraceSubscriber::new(session.recorder()).slow_any(LIMIT, flight)),
+        |session, flight| {
+            let layer = TraceLayer::new(session.recorder()).slow_any(LIMIT, flight);
+            Dispatch::new(tracing_subscriber::registry().with(layer))
+        },
+    ];
+    both("hanging", kinds, |flight, folder| {
+        let begun = Instant::now();
+        tracing::info_span!("short").in_scope(|| ());
+        tracing::info_span!("stuck", id = 7).in_scope(|| {
+            let trace = Trace::read(&wait_for_snapshot(folder, "open-stuck", 1));
+            let story = trace.story();
+            assert!(story.contains("+stuck") && story.contains("!open-stuck"), "{story}");
+            let [open, limit] = fractions(&trace)[..] else { panic!("two arguments") };
+            assert!(limit == 30.0 && open > 1030.0 && open <= begun.elapsed().as_secs_f64() * 1e3, "{open}");
+            // Once, however long it goes on.
+            std::thread::sleep(Duration::from_millis(600));
+            assert_eq!(status(flight, 1).written, 1);
+        });
+        wait_for_snapshot(folder, "slow-stuck", 1);
+        let status = status(flight, 2);
+        assert_eq!((status.written, status.merged, status.suppressed), (2, 0, 0));
+        assert_eq!(find_snapshot(folder, "open-short", 1), None);
+    });
+}

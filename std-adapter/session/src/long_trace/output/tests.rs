@@ -5,6 +5,7 @@ use std::thread::LocalKey;
 
 use super::*;
 use crate::long_trace::backlog::backlog;
+use crate::long_trace::past::Past;
 use tracebuf_std::system::{NULL_DEVICE, for_one_writer};
 
 thread_local! {
@@ -30,7 +31,7 @@ fn output(file: File) -> Output {
 }
 
 fn run(output: &mut Output, messages: impl IntoIterator<Item = Message>) {
-    let (sender, receiver) = backlog(usize::MAX, 1 << 20, output.progress.clone());
+    let (sender, receiver) = backlog(usize::MAX, 1 << 20, Past::default(), output.progress.clone());
     messages.into_iter().for_each(|message| assert!(sender.send(message)));
     drop(sender);
     output.run(&receiver);

@@ -92,9 +92,28 @@ fn a_name_comes_once_with_the_command_line() {
         process.windows(24).any(|words| words == b"\x1A\x03eye\x1A\x0Abin/camera\x1A\x06--fas"),
         "{process:?}"
     );
-    // In another file once more.
-    numbers.named.clear();
-    assert_eq!(applied(&mut numbers, &[of_process(1, "eye")]).len(), 2);
+}
+
+#[test]
+fn files_that_begin_later_have_the_name_from_their_beginning() {
+    let (tree, _presence) = tree();
+    let first_words = || {
+        let mut piece = Piece::default();
+        piece.processes(&tree, 0).expect("memory");
+        let packet = TracePackets::new(&piece.bytes).next().expect("one").expect("a packet").to_vec();
+        let process = message(message(&packet, 2).expect("a tree"), 1).expect("a process");
+        let words = Fields::of(process).filter(|field| field.number == 3);
+        words.map(|word| String::from_utf8_lossy(&word.whole[2..]).into_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(first_words(), ["bin/camera", "--fast"]);
+    // Also where others number the packets of the same session.
+    for _ in 0..2 {
+        let mut numbers = Numbers::default();
+        numbers.refresh(&tree);
+        let packets = applied(&mut numbers, &[of_process(1, "eye")]);
+        assert_eq!(packets.len(), 2);
+        assert_eq!(first_words(), ["eye", "bin/camera", "--fast"]);
+    }
 }
 
 #[test]

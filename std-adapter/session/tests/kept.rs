@@ -1,0 +1,209 @@
+//! Descriptions and counters' values that outlive the ring, in sessions, flight recorders and files of a long trace.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
+
+use tracebuf_analysis::Trace;
+use tracebuf_session::{Exhaustion, FlightRecorder, LongTrace, Session, SessionBuilder, Track, Unit};
+use tracebuf_testing::trace::scratch;
+
+const THREADS: u64 = 20;
+const TRACKS: u64 = 50;
+const RING: u64 = 64 << 10;
+
+/// Names of counters, which live as long as the test.
+fn names() -> Vec<String> {
+    (0..TRACKS).map(|number| format!("counter {number}")).collect()
+}
+
+/// Has twenty threads write fifty counters between them, and then slices by turns until the ring has been lapped so
+/// often, with more values of the counters if so wished. Then all of them are still there, and `then` is done.
+fn lap<T>(session: &Session, laps: u64, goes_on: bool, then: impl FnOnce() -> T) -> T {
+    const SLICES: u64 = 20;
+    // A slice has some 22 bytes.
+    let rounds = laps * RING / (22 * SLICES * THREADS);
+    let (names, barrier) = (names(), Barrier::new(THREADS as usize + 1));
+    let work = &|thread: u64| {
+        let recorder = session.recorder();
+        let own = (0..TRACKS).filter(|track| track % THREADS == thread);
+        let counters = own.map(|track| (track as i64, Track::counter(&names[track as usize], Unit::Count)));
+        let counters: Vec<_> = counters.collect();
+        for (last, counter) in &counters {
+            (0..=*last).for_each(|value| recorder.count(counter, value));
+        }
+        for _ in 0..rounds {
+            barrier.wait();
+            (0..SLICES).for_each(|_| recorder.slice("work", || ()));
+            counters.iter().filter(|_| goes_on).for_each(|(last, counter)| recorder.count(counter, *last));
+        }
+        barrier.wait();
+        barrier.wait();
+    };
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let named = std::thread::Builder::new().name(format!("worker {thread}"));
+            named.spawn_scoped(scope, move || work(thread)).expect("a thread");
+        }
+        (0..=rounds).for_each(|_| _ = barrier.wait());
+        session.flush(Duration::from_secs(5)).expect("a flush");
+        let result = then();
+        barrier.wait();
+        result
+    })
+}
+
+fn assert_all_is_told(trace: &Trace) {
+    assert!(trace.faults().is_empty(), "{:?}", trace.faults());
+    let names: Vec<_> = trace.tracks().map(|track| track.name().to_owned()).collect();
+    for thread in 0..THREADS {
+        assert!(names.contains(&format!("worker {thread}")), "{thread}: {names:?}");
+    }
+    let points = |counter: tracebuf_analysis::trace::Counter<'_>| {
+        (counter.track().name().to_owned(), counter.points().last().map(|(_, value)| *value))
+    };
+    let counters: BTreeMap<_, _> = trace.counters().map(points).collect();
+    for (number, name) in names_and_numbers() {
+        assert_eq!(counters.get(&name), Some(&Some(number as f64)), "{name}");
+    }
+    assert!(trace.slices().all(|slice| slice.name() == "work"));
+    assert!(trace.slices().count() > 500);
+}
+
+fn names_and_numbers() -> impl Iterator<Item = (u64, String)> {
+    (0..).zip(names())
+}
+
+fn ring() -> SessionBuilder {
+    Session::builder().ring(RING).exhaustion(Exhaustion::Stall)
+}
+
+fn read(session: &Session, name: &str) -> Trace {
+    let path = scratch(name);
+    session.snapshot().expect("a snapshot").write_to(&path).expect("a file");
+    Trace::open(&path).expect("a trace")
+}
+
+#[test]
+fn a_ring_lapped_a_thousand_times_has_every_name_and_last_value() {
+    let session = ring().keep_descriptions(64 << 10).start().expect("a session");
+    let kept = lap(&session, 1000, false, || {
+        let summary = session.summary().expect("a summary");
+        let stats = &summary.buffers[0];
+        assert!(stats.bytes_overwritten > 900 * RING, "{stats:?}");
+        let kept = summary.kept[0].expect("it keeps");
+        assert!(kept.aborts == 0 && kept.forgotten == 0 && kept.used <= 32 << 10, "{kept:?}");
+        read(&session, "kept-thousand.pftrace")
+    });
+    assert_all_is_told(&kept);
+}
+
+#[test]
+fn descriptions_that_are_not_repeated_leave_the_ring_to_events() {
+    for (goes_on, percent) in [(false, 110), (true, 120)] {
+        // The same events: a ring goes further back in time by as much as they take less of it.
+        let [kept, repeated] = [true, false].map(|keeps| {
+            let session = if keeps { ring().keep_descriptions(64 << 10) } else { ring() };
+            let session = session.start().expect("a session");
+            lap(&session, 50, goes_on, || {
+                let counters = read(&session, "kept-more.pftrace").counters().count();
+                assert_eq!(counters, if keeps || goes_on { TRACKS as usize } else { 0 });
+                session.summary().expect("a summary").buffers[0].bytes_written
+            })
+        });
+        println!("{kept} bytes, and {repeated} if descriptions are repeated; counters go on: {goes_on}");
+        assert!(repeated * 100 > kept * percent, "{kept} bytes instead of {repeated}");
+    }
+}
+
+#[test]
+fn a_window_and_a_flight_recorder_have_them_too() {
+    let session = Arc::new(ring().keep_descriptions(64 << 10).start().expect("a session"));
+    let folder = scratch("kept-flight");
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let flight = FlightRecorder::new(&session, &folder).expect("a recorder");
+    let (file, window) = lap(&session, 3, false, || {
+        let file = flight.snapshot("test").expect("a file");
+        let mut window = Vec::new();
+        let snapshot = session.snapshot().expect("a snapshot").since(session.now() - 100_000);
+        snapshot.write(&mut window).expect("memory");
+        (file, window)
+    });
+    assert_all_is_told(&Trace::open(&file).expect("a trace"));
+    let window = Trace::of(&window).expect("a trace");
+    assert!(window.faults().is_empty(), "{:?}", window.faults());
+    assert_eq!(window.counters().count(), TRACKS as usize);
+}
+
+#[test]
+fn a_flight_recorder_beside_a_long_trace_has_them_though_they_left_by_its_file() {
+    let trace = LongTrace::to(scratch("kept-beside.pftrace")).period(Duration::from_millis(10));
+    // Of which half is in the file before the rest is full.
+    let session = Session::builder().ring(4 * RING).shared_memory(96 << 10).exhaustion(Exhaustion::Stall);
+    let session = Arc::new(session.long_trace(trace).keep_descriptions(64 << 10).start().expect("a session"));
+    let folder = scratch("kept-beside");
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let flight = FlightRecorder::new(&session, &folder).expect("a recorder");
+    let file = lap(&session, 20, false, || flight.snapshot("test").expect("a file"));
+    let losses = session.summary().expect("a summary").losses();
+    assert!(losses.is_nothing(), "{losses}");
+    assert_all_is_told(&Trace::open(&file).expect("a trace"));
+}
+
+#[test]
+fn each_file_of_a_long_trace_has_what_was_described_in_earlier_ones() {
+    let folder = scratch("kept-files");
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let path = |number: usize| folder.join(format!("long-{number}.pftrace"));
+    let trace =
+        LongTrace::to(folder.join("long.pftrace")).period(Duration::from_millis(10)).rotate_at_size(RING);
+    let session = Session::builder()
+        .exhaustion(Exhaustion::Stall)
+        .long_trace(trace)
+        .keep_descriptions(64 << 10)
+        .start()
+        .expect("a session");
+    lap(&session, 20, false, || ());
+    let stopped = session.stop().expect("a stop");
+    assert!(stopped.summary().losses().is_nothing(), "{}", stopped.summary().losses());
+    let files = stopped.long_trace.expect("a long trace").files as usize;
+    assert!(files > 10);
+    let tracks = |path: &Path| {
+        let trace = Trace::open(path).expect("a trace");
+        assert!(trace.faults().is_empty() && !trace.losses().has_losses(), "{}", path.display());
+        (trace.tracks().filter(|track| track.name().starts_with("worker")).count(), trace.counters().count())
+    };
+    for number in 2..files {
+        assert_eq!(tracks(&path(number)), (THREADS as usize, TRACKS as usize), "file {number}");
+    }
+}
+
+#[test]
+fn a_slow_memory_leak_of_threads_that_come_and_go_makes_room_for_those_that_are_there() {
+    let session = ring().keep_descriptions(16 << 10).start().expect("a session");
+    let recorder = session.recorder();
+    for thread in 0..300 {
+        let recorder = recorder.clone();
+        let work = move || (0..100).for_each(|_| recorder.slice("short", || ()));
+        let spawned = std::thread::Builder::new().name(format!("short {thread}")).spawn(work);
+        spawned.expect("a thread").join().expect("no panic");
+        (0..100).for_each(|_| recorder_of(&session));
+    }
+    session.flush(Duration::from_secs(5)).expect("a flush");
+    let kept = session.summary().expect("a summary").kept[0].expect("it keeps");
+    assert!(kept.forgotten > 100 && kept.aborts == 0 && kept.high_water <= 16 << 10, "{kept:?}");
+    let trace = read(&session, "kept-leak.pftrace");
+    assert!(trace.faults().is_empty(), "{:?}", trace.faults());
+    let names: Vec<_> = trace.tracks().map(|track| track.name().to_owned()).collect();
+    assert!(names.iter().any(|name| name == "short 299") && !names.iter().any(|name| name == "short 3"));
+    let own = std::thread::current().name().expect("a test's name").to_owned();
+    assert!(names.contains(&own), "{own}: {names:?}");
+}
+
+fn recorder_of(session: &Session) {
+    session.recorder().slice("work", || ());
+}

@@ -169,21 +169,55 @@ def check_snapshot(path):
     print("%s: %d packets before the alarm and %d after it" % (path, before, after))
 
 
+InPlace = collections.namedtuple("InPlace", "counts counters open")
+
+
+def in_place(path):
+    """What was recorded in place, without a loss: each event says its track and its time. Returns slices and instants by
+    track and name, the counters' values, and the tracks whose slice does not end."""
+    names, counts, open_slices = {}, collections.Counter(), collections.Counter()
+    counters = collections.defaultdict(list)
+    for packet in load(path):
+        if packet.previous_packet_dropped:
+            raise Bad("packets were lost: %d" % packet.previous_packet_dropped)
+        if packet.HasField("track_descriptor"):
+            descriptor = packet.track_descriptor
+            names[descriptor.uuid] = descriptor.name or descriptor.thread.thread_name
+        if not packet.HasField("track_event"):
+            continue
+        event = packet.track_event
+        track = names[event.track_uuid]
+        if event.type == TrackEvent.TYPE_COUNTER:
+            counters[track].append(event.counter_value)
+        elif event.type == TrackEvent.TYPE_SLICE_END:
+            open_slices[event.track_uuid] -= 1
+        else:
+            counts["%s/%s" % (track, event.name)] += 1
+            open_slices[event.track_uuid] += event.type == TrackEvent.TYPE_SLICE_BEGIN
+        if open_slices[event.track_uuid] not in (0, 1):
+            raise Bad("slices on %s do not nest" % track)
+    left = sorted(names[track] for track, count in open_slices.items() if count)
+    print("%s: %s, counters %s" % (path, dict(counts), {name: len(values) for name, values in counters.items()}))
+    return InPlace(counts, counters, left)
+
+
 def check_embassy(path):
-    seen = check(path, whole_run=False, open_slices={"drain": ["drain", "poll"]})
-    begun = seen.begun
-    if seen.counters["level"] != list(range(0, 300, 3)):
-        raise Bad("levels are %s" % seen.counters["level"])
+    counts, counters, left = in_place(path)
+    if counters["level"] != list(range(0, 300, 3)):
+        raise Bad("levels are %s" % counters["level"])
     # Each awaits its interrupt once more than it gets it at once: the first poll finds none.
-    expected = {"control/control": 1, "sensor/sensor": 1, "drain/drain": 1, "control/control/poll/step": 100}
-    wrong = {name: begun[name] for name, count in expected.items() if begun[name] != count}
-    polls = {task: begun["%s/%s/poll" % (task, task)] for task in ("control", "sensor", "drain")}
-    # The drain is called for when half of shared memory is full, not at each step.
-    if wrong or polls["control"] != 101 or polls["sensor"] != 41 or not 5 <= polls["drain"] < 50:
-        raise Bad("%s, polls %s" % (wrong, polls))
-    if not 100 < begun["executor/idle"] < 250:
-        raise Bad("idle %d times" % begun["executor/idle"])
-    print("%s: polls %s, idle %d times" % (path, polls, begun["executor/idle"]))
+    expected = {
+        "control/created": 1, "control/runs": 101, "control/ready": 101, "control/ended": 1, "control's own/step": 100,
+        "sensor/created": 1, "sensor/runs": 41, "sensor/ready": 41, "sensor/ended": 1, "sensor's own/sample": 40,
+        "send/created": 1,
+    }
+    wrong = {name: counts[name] for name, count in expected.items() if counts[name] != count}
+    # Two executors; of the task that sends, several wake-ups may be one.
+    if wrong or not 30 <= counts["send/runs"] <= 60 or not 100 < counts["executor/idle"] < 250:
+        raise Bad("%s of %s" % (wrong, counts))
+    # What runs at the end is the task that sends; the other executor is idle.
+    if left != ["executor", "send"]:
+        raise Bad("slices that do not end: %s" % left)
 
 
 def check_log(lines, path):

@@ -18,8 +18,8 @@ fn main() {
     );
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     fs::write(out.join("memory.x"), memory).expect("the output folder can be written");
-    // Programs that do not use one of the timers need no handler for it.
-    let device = "PROVIDE(Control = DefaultHandler);\nPROVIDE(Sensor = DefaultHandler);\n";
+    // Programs that do not use one of the interrupts need no handler for it.
+    let device = "PROVIDE(Control = DefaultHandler);\nPROVIDE(Sensor = DefaultHandler);\nPROVIDE(Software = DefaultHandler);\n";
     fs::write(out.join("device.x"), device).expect("the output folder can be written");
     println!("cargo::rustc-cfg=board=\"{board}\"");
     println!("cargo::rustc-link-search={}", out.display());

@@ -34,10 +34,11 @@
 //! | module | what it is | knows |
 //! |---|---|---|
 //! | [`buffer`] | the central buffer: chunks in, whole packets out | `proto` |
-//! | `inplace` | firmware's recorder, whose writers put events into the ring itself, and its decoder (with the feature `inplace`) | nothing |
-//! | [`producer`] | the producer side: shared memory, trace writers, track events | `proto` |
+//! | `inplace` | firmware's recorder, whose writers put events into the ring itself, and its decoder (with the feature `inplace`) | `Events` |
+//! | [`producer`] | the producer side: shared memory, trace writers, track events | `proto`, `Events` |
 //! | [`proto`] | varints, fields, validation, the trace file | nothing |
 //! | [`service`] | what joins them: draining, scraping, flushes, trusted fields, export | all |
+//! | [`Events`] | what `inplace` and `producer` have in common for hooks | nothing |
 //! | `vm` | a state that outlives the ring (with the feature `vm`) | `buffer`, `proto` |
 //! | [`wrapping`] | the order of numbers that wrap around | nothing |
 //!
@@ -55,6 +56,7 @@
 //! | `patches` | yes | writers' packets over three chunks and more ([`producer::TraceWriter`]); implies `producer` |
 //! | `portable-atomic` | | `producer` and `inplace` on targets without compare-and-swap, such as Cortex-M0; the application picks what stands in for it among that crate's own features, such as `unsafe-assume-single-core` |
 //! | `inplace` | | [`inplace`], which needs compare-and-swap too |
+//! | `inplace-crc` | | checksums of `inplace`'s complete chunks |
 //! | `multicore` | | `inplace` on firmware's targets with several cores |
 //! | `alloc` | | a `Vec<u8>` is a [`proto::Sink`], and endpoints keep on the heap what they know of writers |
 //! | `std` | | `alloc`, and an output's error may be `std::io::Error`, through `embedded-io`'s feature of that name |
@@ -101,12 +103,15 @@ pub(crate) const SMALL: bool = cfg!(tracebuf_small);
 #[cfg(any(feature = "producer", feature = "inplace"))]
 mod atomics;
 mod debug;
+mod events;
 #[cfg(feature = "producer")]
 mod list;
 mod prefetch;
 #[doc(hidden)]
 pub mod steps;
 pub mod wrapping;
+
+pub use events::{Events, NewTracks};
 
 pub mod buffer;
 #[cfg(feature = "inplace")]

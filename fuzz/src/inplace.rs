@@ -1,4 +1,7 @@
-//! `inplace`: dumps of firmware that recorded in place, with anything in them; and a recorder that is interrupted.
+//! `inplace`: dumps of firmware that recorded in place, with anything in them; a recorder that is interrupted; and lines
+//! over which it sends.
+
+mod line;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -19,10 +22,10 @@ static ALONE: Mutex<()> = Mutex::new(());
 pub fn run(data: &[u8]) {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let mut input = Input::new(data);
-    if input.byte().is_multiple_of(2) {
-        damaged(input);
-    } else {
-        recorded(input);
+    match input.byte() % 4 {
+        0 | 2 => damaged(input),
+        1 => recorded(input),
+        _ => line::run(input),
     }
 }
 

@@ -3,6 +3,7 @@
 use super::layout::{FRONT, Front, State, WRITERS_MAX, header};
 use super::order::{PUBLISH, after_claiming, before_masking, before_publishing};
 use super::region::Memory;
+use super::sum;
 use crate::atomics::Ordering;
 
 /// Takes a chunk for a writer. `None` if all are taken.
@@ -42,8 +43,9 @@ pub(super) fn claim<M: Memory>(region: &M, writer: u32, time: u64, front: Front)
     None
 }
 
-/// Says that a chunk is complete, as of now.
-pub(super) fn complete<M: Memory>(region: &M, chunk: &M::Chunk) {
+/// Says that a chunk, of which so many words are used, is complete, as of now.
+pub(super) fn complete<M: Memory>(region: &M, chunk: &M::Chunk, used: u32) {
+    sum::put::<M>(chunk, used);
     let word = M::word(chunk, 0);
     let writer = State(word.load(Ordering::Relaxed)).writer();
     let position = region.header(header::POSITION).load(Ordering::Relaxed);

@@ -2,40 +2,13 @@
 //!
 //! Whatever the bytes are, decoding ends and does not panic. What cannot be is left out and said.
 
-use super::layout::{FRONT, Front, HEADER, MAGIC, NameWord, State, VERSION, check, detail, header, kind};
+use core::cmp::Reverse;
 
-/// Words in memory, in the byte order of their device.
-#[derive(Clone, Copy, Debug)]
-struct Words<'b> {
-    bytes: &'b [u8],
-    is_big: bool,
-}
-
-impl<'b> Words<'b> {
-    fn get(self, index: usize) -> Option<u32> {
-        let word = self.bytes.get(index.checked_mul(4)?..)?.first_chunk::<4>()?;
-        Some(if self.is_big { u32::from_be_bytes(*word) } else { u32::from_le_bytes(*word) })
-    }
-
-    fn part(self, from: usize, words: usize) -> Option<Self> {
-        let bytes = self.bytes.get(from * 4..(from + words) * 4)?;
-        Some(Self { bytes, ..self })
-    }
-}
-
-/// A text of the device. Its bytes are its own: nothing says that they are UTF-8.
-#[derive(Clone, Copy, Debug)]
-pub struct Text<'b> {
-    words: Words<'b>,
-    len: usize,
-}
-
-impl<'b> Text<'b> {
-    /// The bytes, which a device of the other byte order keeps in another order.
-    pub fn bytes(self) -> impl Iterator<Item = u8> + 'b {
-        (0..self.len).map_while(move |at| Some((self.words.get(at / 4)? >> (at % 4 * 8)) as u8))
-    }
-}
+use super::crc;
+use super::headers::{header_of, repaired};
+use super::layout::{FRONT, Front, HEADER, NameWord, SUMS, State, detail, header, len_of};
+use super::records::Records;
+use super::words::{Text, Words};
 
 /// A region in a dump.
 ///
@@ -63,6 +36,7 @@ pub struct RegionView<'b> {
     text: Words<'b>,
     ring: Words<'b>,
     offset: usize,
+    is_repaired: bool,
 }
 
 /// A name, or a track.
@@ -77,34 +51,28 @@ pub struct NameView<'b> {
 }
 
 impl<'b> RegionView<'b> {
-    /// Finds the first region in a dump, in either byte order. Cost: a look at each of its words.
+    /// Finds the first region in a dump, in either byte order; if there is none, the first whose header is
+    /// [damaged](Self::is_repaired) so little that it is known what it was. Cost: two looks at each of its words.
     pub fn find(dump: &'b [u8]) -> Option<Self> {
-        (0..dump.len() / 4).find_map(|word| {
-            let bytes = dump.get(word * 4..)?;
-            [false, true].into_iter().find_map(|is_big| Self::of(Words { bytes, is_big }, word * 4))
+        let words = || {
+            (0..dump.len() / 4).flat_map(|word| {
+                let bytes = dump.get(word * 4..).unwrap_or_default();
+                [false, true].map(|is_big| (Words { bytes, is_big }, word * 4))
+            })
+        };
+        let sound = words().find_map(|(words, offset)| Self::of(words, header_of(words)?, offset));
+        sound.or_else(|| {
+            let repaired = words().find_map(|(words, offset)| {
+                let views = repaired(words).filter_map(|header| Self::of(words, header, offset));
+                views.max_by_key(Self::likeness)
+            });
+            Some(Self { is_repaired: true, ..repaired? })
         })
     }
 
-    fn of(words: Words<'b>, offset: usize) -> Option<Self> {
-        if words.get(header::MAGIC)? != MAGIC {
-            return None;
-        }
-        let mut header = [0; HEADER];
-        for (index, word) in header.iter_mut().enumerate() {
-            *word = words.get(index)?;
-        }
-        let (geometry, text) = (header[header::GEOMETRY], header[header::TEXT]);
-        let [version, chunk, chunks, names] = geometry.to_le_bytes();
-        let is_ours = u32::from(version) == VERSION
-            && (5..=7).contains(&chunk)
-            && (2..=15).contains(&chunks)
-            && names <= 10
-            && text < NameWord::NO_TEXT
-            && header[header::CHECK] == check(geometry, text, header[header::FREQUENCY]);
-        if !is_ours {
-            return None;
-        }
-        let (names, text) = (1usize << names, text as usize);
+    fn of(words: Words<'b>, header: [u32; HEADER], offset: usize) -> Option<Self> {
+        let [_, chunk, chunks, names] = header[header::GEOMETRY].to_le_bytes();
+        let (names, text) = (1usize << names, (header[header::TEXT] & !SUMS) as usize);
         let texts_at = HEADER + 2 * names;
         let ring_at = texts_at + text;
         // A dump that was cut off is read as far as it goes.
@@ -116,12 +84,18 @@ impl<'b> RegionView<'b> {
             text: words.part(texts_at, text)?,
             ring: words.part(ring_at, there)?,
             offset,
+            is_repaired: false,
         })
     }
 
     /// Where in the dump it begins, in bytes.
     pub fn offset(&self) -> usize {
         self.offset
+    }
+
+    /// Its bytes, as far as the dump has them.
+    pub fn size(&self) -> usize {
+        HEADER * 4 + self.names.bytes.len() + self.text.bytes.len() + self.ring.bytes.len()
     }
 
     /// The timer's ticks per second; 0 if the device gave none.
@@ -144,9 +118,40 @@ impl<'b> RegionView<'b> {
         self.header[header::UNNAMED]
     }
 
+    /// Whether complete chunks have [sums](ChunkView::is_intact).
+    pub fn has_sums(&self) -> bool {
+        self.header[header::TEXT] & SUMS != 0
+    }
+
     /// Chunks of the ring that the dump does not have.
     pub fn chunks_missing(&self) -> usize {
         (1usize << self.log(2)).saturating_sub((self.ring.bytes.len() / 4) >> self.log(1))
+    }
+
+    /// Whether its header was damaged, and is here as it must have been.
+    pub fn is_repaired(&self) -> bool {
+        self.is_repaired
+    }
+
+    /// How well its header goes with the rest: with the right one, nearly all chunks are as they should be, the ring is
+    /// not larger than what is there, and the frequency is a round number.
+    fn likeness(&self) -> (usize, Reverse<(usize, usize)>, usize) {
+        let is_right = |chunk: &ChunkView<'_>| {
+            let sum = chunk.is_open() || chunk.is_intact().is_some() == self.has_sums();
+            sum && self.has_writer(chunk.start(), chunk.writer())
+                && chunk.records().all(|record| record.is_ok())
+        };
+        let tenths = core::iter::successors(Some(self.frequency()), |number| Some(number / 10)).take(10);
+        let zeros = tenths.take_while(|number| number % 10 == 0).count();
+        (self.chunks().filter(is_right).count(), Reverse((self.chunks_missing(), self.size())), zeros)
+    }
+
+    /// Whether there was such a start, and such a writer in it: damage may make a chunk look like that of another one.
+    pub fn has_writer(&self, start: u32, writer: u32) -> bool {
+        let starts = self.starts();
+        // Of more starts than are told apart, all may be there; of earlier ones nobody knows how many writers they had.
+        let is_start = starts >= 32 || (1..=starts).contains(&start);
+        is_start && (start != starts & 31 || writer < self.header[header::WRITERS])
     }
 
     fn log(&self, byte: u32) -> u32 {
@@ -185,10 +190,11 @@ pub struct ChunkView<'b> {
 }
 
 impl<'b> ChunkView<'b> {
-    /// A chunk that a little-endian device has sent. `None` if it is shorter than any chunk is.
+    /// A chunk that was sent, as it is in a frame or in a little-endian device's memory. `None` if it is shorter than
+    /// what each chunk has in front.
     pub fn of(bytes: &'b [u8]) -> Option<Self> {
         let words = Words { bytes, is_big: false };
-        (bytes.len() >= 32 * 4).then_some(Self { words })
+        (bytes.len() >= FRONT as usize * 4).then_some(Self { words })
     }
 
     fn word(&self, index: u32) -> u32 {
@@ -204,7 +210,7 @@ impl<'b> ChunkView<'b> {
     }
 
     /// One that nobody has used has no track; one that is claimed has half a front, of events that are gone.
-    fn is_used(&self) -> bool {
+    pub(super) fn is_used(&self) -> bool {
         self.state().is() != State::CLAIMED && self.front().0 != 0
     }
 
@@ -216,6 +222,22 @@ impl<'b> ChunkView<'b> {
     /// Whether its writer was still adding to it.
     pub fn is_open(&self) -> bool {
         self.state().is() == State::OPEN
+    }
+
+    /// Whether it has a sum, as complete chunks of a build with the feature `inplace-crc` do, and that is right. `None`
+    /// without a sum: the chunk is open, or something is wrong, if [there should be one](RegionView::has_sums).
+    pub fn is_intact(&self) -> Option<bool> {
+        let mut at = FRONT;
+        loop {
+            let word = self.words.get(at as usize).filter(|word| *word != 0)?;
+            if word >> 18 == detail::SUM {
+                break;
+            }
+            at += len_of(word);
+        }
+        let first = crc::add(crc::NOTHING, self.writer(), 4);
+        let sum = (1..at).fold(first, |sum, at| crc::add(sum, self.word(at), 4));
+        Some(self.words.get(at as usize + 1)? == !sum)
     }
 
     /// Which start it is of: its number modulo 32.
@@ -240,165 +262,6 @@ impl<'b> ChunkView<'b> {
 
     /// Its events, with their times in ticks.
     pub fn records(&self) -> Records<'b> {
-        Records { words: self.words, at: FRONT as usize, time: self.time() }
-    }
-}
-
-/// What a writer recorded. Names, counters, tracks and tasks are numbers of names; 0 is none.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub enum Record<'b> {
-    /// A slice's beginning.
-    Begin {
-        /// The slice's name.
-        name: u32,
-    },
-    /// The end of the slice begun last.
-    End,
-    /// An instant.
-    Instant {
-        /// Its name.
-        name: u32,
-    },
-    /// A counter's value.
-    Count {
-        /// The counter's name.
-        counter: u32,
-        /// Its value.
-        value: i64,
-    },
-    /// A counter's value with a fraction.
-    Measure {
-        /// The counter's name.
-        counter: u32,
-        /// Its value.
-        value: f32,
-    },
-    /// Another task runs.
-    Switch {
-        /// Its track; 0 if none runs.
-        task: u32,
-    },
-    /// Something about the next event; without a next one, it is of an event that was never finished.
-    Detail(Detail<'b>),
-    /// Events found no place, before this.
-    Lost {
-        /// How many; 65,535 are that many or more.
-        events: u32,
-    },
-}
-
-/// What belongs to the next event.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub enum Detail<'b> {
-    /// Its track.
-    Track(u32),
-    /// A flow that it belongs to.
-    Flow(u32),
-    /// An argument: its name, and its value.
-    Arg(u32, Value<'b>),
-    /// It is a line of a log: Android's priority, and the text.
-    Log(u32, Text<'b>),
-}
-
-/// An argument's value.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub enum Value<'b> {
-    /// A number.
-    I32(i32),
-    /// A number with a fraction.
-    F32(f32),
-    /// A text.
-    Text(Text<'b>),
-}
-
-/// Words that no writer writes: the rest of a chunk is left out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Malformed;
-
-impl core::fmt::Display for Malformed {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str("a chunk has words in it that are no event")
-    }
-}
-
-impl core::error::Error for Malformed {}
-
-/// The events of a chunk. See [`ChunkView::records`].
-#[derive(Clone, Debug)]
-pub struct Records<'b> {
-    words: Words<'b>,
-    at: usize,
-    time: u64,
-}
-
-impl<'b> Records<'b> {
-    fn word(&mut self) -> Option<u32> {
-        let word = self.words.get(self.at)?;
-        self.at += 1;
-        Some(word)
-    }
-
-    fn long(&mut self) -> Option<u64> {
-        Some(u64::from(self.word()?) | u64::from(self.word()?) << 32)
-    }
-
-    fn text(&mut self, len: u32) -> Option<Text<'b>> {
-        let len = len as usize;
-        let words = self.words.part(self.at, len.div_ceil(4))?;
-        self.at += len.div_ceil(4);
-        Some(Text { words, len })
-    }
-
-    /// What follows this word. `None` if that cannot be.
-    fn record(&mut self, word: u32) -> Option<Record<'b>> {
-        let (name, steps) = (word >> 18 & 0x7FF, word & super::layout::STEPS_MAX);
-        let is_detail = word >> 29 == kind::DETAIL;
-        if !is_detail {
-            self.time = self.time.wrapping_add(u64::from(steps));
-        }
-        Some(match word >> 29 {
-            kind::BEGIN => Record::Begin { name },
-            kind::END => Record::End,
-            kind::INSTANT => Record::Instant { name },
-            kind::COUNT => Record::Count { counter: name, value: i64::from(self.word()? as i32) },
-            kind::COUNT_64 => Record::Count { counter: name, value: self.long()? as i64 },
-            kind::MEASURE => Record::Measure { counter: name, value: f32::from_bits(self.word()?) },
-            kind::SWITCH => Record::Switch { task: name },
-            _ => Record::Detail(match name {
-                detail::LOST => return Some(Record::Lost { events: steps }),
-                detail::TRACK => Detail::Track(steps),
-                detail::FLOW => Detail::Flow(self.word()?),
-                detail::ARG_I32 => Detail::Arg(steps, Value::I32(self.word()? as i32)),
-                detail::ARG_F32 => Detail::Arg(steps, Value::F32(f32::from_bits(self.word()?))),
-                detail::ARG_TEXT => Detail::Arg(steps & 0x7FF, Value::Text(self.text(steps >> 11)?)),
-                detail::LOG => Detail::Log(steps & 0x7FF, self.text(steps >> 11)?),
-                _ => return None,
-            }),
-        })
-    }
-}
-
-impl<'b> Iterator for Records<'b> {
-    type Item = Result<(u64, Record<'b>), Malformed>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            let word = self.word().filter(|word| *word != 0)?;
-            if word >> 18 == detail::TIME {
-                match self.long() {
-                    Some(time) => self.time = time,
-                    None => return Some(Err(Malformed)),
-                }
-                continue;
-            }
-            let record = self.record(word);
-            if record.is_none() {
-                self.at = usize::MAX / 8;
-            }
-            return Some(record.map(|record| (self.time, record)).ok_or(Malformed));
-        }
+        Records::new(self.words, self.time())
     }
 }

@@ -7,9 +7,10 @@ use super::time::Timer;
 use super::writer::{TrackId, Writer};
 
 /// Most words of details, so that an event with all of them fits into the smallest chunk.
-const WORDS: usize = 24;
+const WORDS: usize = 24 - super::sum::WORDS as usize;
 
-/// Details of an event that is about to be recorded. What does not fit into 24 words is left out: an argument takes 2,
+/// Details of an event that is about to be recorded. What does not fit into 24 words (22 with the
+/// feature `inplace-crc`) is left out: an argument takes 2,
 /// a flow 2, a text 1 and its bytes, of which it has up to 64.
 pub struct Details<'w, 'a, M: Memory, T: Timer> {
     writer: &'w Writer<'a, M, T>,

@@ -9,6 +9,8 @@ pub const WRITERS_MAX: u32 = 63;
 
 /// Words before the names.
 pub(super) const HEADER: usize = 16;
+/// In the header's words of text: complete chunks have sums.
+pub(super) const SUMS: u32 = 1 << 31;
 /// Words in front of a chunk's events: state, time (two), and what [`Front`] holds.
 pub(super) const FRONT: u32 = 4;
 
@@ -17,6 +19,7 @@ pub(super) mod header {
     pub(in super::super) const MAGIC: usize = 0;
     /// Version, and the binary logarithms of a chunk's words, of chunks and of names; a byte each.
     pub(in super::super) const GEOMETRY: usize = 1;
+    /// Words of text, and [`super::SUMS`].
     pub(in super::super) const TEXT: usize = 2;
     pub(in super::super) const FREQUENCY: usize = 3;
     /// Of the three before it.
@@ -182,6 +185,9 @@ pub(super) mod detail {
     pub(in super::super) const LOG: u32 = 7;
     /// The operand is how many events found no place before this, up to all ones.
     pub(in super::super) const LOST: u32 = 8;
+    /// One word: the CRC-32/ISO-HDLC of the writer's number and of all words of the chunk from the second on, up to this
+    /// one. It ends a chunk.
+    pub(in super::super) const SUM: u32 = 9;
 }
 
 /// Bits of the steps from one event to the next; more need a time of their own.
@@ -196,4 +202,19 @@ pub(super) const fn head(kind: u32, name: u32) -> u32 {
 
 pub(super) const fn detail_word(detail: u32, operand: u32) -> u32 {
     detail << 18 | operand & STEPS_MAX
+}
+
+/// Words of what begins with this word.
+pub(super) const fn len_of(word: u32) -> u32 {
+    match word >> 29 {
+        kind::COUNT | kind::MEASURE => 2,
+        kind::COUNT_64 => 3,
+        kind::DETAIL => match word >> 18 {
+            detail::TIME => 3,
+            detail::FLOW | detail::ARG_I32 | detail::ARG_F32 | detail::SUM => 2,
+            detail::ARG_TEXT | detail::LOG => 1 + (word >> 11 & 0x7F).div_ceil(4),
+            _ => 1,
+        },
+        _ => 1,
+    }
 }

@@ -41,35 +41,55 @@
 //!
 //! | file | what it is | knows |
 //! |---|---|---|
+//! | `sender` | what is recorded, in frames | `read`, `frame` |
+//! | `frame`, `crc` | a frame as the line takes it; its sum | nothing |
 //! | `read` | copies of chunks while recording goes on | `recorder` |
 //! | `recorder` | a region laid out, or found | `writer` |
+//! | `events` | a writer as one of several kinds of recorders | `writer`, `names` |
 //! | `details` | arguments, flows, texts, other tracks | `writer` |
 //! | `writer` | events | `claim`, `names`, `time` |
+//! | `sum` | complete chunks' sums (with the feature `inplace-crc`) | `region`, `crc` |
 //! | `claim`, `names`, `time` | chunks, the table of names, the timer | `region`, `order` |
-//! | `decode` | the host's side | `layout` |
+//! | `frames` | what is sent: its layout, and the host's side of it | `decode`, `headers` |
+//! | `decode`, `records` | the host's side of memory: regions and chunks; events | `headers` |
+//! | `headers` | a region's header, whole or damaged | `words`, `layout` |
+//! | `words` | words and texts in a device's byte order | nothing |
 //! | `region`, `order` | memory; orders of loads and stores | `layout` |
 //! | `layout` | the words: the one place that writers and decoder share | nothing |
 #![forbid(unsafe_code)]
 
 mod claim;
+mod crc;
 mod decode;
 mod details;
+mod events;
+mod frame;
+mod frames;
+mod headers;
 mod layout;
 mod names;
 mod order;
 mod read;
 mod recorder;
+mod records;
 mod region;
+mod sender;
+mod sum;
 mod time;
+mod words;
 mod writer;
 
-pub use decode::{ChunkView, Detail, Malformed, NameView, Record, Records, RegionView, Text, Value};
+pub use decode::{ChunkView, NameView, RegionView};
 pub use details::{Details, OnTrack};
+pub use frames::{Hello, Message};
 pub use layout::WRITERS_MAX;
 pub use read::ChunkCopy;
 pub use recorder::{Found, Recorder};
+pub use records::{Detail, Malformed, Record, Records, Value};
 pub use region::{Memory, Region};
+pub use sender::Sender;
 pub use time::{Bits, Timer};
+pub use words::Text;
 pub use writer::{SliceGuard, TrackId, Writer};
 
 crate::debug::opaque_debug! {
@@ -78,6 +98,7 @@ crate::debug::opaque_debug! {
     "OnTrack": [M: Memory, T: Timer] OnTrack<'_, '_, M, T>,
     "Recorder": [M, T] Recorder<'_, M, T>,
     "Region": [const N: usize, const X: usize, const R: usize, const C: usize] Region<N, X, R, C>,
+    "Sender": [M: Memory, T: Timer] Sender<'_, M, T>,
     "SliceGuard": [M: Memory, T: Timer] SliceGuard<'_, '_, M, T>,
     "Writer": [M: Memory, T: Timer] Writer<'_, M, T>,
 }

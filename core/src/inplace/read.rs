@@ -59,6 +59,13 @@ impl<'a, M: Memory, T: Timer> Recorder<'a, M, T> {
         })
     }
 
+    /// Whether there is a complete chunk of that writer that nobody has taken.
+    pub(super) fn has_complete(&self, writer: u32) -> bool {
+        (0..M::CHUNKS)
+            .map(|place| self.state(place))
+            .any(|state| state.is() == State::COMPLETE && state.writer() == writer)
+    }
+
     /// `None` if the chunk's state changed meanwhile.
     fn copy(&self, (place, state): (u32, State), copy: &mut [u32]) -> Option<ChunkCopy<'a, M>> {
         let chunk = self.region.chunk(place);

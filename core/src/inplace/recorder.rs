@@ -1,9 +1,10 @@
 //! The recorder: a region that was laid out, or found, and what its writers share.
 
 use super::claim::complete;
-use super::layout::{Front, State, VERSION, WRITERS_MAX, check, header};
+use super::layout::{Front, SUMS, State, VERSION, WRITERS_MAX, check, header};
 use super::names;
 use super::region::Memory;
+use super::sum;
 use super::time::{Moment, Timer};
 use super::writer::{TrackId, Writer};
 use crate::atomics::Ordering;
@@ -40,6 +41,10 @@ fn geometry<M: Memory>() -> u32 {
         | M::NAMES.trailing_zeros() << 24
 }
 
+const fn text<M: Memory>() -> u32 {
+    M::TEXT as u32 | if sum::HAS { SUMS } else { 0 }
+}
+
 impl<'a, M: Memory, T: Timer> Recorder<'a, M, T> {
     /// Lays a region out, whatever is in it. `frequency` is the timer's, in ticks per second.
     ///
@@ -59,28 +64,28 @@ impl<'a, M: Memory, T: Timer> Recorder<'a, M, T> {
         }
         set(header::MAGIC, super::layout::MAGIC);
         set(header::GEOMETRY, geometry::<M>());
-        set(header::TEXT, M::TEXT as u32);
+        set(header::TEXT, text::<M>());
         set(header::FREQUENCY, frequency);
         set(header::STARTS, 1);
         let recorder = Self { region, timer };
         recorder.set_halves();
-        set(header::CHECK, check(geometry::<M>(), M::TEXT as u32, frequency));
+        set(header::CHECK, check(geometry::<M>(), text::<M>(), frequency));
         recorder
     }
 
     /// Finds what an earlier start recorded and goes on behind it, or lays the region out.
     ///
     /// Everything that was finished before the reset is kept, at whatever instruction that came. A region of other
-    /// sizes or of another frequency is laid out anew.
+    /// sizes, of another frequency, or of a build with another feature `inplace-crc`, is laid out anew.
     ///
     /// Cost: some 20 instructions for each chunk and name.
     pub fn attach_or_new(region: &'a M, timer: T, frequency: u32) -> (Self, Found) {
         let get = |index| region.header(index).load(Ordering::Relaxed);
-        let wanted = check(geometry::<M>(), M::TEXT as u32, frequency);
+        let wanted = check(geometry::<M>(), text::<M>(), frequency);
         let is_same = get(header::MAGIC) == super::layout::MAGIC
             && get(header::CHECK) == wanted
             && get(header::GEOMETRY) == geometry::<M>()
-            && get(header::TEXT) == M::TEXT as u32
+            && get(header::TEXT) == text::<M>()
             && get(header::FREQUENCY) == frequency;
         if !is_same {
             return (Self::new(region, timer, frequency), Found::Nothing);
@@ -89,7 +94,7 @@ impl<'a, M: Memory, T: Timer> Recorder<'a, M, T> {
             let chunk = region.chunk(place);
             let word = M::word(chunk, 0);
             match State(word.load(Ordering::Relaxed)).is() {
-                State::OPEN => complete(region, chunk),
+                State::OPEN => complete(region, chunk, sum::used::<M>(chunk)),
                 // Its front may be half written, and its events may be old ones: without a front it holds nothing.
                 State::CLAIMED => {
                     M::word(chunk, 3).store(0, Ordering::Relaxed);
@@ -105,6 +110,18 @@ impl<'a, M: Memory, T: Timer> Recorder<'a, M, T> {
         recorder.set_halves();
         region.header(header::STARTS).store(starts, Ordering::Relaxed);
         (recorder, Found::Start(starts))
+    }
+
+    /// A region that this start has laid out, or found, already: for whoever has no handle, such as an interrupt's
+    /// handler. `None` if nothing is there. What an earlier start left looks the same: [`attach_or_new`](Self::attach_or_new)
+    /// comes first.
+    pub fn existing(region: &'a M, timer: T) -> Option<Self> {
+        let get = |index| region.header(index).load(Ordering::Relaxed);
+        let (frequency, wanted) = (get(header::FREQUENCY), get(header::CHECK));
+        let is_there = get(header::MAGIC) == super::layout::MAGIC
+            && get(header::GEOMETRY) == geometry::<M>()
+            && wanted == check(geometry::<M>(), text::<M>(), frequency);
+        is_there.then_some(Self { region, timer })
     }
 
     /// The first half period, or the second.

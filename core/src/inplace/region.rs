@@ -79,6 +79,9 @@ pub(super) mod sealed {
         const CHUNKS: u32;
         const WORDS: u32;
         type Chunk: 'static;
+        /// A copy of a chunk.
+        type Words: AsRef<[u32]> + AsMut<[u32]>;
+        fn words() -> Self::Words;
         fn header(&self, index: usize) -> &AtomicU32;
         /// Of that place, modulo their number.
         fn name(&self, place: usize) -> &[AtomicU32; 2];
@@ -98,6 +101,11 @@ impl<const NAMES: usize, const TEXT: usize, const CHUNKS: usize, const WORDS: us
     const CHUNKS: u32 = CHUNKS as u32;
     const WORDS: u32 = WORDS as u32;
     type Chunk = [AtomicU32; WORDS];
+    type Words = [u32; WORDS];
+
+    fn words() -> [u32; WORDS] {
+        [0; WORDS]
+    }
 
     #[inline(always)]
     fn header(&self, index: usize) -> &AtomicU32 {

@@ -7,6 +7,7 @@ use super::layout::{FRONT, Front, STEPS_BITS, detail, detail_word, head, header,
 use super::names::number_of;
 use super::order::{PUBLISH, after_reading, before_publishing};
 use super::region::Memory;
+use super::sum;
 use super::time::{Moment, Timer};
 use crate::atomics::Ordering;
 
@@ -46,6 +47,10 @@ impl<'a, M: Memory, T: Timer> Writer<'a, M, T> {
             at: Cell::new(M::WORDS as u8),
             number: number as u8,
         }
+    }
+
+    pub(super) fn region(&self) -> &'a M {
+        self.region
     }
 
     /// The beginning of a slice. The name is copied once, and known by its address after that.
@@ -159,7 +164,7 @@ impl<'a, M: Memory, T: Timer> Writer<'a, M, T> {
             let (last, at) = (self.last.get(), u32::from(self.at.get()));
             let steps = low.wrapping_sub(last);
             let is_far = halves ^ self.halves.get() | (low ^ last) >> (T::BITS - 1) | steps >> STEPS_BITS;
-            if is_far == 0 && at + len < M::WORDS {
+            if is_far == 0 && at + len + sum::WORDS < M::WORDS {
                 self.last.set(low);
                 return Some((at, steps));
             }
@@ -178,7 +183,7 @@ impl<'a, M: Memory, T: Timer> Writer<'a, M, T> {
         self.last.set(moment.low);
         self.halves.set(moment.halves);
         let (at, chunk) = (u32::from(self.at.get()), self.chunk.get());
-        if at + 3 + len >= M::WORDS {
+        if at + 3 + len + sum::WORDS >= M::WORDS {
             return self.new_chunk(time);
         }
         store::<M>(chunk, at + 1, time as u32);
@@ -210,8 +215,9 @@ impl<'a, M: Memory, T: Timer> Writer<'a, M, T> {
 
     /// Completes the chunk, if there is one.
     fn leave(&self) {
-        if u32::from(self.at.replace(M::WORDS as u8)) != M::WORDS {
-            complete(self.region, self.chunk.get());
+        let used = u32::from(self.at.replace(M::WORDS as u8));
+        if used != M::WORDS {
+            complete(self.region, self.chunk.get(), used);
         }
     }
 

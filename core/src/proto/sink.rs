@@ -243,4 +243,16 @@ impl Sink for alloc::vec::Vec<u8> {
         self.extend_from_slice(bytes);
         Ok(())
     }
+
+    #[inline]
+    fn head(&mut self, tag: u32, value: u64) -> Result<(), Infallible> {
+        for mut rest in [tag.into(), value] {
+            while rest >= 0x80 {
+                self.push(rest as u8 | 0x80);
+                rest >>= 7;
+            }
+            self.push(rest as u8);
+        }
+        Ok(())
+    }
 }

@@ -1,8 +1,9 @@
 //! Every interleaving, up to a bound, of the threads that share a producer's memory.
 //!
-//! `RUSTFLAGS="--cfg loom" cargo test --release -p tracebuf --test loom`
+//! `RUSTFLAGS="--cfg loom" cargo test --release -p tracebuf --test loom --features inplace`
 #![cfg(loom)]
 
+mod inplace;
 mod requests;
 mod smb;
 #[cfg(not(tracebuf_small))]

@@ -14,6 +14,24 @@
 use embedded_hal::spi::SpiDevice;
 use embedded_io::{Write, WriteReady};
 
+/// How far a sender has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Bytes went out; there may be more.
+    Sent,
+    /// The line takes nothing now.
+    Busy,
+    /// There is nothing to send.
+    Idle,
+}
+
+impl Progress {
+    /// After a line has taken nothing.
+    pub(crate) const fn or_busy(self) -> Self {
+        if let Self::Idle = self { Self::Busy } else { self }
+    }
+}
+
 /// Takes bytes of a trace on their way out. A function of this form is one, too.
 pub trait Export {
     /// The line's error.

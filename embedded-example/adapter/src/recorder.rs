@@ -3,6 +3,39 @@
 //! Writers run at any priority and never wait. What they complete is noted in the [`Inbox`]; the drain, at the
 //! lowest priority, moves it into the ring: in the main loop, the PendSV handler, or an RTOS's lowest task, which
 //! [`Inbox::with_wake`] pends or wakes.
+//!
+//! ```
+//! use tracebuf::producer::Exhaustion;
+//! use tracebuf::producer::track_event::{Tracer, TracerConfig, Track};
+//! use tracebuf_embedded::recorder::{Inbox, RingRecorder, Storage, state_every};
+//! use tracebuf_embedded::region::Region;
+//! use tracebuf_embedded::send::Sender;
+//!
+//! const BYTES: usize = 8 * 1024;
+//! static TRACE: Region<{ BYTES / 8 }> = Region::zeroed(); // on a target, in the section .uninit
+//! static STORAGE: Storage = Storage::new();
+//! static INBOX: Inbox = Inbox::new();
+//! static MAIN: Track<'static> = Track::thread(1, 1, "main loop");
+//!
+//! // SAFETY: nobody else takes it.
+//! let region = unsafe { TRACE.take() };
+//! let (producer, mut recorder) = RingRecorder::new(region, &STORAGE, &INBOX)?;
+//! let writer = producer.writer(0, Exhaustion::Drop).expect("one of four");
+//! let config = TracerConfig::new(1_000_000).state_every(state_every(BYTES));
+//! # let ticks = || 5;
+//! let tracer: Tracer<'_, _, 16, 4> = Tracer::with_tables(writer, ticks, &MAIN, config);
+//!
+//! tracer.track().slice("work", || { /* the firmware's work */ });
+//! recorder.scrape(&producer); // or drain, in the main loop
+//! let mut file: Vec<u8> = Vec::new();
+//! let line = |bytes: &[u8]| {
+//!     file.extend(bytes); // on a target, a UART or a probe
+//!     Ok::<_, ()>(bytes.len())
+//! };
+//! Sender::raw(line).finish(&mut recorder).expect("a line that takes everything");
+//! assert!(file.windows(4).any(|name| name == b"work"));
+//! # Ok::<(), tracebuf_embedded::recorder::RingRecorderError>(())
+//! ```
 
 use crate::region::{bytes, words};
 use core::fmt;

@@ -21,6 +21,7 @@
 //! ```
 
 use crate::export::Export;
+pub use crate::export::Progress;
 use crate::line::{Envelope, Line};
 use crate::recorder::{InboxLosses, RingRecorder};
 use core::fmt;
@@ -29,17 +30,6 @@ use tracebuf::buffer::{DataLoss, Lease, ReadOnlyTraceBuffer, TraceBuffer};
 use tracebuf::producer::Producer;
 use tracebuf::proto::trace_stats::{BufferStats, TraceStats, TraceStatsPacket};
 use tracebuf::proto::{Encoder, Message, SequenceId, TrustedFields};
-
-/// The result of [`Sender::poll`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
-    /// Bytes went out; there may be more.
-    Sent,
-    /// The line takes nothing now.
-    Busy,
-    /// There is nothing to send.
-    Idle,
-}
 
 /// Sends the packets of a ring as a trace file, each with what only the service may say about it.
 ///

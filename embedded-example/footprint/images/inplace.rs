@@ -1,8 +1,9 @@
 //! The smallest image that records in place: two writers, slices, instants, 32-bit counters, names; with the feature
-//! `inplace-more` also 64-bit counters, events on other tracks, and task switches.
+//! `inplace-more` also 64-bit counters, events on other tracks, and task switches; with `inplace-sender` the sender of
+//! frames; with `inplace-kept` what an earlier start recorded, sums of chunks, and arguments.
 //!
-//! All that these pull in is in it, the claim of chunks, names and the 64-bit time included. Not in it: sending, a real
-//! timer.
+//! All that these pull in is in it, the claim of chunks, names and the 64-bit time included. Not in it: a real timer, a
+//! line.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 #[cfg(target_os = "none")]
@@ -30,11 +31,22 @@ mod image {
 
     #[unsafe(no_mangle)]
     pub(crate) extern "C" fn _start() {
+        #[cfg(not(feature = "inplace-kept"))]
         let recorder = Recorder::new(&TRACE, Timer, 1_000_000);
+        #[cfg(feature = "inplace-kept")]
+        let (recorder, _) = black_box(Recorder::attach_or_new(&TRACE, Timer, 1_000_000));
         let (one, other) = (recorder.writer("main loop"), recorder.writer("interrupt"));
         #[cfg(feature = "inplace-more")]
         let motor = recorder.track("motor", 1);
+        #[cfg(feature = "inplace-sender")]
+        let (mut sender, mut line) = (tracebuf::inplace::Sender::new(recorder), [0; 64]);
         loop {
+            #[cfg(feature = "inplace-sender")]
+            black_box((sender.fill(&mut line), &line));
+            #[cfg(feature = "inplace-kept")]
+            one.instant_with("door", |details| {
+                details.arg("open", black_box(1)).arg_text("who", black_box("cat"));
+            });
             begin(&one);
             end(&one);
             instant(&other);

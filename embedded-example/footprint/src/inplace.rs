@@ -4,7 +4,8 @@ use crate::input::Input;
 use crate::observe::{debug, show};
 use core::hint::black_box;
 use tracebuf::inplace::{
-    Bits, ChunkView, Detail, Memory, Record, Recorder, Region, RegionView, Timer, Value, Writer,
+    Bits, ChunkView, Detail, Memory, Message, Record, Recorder, Region, RegionView, Sender, Timer, Value,
+    Writer,
 };
 
 static FIRST: Region<16, 32, 8> = Region::zeroed();
@@ -35,7 +36,10 @@ fn region<M: Memory, T: Timer>(input: &mut Input<'_>, region: &'static M, timer:
         black_box(chunk.taken());
     }
     black_box(recorder.copy_open(input.u32(), room));
-    black_box(room);
+    let (mut sender, mut line) = (Sender::new(recorder), [0; 64]);
+    sender.flush();
+    let line = line.get_mut(..input.u16() as usize).unwrap_or_default();
+    black_box((sender.fill(line), line));
 }
 
 fn events<M: Memory, T: Timer>(
@@ -79,6 +83,17 @@ fn dump(memory: &[u8]) {
     }
     if let Some(one) = ChunkView::of(memory) {
         chunk(None, &one);
+    }
+    let kind = memory.first().copied().unwrap_or_default();
+    match Message::of(kind, memory) {
+        Some(Message::Hello(hello)) => {
+            black_box((hello.now, hello.frequency(), hello.starts(), hello.dropped(), hello.unnamed()));
+            black_box((hello.chunk_words(), hello.chunks(), hello.names()));
+        }
+        Some(Message::Name { name, .. }) => {
+            name.text.into_iter().flat_map(|text| text.bytes()).for_each(debug);
+        }
+        message => drop(black_box(message)),
     }
 }
 

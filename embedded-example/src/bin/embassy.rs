@@ -1,4 +1,4 @@
-//! Traced tasks of embassy-executor: two that interrupts wake, and the drain.
+//! Tasks of embassy-executor, recorded in place: one in an interrupt's executor, two in thread mode, one of which sends.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 #[cfg(not(target_os = "none"))]
@@ -15,33 +15,27 @@ mod image {
     use cortex_m_rt::entry;
     use critical_section::Mutex;
     use defmt_semihosting as _;
-    use embassy_executor::{Executor, task};
-    use static_cell::{ConstStaticCell, StaticCell};
-    use tracebuf::producer::track_event::{Tracer, TracerConfig, Track, Unit};
-    use tracebuf::producer::{Exhaustion, Producer};
-    use tracebuf_embedded::embassy;
-    use tracebuf_embedded::recorder::{Inbox, RingRecorder, Storage};
-    use tracebuf_embedded::send::Sender;
-    use tracebuf_firmware::board::{self, BoardClock, interrupt};
+    use embassy_executor::{Executor, InterruptExecutor, task};
+    use static_cell::StaticCell;
+    use tracebuf_embedded::inplace::{self, Region};
+    use tracebuf_embedded::outlet::Outlet;
+    use tracebuf_embedded::{embassy, tasks};
+    use tracebuf_firmware::board::{self, interrupt};
     use tracebuf_firmware::host::{self, end};
 
-    /// Enough to hold the whole run.
-    static REGION: ConstStaticCell<[u64; 8 * 1024]> = ConstStaticCell::new([0; 8 * 1024]);
-    static STORAGE: Storage = Storage::new();
-    static INBOX: Inbox = Inbox::with_wake(|| WORK.tick());
-    static PRODUCER: StaticCell<Producer<'static>> = StaticCell::new();
-    static TRACER: StaticCell<TaskTracer> = StaticCell::new();
-    static EXECUTOR: StaticCell<Executor> = StaticCell::new();
+    type Trace = Region<64, 128, 16>;
+    type Recorder = inplace::Recorder<'static, Trace, fn() -> u32>;
+    type Writer = inplace::Writer<'static, Trace, fn() -> u32>;
 
-    static FIRMWARE: Track<'static> = Track::process(1, "tasks");
-    static THREAD: Track<'static> = Track::thread(1, 1, "executor").within(&FIRMWARE);
-    static CONTROL: Track<'static> = Track::custom("control").within(&FIRMWARE);
-    static SENSOR: Track<'static> = Track::custom("sensor").within(&FIRMWARE);
-    static DRAIN: Track<'static> = Track::custom("drain").within(&FIRMWARE);
-    static LEVEL: Track<'static> = Track::counter("level", Unit::Count).within(&FIRMWARE);
+    #[unsafe(link_section = ".uninit.TRACE")]
+    static TRACE: Trace = Region::zeroed();
+    static SCHEDULER: StaticCell<Writer> = StaticCell::new();
+    static THREAD: StaticCell<Executor> = StaticCell::new();
+    static HIGH: InterruptExecutor = InterruptExecutor::new();
 
-    /// All tasks have one priority, and one tracer.
-    type TaskTracer = Tracer<'static, BoardClock, 16, 8>;
+    fn ticks() -> u32 {
+        board::now(0) as u32
+    }
 
     /// What an interrupt tells a task.
     struct Ticks(Mutex<RefCell<(u32, Option<Waker>)>>);
@@ -81,7 +75,7 @@ mod image {
 
     static CONTROL_TICKS: Ticks = Ticks::new();
     static SENSOR_TICKS: Ticks = Ticks::new();
-    /// Signalled when there is something to drain, or everything is done.
+    /// Signalled when there may be something to send, or everything is done.
     static WORK: Ticks = Ticks::new();
     static DONE: Mutex<Cell<u32>> = Mutex::new(Cell::new(0));
 
@@ -95,6 +89,14 @@ mod image {
     fn Sensor() {
         board::acknowledge_sensor();
         SENSOR_TICKS.tick();
+        WORK.tick();
+    }
+
+    /// The executor of the higher priority polls its tasks here.
+    #[cortex_m_rt::interrupt]
+    fn Software() {
+        // SAFETY: this is the interrupt that it was started for.
+        unsafe { HIGH.on_interrupt() }
     }
 
     fn done() {
@@ -102,63 +104,59 @@ mod image {
         WORK.tick();
     }
 
+    /// Each task that records has a writer of its own, whatever the priority.
     #[task]
-    async fn control(tracer: &'static TaskTracer) {
+    async fn control(writer: Writer) {
         for step in 0..100 {
             CONTROL_TICKS.take(1).await;
-            tracer.on(&CONTROL).slice("step", || cortex_m::asm::delay(500));
-            tracer.on(&LEVEL).count(step * 3);
+            let _slice = writer.enter("step");
+            cortex_m::asm::delay(500);
+            writer.count("level", step * 3);
         }
         done();
     }
 
     #[task]
-    async fn sensor(tracer: &'static TaskTracer) {
+    async fn sensor(writer: Writer) {
         for _ in 0..40 {
             SENSOR_TICKS.take(1).await;
-            tracer.on(&SENSOR).instant("sample");
+            writer.instant("sample");
         }
         done();
     }
 
-    /// It has the same priority as the others, and runs when they wait.
+    /// Runs when the others wait.
     #[task]
-    async fn drain(
-        producer: &'static Producer<'static>,
-        tracer: &'static TaskTracer,
-        mut recorder: RingRecorder<'static>,
-    ) {
+    async fn send(recorder: Recorder) {
+        let Ok(file) = host::file(c"embassy.bin") else { end(false) };
+        let mut outlet = Outlet::new(recorder, file);
         while critical_section::with(|cs| DONE.borrow(cs).get()) < 2 {
             WORK.take(u32::MAX).await;
-            recorder.drain(producer);
+            if outlet.poll().is_err() {
+                end(false);
+            }
         }
-        tracer.flush();
-        recorder.scrape(producer);
-        let sent = host::file(c"embassy.pftrace").map(|f| Sender::raw(f).finish(&mut recorder));
-        end(matches!(sent, Ok(Ok(()))))
+        end(outlet.finish().is_ok() && tasks::lost() == 0)
     }
 
     #[entry]
     fn main() -> ! {
-        let Ok((producer, recorder)) = RingRecorder::new(REGION.take(), &STORAGE, &INBOX) else { end(false) };
-        let producer = PRODUCER.init(producer);
-        let Some(writer) = producer.writer(0, Exhaustion::Drop) else { end(false) };
-        let config = TracerConfig::new(board::FREQUENCY).unit_ns(1_000);
-        let tracer = &*TRACER.init(Tracer::with_tables(writer, BoardClock, &THREAD, config));
-        // SAFETY: there is one executor, which runs in thread mode, as does this.
-        unsafe { embassy::trace(tracer, &THREAD) };
+        let (recorder, _found) = Recorder::attach_or_new(&TRACE, ticks, board::FREQUENCY as u32);
+        tasks::record(SCHEDULER.init(recorder.writer("scheduler")));
         board::start(4_000, 9_200);
-        // SAFETY: both handlers may run from now on; what they touch is behind critical sections.
+        let high = HIGH.start(interrupt::Software);
+        // SAFETY: the handlers may run from now on; what they touch is behind critical sections.
         unsafe {
             NVIC::unmask(interrupt::Control);
             NVIC::unmask(interrupt::Sensor);
         }
-        EXECUTOR.init(Executor::new()).run(|spawner| {
-            let tasks = (control(tracer), sensor(tracer), drain(producer, tracer, recorder));
-            let (Ok(control), Ok(sensor), Ok(drain)) = tasks else { end(false) };
-            embassy::spawn(spawner, control, "control", &CONTROL);
-            embassy::spawn(spawner, sensor, "sensor", &SENSOR);
-            embassy::spawn(spawner, drain, "drain", &DRAIN);
+        let Ok(token) = control(recorder.writer("control's own")) else { end(false) };
+        embassy::spawn_send(high, token, "control");
+        THREAD.init(Executor::new()).run(|spawner| {
+            let tasks = (sensor(recorder.writer("sensor's own")), send(recorder));
+            let (Ok(sensor), Ok(send)) = tasks else { end(false) };
+            embassy::spawn(spawner, sensor, "sensor");
+            embassy::spawn(spawner, send, "send");
         })
     }
 

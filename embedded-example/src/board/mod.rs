@@ -58,12 +58,14 @@ type Vector = Option<unsafe extern "C" fn()>;
 unsafe extern "C" {
     fn Control();
     fn Sensor();
+    fn Software();
 }
 
 /// The vectors of the device's interrupts; the first ones have no handler.
 const fn vectors<const N: usize>() -> [Vector; N] {
     let mut vectors: [Vector; N] = [None; N];
     // An index out of range would be a compile error.
+    vectors[N - 3] = Some(Software);
     vectors[N - 2] = Some(Control);
     vectors[N - 1] = Some(Sensor);
     vectors
@@ -73,13 +75,15 @@ const fn vectors<const N: usize>() -> [Vector; N] {
 #[allow(non_camel_case_types, reason = "cortex-m-rt's attribute asks for this name")]
 #[derive(Clone, Copy, Debug)]
 pub enum interrupt {
+    /// One that no device has, for programs to pend.
+    Software = VECTORS as isize - 3,
     /// The control loop's timer.
     Control = VECTORS as isize - 2,
     /// The sensor's timer.
     Sensor = VECTORS as isize - 1,
 }
 
-// SAFETY: the numbers are those of the board's timers, all different, and do not change.
+// SAFETY: the numbers are all different, and do not change.
 unsafe impl cortex_m::interrupt::InterruptNumber for interrupt {
     fn number(self) -> u16 {
         self as u16

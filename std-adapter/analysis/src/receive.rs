@@ -1,7 +1,8 @@
-//! The receiving end of a device's line, from frames to trace files: the command `tracebuf receive`.
+//! The receiving end of a device's line, from frames to trace files or into a session: the command `tracebuf receive`.
 //!
-//! Whatever happens to the line, only packets all of whose [frames](tracebuf::proto::frame) arrived intact are passed
-//! on.
+//! A device sends packets, or what it [records in place](tracebuf::inplace), of which packets are made here; a receiver
+//! sees which. Whatever happens to the line, only packets all of whose [frames](tracebuf::proto::frame) arrived intact
+//! are passed on, and events of chunks that did.
 //!
 //! A device that restarts begins its clock anew, so each of its starts is a trace of its own. With every packet, the
 //! receiver says which start it belongs to; [`Receiver`] tells how it finds out.
@@ -26,22 +27,40 @@
 //!
 //! | module | what it is | what it may know |
 //! |---|---|---|
-//! | `line` | a line's options, and the loop from its bytes to the files | all below |
-//! | `source` | what is read, or waited for | nothing |
-//! | this one | the receiver: packets from a line's bytes | `starts`, `report` |
+//! | `line` | the loop from a line's bytes to the trace | all below |
+//! | `options` | what to receive, and how | nothing |
+//! | `source` | what is read, or waited for | `tcp` |
+//! | `tcp` | a probe's server, read with a time limit | nothing |
+//! | this one | the receiver: packets from a line's bytes | `chunks`, `starts`, `report` |
+//! | `chunks` | names, starts and chunks of what is recorded in place | `timeline`, `host_clock`, `report` |
+//! | `destination` | where packets go | `files`, `session` |
 //! | `files` | a trace file for each start of the device | `output` |
+//! | `session` | a session's trace | nothing |
 //! | `output` | a trace file, and the packets in it | `clocks` |
-//! | `clocks`, `starts`, `report` | clocks and starts of a device, counts | nothing |
+//! | `clocks` | how clocks of a trace are related | `host_clock` |
+//! | `host_clock` | packets that tell what clocks showed at one moment | `timeline` |
+//! | `timeline` | the host's time of a device's times | nothing |
+//! | `starts`, `report` | starts of a device that sends packets, counts | nothing |
 
+mod chunks;
 mod clocks;
+mod destination;
 mod files;
+mod host_clock;
 mod line;
+mod options;
 mod output;
 mod report;
+mod session;
 mod source;
 mod starts;
+mod tcp;
+mod timeline;
 
-pub use line::{ReceiveOptions, receive, receive_from};
+use chunks::{Chunks, DeviceOptions};
+pub use destination::Destination;
+pub use line::{receive, receive_all, receive_from};
+pub use options::ReceiveOptions;
 pub use report::ReceiveReport;
 use starts::Starts;
 use tracebuf::proto::PacketView;
@@ -124,10 +143,19 @@ struct Pieces {
 ///
 /// Frames of more than 64 KiB on the line count as corrupt, packets of more than 64 MiB as incomplete. Memory: 64 KiB,
 /// up to three times the packet being received, and some 100 bytes for each sequence.
+///
+/// # Recorded in place
+///
+/// Of a device that records in place, each start says its number, and says it again about once a second; chunks from
+/// before the first time wait for it, and chunks whose names are not known for these, up to 256 of them. So call
+/// [`release`](Self::release) when nothing more comes.
 #[derive(Debug)]
 pub struct Receiver {
     decoder: FrameDecoder<Vec<u8>>,
     frames: Frames,
+    chunks: Chunks,
+    /// Packets of a device would have numbers of the host's or another device's.
+    refuses_packets: bool,
 }
 
 /// The frames so far.
@@ -148,7 +176,13 @@ struct Frames {
 impl Receiver {
     /// Makes a receiver that begins at the start of a line, or anywhere within it.
     pub fn new() -> Self {
-        Self { decoder: decoder(), frames: Frames::default() }
+        Self::of_device(DeviceOptions::default(), false)
+    }
+
+    /// The same for a device among others, or with the host's time.
+    fn of_device(options: DeviceOptions, refuses_packets: bool) -> Self {
+        let chunks = Chunks::new(options);
+        Self { decoder: decoder(), frames: Frames::default(), chunks, refuses_packets }
     }
 
     /// Counts of what came so far.
@@ -185,22 +219,52 @@ impl Receiver {
     ///
     /// # Errors
     /// Those of `pass`; the rest of the bytes is then not looked at.
-    pub fn push<E>(
+    pub fn push<E>(&mut self, bytes: &[u8], pass: impl FnMut(u64, &[u8]) -> Result<(), E>) -> Result<(), E> {
+        self.push_at(None, bytes, pass)
+    }
+
+    /// The same for bytes that were read at this time of the host.
+    fn push_at<E>(
         &mut self,
+        now: Option<u64>,
         bytes: &[u8],
         mut pass: impl FnMut(u64, &[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
-        self.frames.report.bytes += bytes.len() as u64;
+        let Self { decoder, frames, chunks, refuses_packets } = self;
+        frames.report.bytes += bytes.len() as u64;
         let mut rest = bytes;
-        while let Some(frame) = self.decoder.next(&mut rest) {
-            if let Some((start, packet)) = self.frames.take(frame) {
-                pass(start, &packet)?;
-                let report = &mut self.frames.report;
-                report.packets += 1;
-                report.starts = report.starts.max(start);
-            }
+        while let Some(frame) = decoder.next(&mut rest) {
+            let packets = match frame {
+                Ok(frame) if Chunks::is_of(&frame) => {
+                    frames.report.frames += 1;
+                    chunks.take(&frame, now, &mut frames.report)
+                }
+                frame => {
+                    let whole = frames.take(frame);
+                    let refused = whole.is_some() && *refuses_packets;
+                    frames.report.packets_refused += u64::from(refused);
+                    whole.filter(|_| !refused).into_iter().collect()
+                }
+            };
+            frames.pass(packets, &mut pass)?;
         }
         Ok(())
+    }
+
+    /// Passes on what waits for more to come: chunks whose names are not known. To be called when nothing more will
+    /// come.
+    ///
+    /// # Errors
+    /// Those of `pass`; what waits is then lost.
+    pub fn release<E>(&mut self, mut pass: impl FnMut(u64, &[u8]) -> Result<(), E>) -> Result<(), E> {
+        let packets = self.chunks.release(None, true, &mut self.frames.report);
+        self.frames.pass(packets, &mut pass)
+    }
+
+    /// Passes on what has waited for long enough.
+    fn look<E>(&mut self, now: u64, mut pass: impl FnMut(u64, &[u8]) -> Result<(), E>) -> Result<(), E> {
+        let packets = self.chunks.release(Some(now), false, &mut self.frames.report);
+        self.frames.pass(packets, &mut pass)
     }
 }
 
@@ -228,6 +292,19 @@ pub fn is_line(bytes: &[u8]) -> bool {
 }
 
 impl Frames {
+    fn pass<E>(
+        &mut self,
+        packets: Vec<(u64, Vec<u8>)>,
+        pass: &mut impl FnMut(u64, &[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for (start, packet) in packets {
+            pass(start, &packet)?;
+            self.report.packets += 1;
+            self.report.starts = self.report.starts.max(start);
+        }
+        Ok(())
+    }
+
     /// Takes a frame; returns the number of the start and the packet that it completes.
     fn take(&mut self, frame: Result<Frame<'_>, CorruptFrame>) -> Option<(u64, Vec<u8>)> {
         let Frame { flags, number, piece, check, others, .. } = match frame {

@@ -1,5 +1,7 @@
 //! The command `tracebuf receive`.
 
+mod several;
+
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -13,10 +15,14 @@ use crate::terminal::{ProgressLine, is_stdout, print_beside, stop_on_signals};
 use tracebuf_analysis::receive::{ReceiveOptions, ReceiveReport, receive, receive_from};
 use tracebuf_std::console::file_of;
 
-/// Receive the trace of a device from a serial port, or from a file or a pipe with what came over one.
+/// Receive the trace of a device from a serial port, a debug probe's server, or a file or a pipe with what came from one.
 ///
-/// Only packets that arrived intact are kept, and what was lost on the way is counted; `tracebuf stats` shows what the
-/// device itself had lost.
+/// Devices that send packets, and devices that record in place, are recognised by what comes. Only what arrived intact is
+/// kept, and what was lost on the way is counted; `tracebuf stats` shows what the device itself had lost.
+///
+/// With tcp:HOST:PORT it comes from a server of RTT: OpenOCD's `rtt server`, or J-Link's (port 19021). With
+/// tcp-listen:HOST:PORT it comes from a program that connects there, as cargo-embed does. Events of a device that records in place have the host's time, unless they come from a file; the report says
+/// how exactly.
 ///
 /// A device that restarts begins its clock anew, so each of its starts gets a trace file: OUTPUT the first, and the
 /// others the same name with a number, as in trace.pftrace, trace-2.pftrace. A trace or an empty file of that name is
@@ -24,31 +30,76 @@ use tracebuf_std::console::file_of;
 /// before it was reset goes into that start's file, although it comes later. Standard output, a pipe or a device gets
 /// everything. The report says which files there are, and where times do not go together.
 ///
-/// Ends with the file, when nothing has the pipe open for writing any more, or with Ctrl-C. A port that is not there is
-/// waited for, and again whenever it is gone, as when the device is reset or unplugged.
+/// Several PORTs are several devices, which record in place, in one trace: each is a process, with the name of its port
+/// or as --device says. With --join they are in the trace of a running session.
+///
+/// Ends with the file or the session, when nothing has the pipe open for writing any more, or with Ctrl-C. A port or a
+/// server that is not there is waited for, and again whenever it is gone, as when the device is reset or unplugged.
 ///
 /// Exit status: 0 when packets came, whatever was lost, 1 when none came, or when something could not be read or
 /// written, as with --once when the port is gone.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// A serial port, such as /dev/ttyACM0 or COM3, a file, or a pipe; - is standard input.
-    port: PathBuf,
+    /// A serial port, such as /dev/ttyACM0 or COM3, tcp:HOST:PORT, tcp-listen:HOST:PORT, a file, or a pipe; - is standard
+    /// input.
+    #[arg(required = true, value_name = "PORT")]
+    ports: Vec<PathBuf>,
     /// The trace file, of the first start if there are several; - is standard output.
-    #[arg(short, long, value_parser = output_path())]
-    output: PathBuf,
+    #[arg(short, long, value_parser = output_path(), required_unless_present = "join")]
+    output: Option<PathBuf>,
+    /// Put what comes into the trace of the session that listens at this socket, such as a `record --listen`.
+    #[arg(long, value_name = "SOCKET", conflicts_with = "output")]
+    join: Option<PathBuf>,
+    /// The device's name in the trace; for several PORTs once for each, in their order. Devices with different names can
+    /// be in one trace. For devices that record in place.
+    #[arg(long, value_name = "NAME")]
+    device: Vec<String>,
     /// Bits a second of a serial port.
     #[arg(long, default_value_t = ReceiveOptions::DEFAULT_BAUD)]
     baud: u32,
+    /// The channel of RTT that J-Link's server is asked for. Other servers have a port for each.
+    #[arg(long, value_name = "NUMBER")]
+    rtt_channel: Option<u32>,
     /// End when the port is gone, and at once if it is not there.
     #[arg(long)]
     once: bool,
 }
 
+impl Args {
+    /// The options of each line.
+    fn lines(&self) -> Vec<ReceiveOptions> {
+        let output = self.output.clone().unwrap_or_default();
+        let names = self.device.iter().map(Some).chain(std::iter::repeat(None));
+        let of_port = |(port, name): (&PathBuf, Option<&String>)| {
+            let mut line = ReceiveOptions::new(port, &output).baud(self.baud).waits(!self.once);
+            if let Some(name) = name {
+                line = line.device(name);
+            }
+            match self.rtt_channel {
+                Some(channel) => line.channel(channel),
+                None => line,
+            }
+        };
+        self.ports.iter().zip(names).map(of_port).collect()
+    }
+}
+
 /// Runs the command.
 pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
+    let Args { ports, output, device, .. } = arguments;
+    if device.len() > ports.len() {
+        return Err(Failure::new("there are more names than devices").of_arguments());
+    }
+    match (&ports[..], output) {
+        ([port], Some(output)) => one(arguments, port, output),
+        _ => several::run(arguments),
+    }
+}
+
+/// One device, into a file for each of its starts.
+fn one(arguments: &Args, port: &Path, output: &Path) -> Result<ExitCode, Failure> {
     let stop = stop_on_signals();
     let line = ProgressLine::new();
-    let Args { port, output, baud, once } = arguments;
     let mut was_waiting = false;
     let (mut report, mut beside) = (None, false);
     let progress = |so_far: &ReceiveReport| {
@@ -64,11 +115,15 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
         .and_then(|()| is_stdout(output))
         .and_then(|is_stdout| {
             beside = is_stdout;
+            let mut options = arguments.lines();
+            let options = options.pop().unwrap_or_else(|| ReceiveOptions::new(port, output));
             let received = if port == Path::new("-") {
-                let options = ReceiveOptions::new("standard input", output);
-                file_of(io::stdin()).and_then(|line| receive_from(line, &options, &stop, progress))
+                file_of(io::stdin()).and_then(|input| {
+                    let is_live = !input.metadata()?.is_file();
+                    receive_from(input, &options.named("standard input").live(is_live), &stop, progress)
+                })
             } else {
-                receive(&ReceiveOptions::new(port, output).baud(*baud).waits(!once), &stop, progress)
+                receive(&options, &stop, progress)
             };
             received.map_err(|error| Failure::of_library(output, error))
         });

@@ -91,8 +91,11 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
         status!("{}: {damage}; what follows is what lies there", name_of(dump));
     }
     let in_place = memory.in_place(&place);
+    let all_in_place = memory.all_in_place().filter(|_| anywhere).map(|(address, _)| address);
+    let all_in_place: Vec<_> = all_in_place.collect();
     let found = memory.find(place);
     if let (Err(_), Some((address, view))) = (&found, in_place) {
+        report_others(all_in_place.get(1..).unwrap_or_default());
         return recorded_in_place(
             address,
             &InPlace::of(&view),
@@ -108,7 +111,7 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
         error => Failure::of(dump, error),
     })?;
     status!("buffer at {:#x}: {}", found.address, found.salvage);
-    report_others(&found.others);
+    report_others(&[&found.others[..], &all_in_place].concat());
     let shared =
         found.shared.as_ref().map(|shared| (shared.chunks, shared.writers, shared.pages_overwritten));
     let unmarked = found.unmarked;
@@ -136,6 +139,9 @@ fn recorded_in_place(
 ) -> Result<ExitCode, Failure> {
     let starts = Count(found.starts.len() as u64, "start");
     status!("recorded in place at {address:#x}: {} of {starts}", Count(found.events, "event"));
+    if found.is_repaired {
+        status!("its header is damaged, and was read as it must have been");
+    }
     match found.span {
         Some((first, last)) if first == last && found.events > 1 => {
             status!("all events have one time: the timer stood still");

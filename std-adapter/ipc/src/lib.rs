@@ -75,3 +75,4 @@ pub use link::SocketKind;
 pub use native::{ProducerSocket, ProducerSocketBuilder};
 pub use perfetto::{PerfettoSocket, PerfettoSocketBuilder, perfetto_socket};
 pub use socket_file::SocketFile;
+pub use time_namespace::boot_time_ahead;

@@ -10,9 +10,15 @@ use crate::pid_namespace::PROC;
 /// as a service outside of this process's container, or of which `/proc` tells nothing, has the machine's.
 pub(crate) fn ahead_of(pid: i32) -> i64 {
     let proc = Path::new(PROC);
-    let own = offset(proc, "self").unwrap_or(0);
+    let own = boot_time_ahead();
     let other = if pid > 0 { offset(proc, &pid.to_string()) } else { None };
     own.saturating_sub(other.unwrap_or(0))
+}
+
+/// Returns by how many nanoseconds this process's boot time is ahead of the machine's: 0, except in containers that have a
+/// time namespace. Takes the reading of a small file.
+pub fn boot_time_ahead() -> i64 {
+    offset(Path::new(PROC), "self").unwrap_or(0)
 }
 
 /// By how many nanoseconds a process's boot time is ahead of the machine's; `None` if that is not told, as on a system
@@ -52,6 +58,6 @@ mod tests {
         assert_eq!(["", "boottime", "boottime 5", "boottime x 5"].map(parse), [None; 4]);
         let own = i32::try_from(std::process::id()).expect("a number");
         assert_eq!(ahead_of(own), 0);
-        assert_eq!(ahead_of(-1), offset(Path::new(PROC), "self").unwrap_or(0));
+        assert_eq!(ahead_of(-1), boot_time_ahead());
     }
 }

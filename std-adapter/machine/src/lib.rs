@@ -35,7 +35,8 @@
 //! | `linux::tracks` | counters as tracks of the trace | nothing |
 //! | `linux::pace` | the times of looks | nothing |
 //! | `sources` | the kernel's events, processes and statistics as sources of a session | `ftrace`, `proc` |
-//! | `proc` | `/proc`, parsed | nothing |
+//! | `proc` | `/proc`, parsed | `open_files` |
+//! | `open_files` | files that stay open between looks | nothing |
 //! | [`ftrace`] | pages of the kernel's ring buffers into packets | nothing |
 //! | `report` | progress, and the report at the end | `options`, `ftrace` |
 //! | `options` | options of a recording | nothing |
@@ -60,6 +61,8 @@ macro_rules! with {
 }
 
 pub mod ftrace;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod open_files;
 mod options;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod proc;

@@ -4,8 +4,11 @@ use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::io::Errno;
+
+use crate::open_files::OpenFiles;
 
 /// `/proc/stat`, without what [`SysStats`](crate::sources::SysStats) has of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -126,20 +129,30 @@ pub(crate) fn parse_schedstat(text: &str) -> Option<(u64, u64)> {
 pub(crate) struct Proc {
     root: PathBuf,
     sys: PathBuf,
+    /// Where files are the kernel's own: those of a test are made anew.
+    open: Option<Arc<OpenFiles>>,
 }
 
 impl Proc {
     pub(crate) fn new() -> Self {
-        Self::at("/proc", "/sys")
+        Self { open: Some(Arc::new(OpenFiles::new())), ..Self::at("/proc", "/sys") }
     }
 
     pub(crate) fn at(root: impl Into<PathBuf>, sys: impl Into<PathBuf>) -> Self {
-        Self { root: root.into(), sys: sys.into() }
+        Self { root: root.into(), sys: sys.into(), open: None }
     }
 
     /// A file's text; what is not UTF-8, as names of processes may be, is replaced.
     pub(crate) fn read(&self, name: impl AsRef<Path>) -> io::Result<String> {
         let bytes = self.bytes(name)?;
+        Ok(String::from_utf8(bytes)
+            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
+    }
+
+    /// The same of a file that is read at each look: it stays open, if there is room.
+    pub(crate) fn read_again(&self, name: &str) -> io::Result<String> {
+        let Some(open) = &self.open else { return self.read(name) };
+        let bytes = open.read(&self.root, name)?;
         Ok(String::from_utf8(bytes)
             .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
     }
@@ -185,14 +198,17 @@ impl Proc {
     }
 
     /// All processes, and the numbers of those that are there and could not be read. One that ends meanwhile is left
-    /// out.
+    /// out. The next look reads them all again.
     pub(crate) fn processes(&self) -> io::Result<(Vec<Process>, HashSet<u32>)> {
         let (mut processes, mut unread) = (Vec::new(), HashSet::new());
+        let mut there = HashSet::new();
         for entry in std::fs::read_dir(&self.root)? {
             // Without the rest of the folder, all processes there would seem to have ended.
-            let name = entry?.file_name();
-            let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
-            match self.read(Path::new(&name).join("stat")).map(|text| Process::parse(&text)) {
+            there.extend(entry?.file_name().to_str().and_then(|name| name.parse::<u32>().ok()));
+        }
+        self.open.iter().for_each(|open| open.close_all_but(&there));
+        for pid in there {
+            match self.read_again(&format!("{pid}/stat")).map(|text| Process::parse(&text)) {
                 Ok(Some(process)) => processes.push(process),
                 Err(error) if has_ended(&error) => {}
                 Ok(None) | Err(_) => {

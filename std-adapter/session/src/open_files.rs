@@ -75,7 +75,7 @@ impl<'s> OpenFiles<'s> {
             let bytes = buffer.bytes;
             let size = buffer.region_size().ok_or(SessionError::LargeBuffer { buffer: index, bytes })?;
             let memory = match &buffer.file {
-                None => memory_of(size)?,
+                None => memory_of(size, buffer.in_large_pages(size))?,
                 Some(path) => {
                     let own = own.take().map(|own| SharedMemorySpec { buffer: index as u16, ..own });
                     files
@@ -142,10 +142,7 @@ fn open_first(trace: &LongTrace) -> io::Result<(Opened, Option<Undo>, Option<Nam
     names.open().map(|(file, undo)| (file, undo, Some(names)))
 }
 
-/// Buffers of at least this size are in large pages.
-const LARGE: usize = 16 << 20;
-
-fn memory_of(size: usize) -> Result<BufferMemory, SessionError> {
+fn memory_of(size: usize, is_large: bool) -> Result<BufferMemory, SessionError> {
     let memory = PagedMemory::new(size).map_err(|error| SessionError::io("memory for a buffer", error))?;
-    Ok(if size >= LARGE { memory.in_large_pages() } else { memory }.into())
+    Ok(if is_large { memory.in_large_pages() } else { memory }.into())
 }

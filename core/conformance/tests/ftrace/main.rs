@@ -9,6 +9,7 @@ use tracebuf_conformance::ftrace::{Fixture, MalformedPages, record};
 use tracebuf_machine::ftrace::{FtraceReader, TraceFs};
 
 mod kernel_text;
+mod layouts;
 mod perfetto;
 
 fn data(name: &str) -> PathBuf {

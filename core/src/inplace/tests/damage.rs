@@ -14,15 +14,16 @@ fn decode(dump: &[u8]) -> usize {
 }
 
 fn recorded() -> Vec<u8> {
-    static TRACE: Region<16, 64, 16, 32> = Region::zeroed();
-    let recorder = Recorder::new(&TRACE, || 0, 1_000);
+    let trace = Region::<16, 64, 16, 32>::zeroed();
+    let recorder = Recorder::new(&trace, || 0, 1_000);
     let writer = recorder.writer("w");
     for value in 0..300 {
         writer.instant_with("x", |details| {
             details.arg("n", value).arg_text("t", "text").flow(3);
         });
     }
-    dump(&TRACE)
+    drop(writer);
+    dump(&trace)
 }
 
 proptest! {
@@ -42,5 +43,47 @@ proptest! {
         dump[..64].copy_from_slice(&whole[..64]);
         prop_assert!(decode(&dump) > 0);
         decode(&dump[..len.index(dump.len())]);
+    }
+}
+
+/// With sums, whatever bit is another one in a complete chunk is noticed; without them, nothing is said.
+#[test]
+fn any_bit_that_changes_in_a_complete_chunk_is_noticed_by_its_sum() {
+    let whole = recorded();
+    let view = RegionView::find(&whole).expect("a region");
+    assert_eq!(view.has_sums(), cfg!(feature = "inplace-crc"));
+    let chunks: Vec<_> = view.chunks().collect();
+    let open = chunks.iter().filter(|chunk| chunk.is_open()).count();
+    let intact = chunks.iter().filter(|chunk| chunk.is_intact() == Some(true)).count();
+    assert_eq!((open, intact), (0, if view.has_sums() { chunks.len() } else { 0 }));
+    if !view.has_sums() {
+        return;
+    }
+    // Of the last chunk of the dump, up to its sum, but for the state and the position of its first word.
+    let first = whole.len() - 128;
+    let used = chunks.last().expect("chunks").records().count() + 4;
+    for at in (first + 4) * 8..(first + used * 4) * 8 {
+        let mut dump = whole.clone();
+        dump[at / 8] ^= 1 << (at % 8);
+        let chunk = RegionView::find(&dump).and_then(|view| view.chunks().last()).expect("a chunk");
+        assert_ne!(chunk.is_intact(), Some(true), "bit {at}");
+    }
+}
+
+/// A reset completes what was open.
+#[test]
+fn what_a_restart_completes_has_a_sum_too() {
+    static TRACE: Region<16, 64, 4, 32> = Region::zeroed();
+    for start in 1..4 {
+        let (recorder, _) = Recorder::attach_or_new(&TRACE, || 0, 1_000);
+        let writer = recorder.writer("w");
+        (0..start).for_each(|value| writer.count("n", value));
+        core::mem::forget(writer);
+        let dump = dump(&TRACE);
+        let view = RegionView::find(&dump).expect("a region");
+        for chunk in view.chunks() {
+            let expected = (!chunk.is_open() && view.has_sums()).then_some(true);
+            assert_eq!(chunk.is_intact(), expected);
+        }
     }
 }

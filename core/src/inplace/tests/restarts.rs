@@ -37,8 +37,11 @@ fn a_restart_keeps_what_was_recorded_and_goes_on_behind_it() {
 #[test]
 fn another_layout_or_frequency_begins_anew() {
     static TRACE: Region<16, 64, 8> = Region::zeroed();
+    assert!(Recorder::existing(&TRACE, || 0).is_none());
     let (recorder, _) = Recorder::attach_or_new(&TRACE, || 0, 1_000);
     recorder.writer("main").instant("x");
+    Recorder::existing(&TRACE, || 0).expect("there").writer("other").instant("y");
+    assert_eq!(by_writer(&dump(&TRACE)).len(), 2);
     assert_eq!(Recorder::attach_or_new(&TRACE, || 0, 1_001).1, Found::Nothing);
     assert!(by_writer(&dump(&TRACE)).is_empty());
 }

@@ -65,7 +65,7 @@ struct Found<const WRITERS: usize> {
 }
 
 /// How many join the others at once. Where there is no heap, there are so few writers that all are inserted.
-const AT_ONCE: usize = if cfg!(feature = "std") { 128 } else { usize::MAX };
+const AT_ONCE: usize = 128;
 
 impl<const WRITERS: usize> Found<WRITERS> {
     /// A writer's span, or else where it belongs.
@@ -84,18 +84,18 @@ impl<const WRITERS: usize> Found<WRITERS> {
     fn add(&mut self, place: usize, span: Span) {
         // Of writers beyond those for which there is room, nothing is shown.
         let _ = insert_at(&mut self.spans, place, span);
-        if AT_ONCE != usize::MAX && self.spans.len().wrapping_sub(self.sorted) >= AT_ONCE {
+        if cfg!(feature = "std") && self.spans.len().wrapping_sub(self.sorted) >= AT_ONCE {
             self.merge();
         }
     }
 
     /// Sorts all.
     fn merge(&mut self) {
-        let mut new: List<Span, WRITERS> = List::new();
-        if AT_ONCE == usize::MAX || self.sorted == 0 {
+        if !cfg!(feature = "std") || self.sorted == 0 {
             self.sorted = self.spans.len();
             return;
         }
+        let mut new: List<Span, WRITERS> = List::new();
         for span in self.spans.get(self.sorted..).unwrap_or_default() {
             let _ = new.push(*span);
         }

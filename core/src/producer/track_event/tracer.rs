@@ -12,6 +12,7 @@ use heapless::Vec;
 
 mod at;
 mod config;
+mod events;
 mod log;
 mod on_track;
 mod small_event;
@@ -48,6 +49,8 @@ pub struct Tracer<'a, C, const NAMES: usize = 64, const TRACKS: usize = 8> {
     /// Ends of guards' slices on the tracer's own track that are lost, and not made up for. Last: only guards look at
     /// it.
     owed_ends: Cell<usize>,
+    /// The task that runs, by [`Events::switch`](crate::Events::switch).
+    running: Cell<Option<&'a Track<'a>>>,
 }
 
 // In this order for short instructions, like the writer's.
@@ -107,6 +110,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Tracer<'a, C, N, T> {
             }),
             reentered: Cell::new(0),
             owed_ends: Cell::new(0),
+            running: Cell::new(None),
         }
     }
 

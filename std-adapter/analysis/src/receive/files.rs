@@ -31,10 +31,11 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Begins with this file as the first.
-    pub(super) fn to(path: &Path) -> io::Result<Self> {
+    /// Begins with this file as the first; the only one unless it is to be divided.
+    pub(super) fn to(path: &Path, divides: bool) -> io::Result<Self> {
         let first = TraceOutput::to(path).map_err(|error| about_writing(path, &error))?;
-        Ok(Self { first, others: Vec::new(), number: 1, can_divide: can_divide(path), refused: 0 })
+        let can_divide = divides && can_divide(path);
+        Ok(Self { first, others: Vec::new(), number: 1, can_divide, refused: 0 })
     }
 
     /// Takes a packet of the start with this number. Starts are numbered from 1, and none is left out.
@@ -221,23 +222,23 @@ mod tests {
     #[test]
     fn what_is_received_into_a_file_is_not_lost_to_another_line() {
         let folder = Folder::new("two-lines");
-        let mut second = Files::to(&folder.file("board-2.pftrace")).expect("a file");
+        let mut second = Files::to(&folder.file("board-2.pftrace"), true).expect("a file");
         second.packet(1, PACKET).and_then(|()| second.flush()).expect("room");
-        let mut first = Files::to(&folder.file("board.pftrace")).expect("a file");
+        let mut first = Files::to(&folder.file("board.pftrace"), true).expect("a file");
         (1..=3).try_for_each(|start| first.packet(start, PACKET)).expect("room");
         let paths = ["board.pftrace", "board-3.pftrace", "board-4.pftrace"].map(|name| folder.file(name));
         assert_eq!(first.paths(), paths);
-        assert!(Files::to(&paths[2]).is_err(), "it is in use, though it has nothing in it yet");
+        assert!(Files::to(&paths[2], true).is_err(), "it is in use, though it has nothing in it yet");
         second.packet(1, PACKET).and_then(|()| second.flush()).expect("room");
         assert_eq!(fs::read(folder.file("board-2.pftrace")).expect("it is there"), PACKET.repeat(2));
         first.flush().expect("room");
         assert!(paths.iter().all(|path| fs::read(path).expect("it is there") == PACKET));
         // Afterwards it is a trace like others.
         drop(second);
-        let mut again = Files::to(&folder.file("board.pftrace"));
+        let mut again = Files::to(&folder.file("board.pftrace"), true);
         assert!(again.is_err(), "it is in use");
         drop(first);
-        again = Files::to(&folder.file("board.pftrace"));
+        again = Files::to(&folder.file("board.pftrace"), true);
         let mut again = again.expect("it is free");
         again.packet(2, PACKET).expect("room");
         assert_eq!(again.paths()[1], folder.file("board-2.pftrace"));
@@ -246,7 +247,7 @@ mod tests {
     #[test]
     fn a_packet_for_which_there_can_be_no_file_yet_is_an_error_and_is_counted() {
         let folder = Folder::new("skipped");
-        let mut files = Files::to(&folder.file("a.pftrace")).expect("a file");
+        let mut files = Files::to(&folder.file("a.pftrace"), true).expect("a file");
         files.packet(1, PACKET).expect("room");
         assert!(files.packet(3, PACKET).is_err());
         files.flush().expect("room");

@@ -1,55 +1,29 @@
-//! A line that a trace is received from: its options, its opening, and the loop from its bytes to the files.
+//! Lines that traces are received from: the loop from their bytes to the trace.
 
-use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::BTreeSet;
+use std::io::{self, ErrorKind};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use tracebuf::producer::track_event::Clock;
+use tracebuf_session::BootClock;
 use tracebuf_std::line::{Line, is_silence, with_timeout};
 use tracebuf_std::whole_file::about;
 
-use super::files::Files;
+use super::chunks::DeviceOptions;
+use super::destination::{Destination, Output, name_of};
+use super::options::ReceiveOptions;
 use super::source::{Open, Source, open};
 use super::{ReceiveReport, Receiver};
+use crate::in_place::Identity;
 
-/// The line to receive from, and the file to write.
-#[derive(Clone, Debug)]
-pub struct ReceiveOptions {
-    port: PathBuf,
-    output: PathBuf,
-    baud: u32,
-    waits: bool,
-}
+/// Bytes of a sequence between two descriptions of its tracks in a session, whose ring may overwrite them.
+const STATE_EVERY: usize = 32 << 10;
 
-impl ReceiveOptions {
-    /// Bits a second of a serial port, unless set otherwise.
-    pub const DEFAULT_BAUD: u32 = 115_200;
-
-    /// Receives from a serial port, a named pipe (on a Unix) or a regular file into a trace file.
-    pub fn new(port: impl AsRef<Path>, output: impl AsRef<Path>) -> Self {
-        let (port, output) = (port.as_ref().to_owned(), output.as_ref().to_owned());
-        Self { port, output, baud: Self::DEFAULT_BAUD, waits: false }
-    }
-
-    /// Sets the bits a second of a serial port.
-    #[must_use]
-    pub fn baud(mut self, baud: u32) -> Self {
-        self.baud = baud;
-        self
-    }
-
-    /// Waits for a serial port that is not there, and again whenever it is gone, as when its device is unplugged or
-    /// reset. Otherwise both are errors.
-    #[must_use]
-    pub fn waits(mut self, waits: bool) -> Self {
-        self.waits = waits;
-        self
-    }
-}
-
-/// Receives from a regular file, a named pipe (on a Unix) or a serial port into a trace file, until the file ends, the
-/// pipe's last writer closes it, the port [is gone](ReceiveOptions::waits), or `stop` is set. Reports progress twice a second, and the totals at the end, even
-/// after an error.
+/// Receives from a regular file, a named pipe (on a Unix), a serial port or a server into a trace file, until the file
+/// ends, the pipe's last writer closes it, the port or server [is gone](ReceiveOptions::waits), or `stop` is set.
+/// Reports progress twice a second, and the totals at the end, even after an error.
 ///
 /// # Errors
 /// Those of the port or the file system, no free name for another start's file, or
@@ -65,9 +39,57 @@ pub fn receive(
     stop: &AtomicBool,
     progress: impl FnMut(&ReceiveReport),
 ) -> io::Result<ReceiveReport> {
-    let line =
-        open(&options.port, options.baud, options.waits).map_err(|error| about(&options.port, &error))?;
-    receive_line(line, options, stop, progress)
+    let (line, is_live) = open(options).map_err(|error| about(&options.port, &error))?;
+    let options = options.clone().live(options.is_live && is_live);
+    receive_line(line, &options, stop, progress)
+}
+
+/// Receives from several devices, or from one into a session, all of them in one trace: each is a process, by its
+/// [name](ReceiveOptions::device), and has the host's time. Their options' files do not count. `progress` is told which
+/// of the lines a report is about. Ends when all lines have ended, or the session has.
+///
+/// Devices must record in place: of one that sends packets, nothing is passed on.
+///
+/// # Errors
+/// The destination cannot be written. Those of each line are in its place: see [`receive`].
+///
+/// ```no_run
+/// use std::sync::atomic::AtomicBool;
+/// use tracebuf_analysis::receive::{Destination, ReceiveOptions, receive_all};
+/// use tracebuf_session::Session;
+///
+/// let session = Session::builder().ring(16 << 20).start()?;
+/// let lines = [("oven", "/dev/ttyACM0"), ("door", "/dev/ttyACM1")];
+/// let lines = lines.map(|(name, port)| ReceiveOptions::new(port, "").device(name).waits(true));
+/// let into = Destination::Session(session.recorder());
+/// receive_all(&lines, &into, &AtomicBool::new(false), |line, report| println!("{line}: {report}"))?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn receive_all(
+    lines: &[ReceiveOptions],
+    into: &Destination,
+    stop: &AtomicBool,
+    progress: impl FnMut(usize, &ReceiveReport) + Send,
+) -> io::Result<Vec<io::Result<ReceiveReport>>> {
+    let output = Mutex::new(Output::to(into, lines.len())?);
+    let (sequences, progress) = (Arc::new(AtomicU32::new(1)), Mutex::new(progress));
+    let is_alone = lines.len() == 1 && matches!(into, Destination::File(_));
+    let receive_one = |at: usize, options: &ReceiveOptions, name| {
+        let (line, is_live) = open(options).map_err(|error| about(&options.port, &error))?;
+        let options = options.clone().live(options.is_live && is_live);
+        let device = device_of(&options, into, name, &sequences);
+        Receiving { options: &options, output: &output, stop, is_alone }.run(line, device, &mut |report| {
+            progress.lock().unwrap_or_else(PoisonError::into_inner)(at, report);
+        })
+    };
+    let receive_one = &receive_one;
+    Ok(std::thread::scope(|scope| {
+        let lines = lines.iter().zip(names_of(lines, into)).enumerate();
+        let receivers: Vec<_> =
+            lines.map(|(at, (options, name))| scope.spawn(move || receive_one(at, options, name))).collect();
+        let panicked = |_| Err(io::Error::other("its thread has panicked"));
+        receivers.into_iter().map(|receiver| receiver.join().unwrap_or_else(panicked)).collect()
+    }))
 }
 
 /// Like [`receive`], from something already open: standard input, a socket, a debug probe's output. Of the options'
@@ -95,61 +117,158 @@ pub fn receive_from(
     stop: &AtomicBool,
     progress: impl FnMut(&ReceiveReport),
 ) -> io::Result<ReceiveReport> {
-    receive_line(Box::new(Open(with_timeout(line)?)), options, stop, progress)
+    let line = Box::new(Open(with_timeout(line)?));
+    receive_line(line, options, stop, progress)
 }
 
-/// Receives from a line whose silence ends in an error from time to time.
+/// Receives from one line that is open into files.
 fn receive_line(
-    mut line: Box<dyn Source + '_>,
+    line: Box<dyn Source + '_>,
     options: &ReceiveOptions,
     stop: &AtomicBool,
     mut progress: impl FnMut(&ReceiveReport),
 ) -> io::Result<ReceiveReport> {
-    let receiving = |error| about(&options.port, &error);
-    let mut files = Files::to(&options.output)?;
-    let mut receiver = Receiver::new();
-    let mut bytes = vec![0; 1 << 16];
-    let mut next_word = Instant::now() + Duration::from_millis(500);
-    let mut receive_all = || {
-        while !stop.load(Ordering::Relaxed) {
-            match line.read(&mut bytes) {
-                Ok(0) => break,
-                Ok(count) => {
-                    let bytes = bytes.get(..count).unwrap_or_default();
-                    receiver.push(bytes, |start, packet| files.packet(start, packet))?;
+    let destination = Destination::File(options.output.clone());
+    let output = Mutex::new(Output::to(&destination, 1)?);
+    let device = device_of(options, &destination, options.device.clone(), &Arc::new(AtomicU32::new(1)));
+    Receiving { options, output: &output, stop, is_alone: true }.run(line, device, &mut progress)
+}
+
+/// What a device's packets are to be: it is `named` unless it is alone in its trace.
+fn device_of(
+    options: &ReceiveOptions,
+    destination: &Destination,
+    named: Option<String>,
+    sequences: &Arc<AtomicU32>,
+) -> DeviceOptions {
+    let state_every = match destination {
+        Destination::File(_) => usize::MAX,
+        Destination::Session(_) => STATE_EVERY,
+    };
+    let identity = match &named {
+        Some(name) => Identity::among_others(Some(name)),
+        None => Identity::alone(None),
+    };
+    DeviceOptions { identity, sequences: sequences.clone(), at_host: options.is_live, state_every }
+}
+
+/// Names for the devices of several lines, or of a session's.
+fn names_of(lines: &[ReceiveOptions], destination: &Destination) -> Vec<Option<String>> {
+    let needs_name = lines.len() > 1 || matches!(destination, Destination::Session(_));
+    let mut taken = BTreeSet::new();
+    let mut name = |line: &ReceiveOptions| {
+        let name = line.device.clone().or_else(|| needs_name.then(|| name_of(&line.port)))?;
+        let numbered = (2..).map(|number| format!("{name} {number}"));
+        let mut free = std::iter::once(name.clone()).chain(numbered);
+        free.find(|name| taken.insert(name.clone()))
+    };
+    lines.iter().map(&mut name).collect()
+}
+
+/// Receiving from one line.
+struct Receiving<'r> {
+    options: &'r ReceiveOptions,
+    output: &'r Mutex<Output>,
+    stop: &'r AtomicBool,
+    /// Whether all packets of the output are of this line.
+    is_alone: bool,
+}
+
+impl Receiving<'_> {
+    fn output(&self) -> MutexGuard<'_, Output> {
+        self.output.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> Option<u64> {
+        self.options.is_live.then(|| BootClock.now())
+    }
+
+    /// Receives from a line whose silence ends in an error from time to time.
+    fn run(
+        &self,
+        mut line: Box<dyn Source + '_>,
+        device: DeviceOptions,
+        progress: &mut dyn FnMut(&ReceiveReport),
+    ) -> io::Result<ReceiveReport> {
+        let mut receiver = Receiver::of_device(device, !self.is_alone);
+        let received = self.receive_all(&mut *line, &mut receiver, progress);
+        let released = receiver.release(|start, packet| self.output().packet(start, packet));
+        let flushed = self.output().flush();
+        let mut report = receiver.finish();
+        self.count(&mut report);
+        let received = received.and(released);
+        let is_over =
+            received.as_ref().is_err_and(|error| error.kind() == ErrorKind::BrokenPipe && !self.is_alone);
+        report.session_ended = is_over;
+        progress(&report);
+        flushed.and(if is_over { Ok(()) } else { received })?;
+        if report.packets == 0 && !is_over {
+            let none = match &report {
+                ReceiveReport { packets_refused: 1.., .. } => {
+                    "it sends packets: only a device that records in place can be in a trace with others"
+                        .to_owned()
                 }
+                ReceiveReport { frames: 0, .. } => {
+                    "not one intact frame came, so nothing is written".to_owned()
+                }
+                _ => "not one whole packet came, so nothing is written".to_owned(),
+            };
+            return Err(self.receiving(io::Error::new(ErrorKind::InvalidData, none)));
+        }
+        Ok(report)
+    }
+
+    fn receiving(&self, error: io::Error) -> io::Error {
+        about(&self.options.port, &error)
+    }
+
+    /// What became of the packets, as far as that is known of this line's.
+    fn count(&self, report: &mut ReceiveReport) {
+        let output = self.output();
+        if self.is_alone {
+            (report.packets, report.packets_unwritten) = output.packets();
+        }
+        report.files = output.paths();
+    }
+
+    fn receive_all(
+        &self,
+        line: &mut dyn Source,
+        receiver: &mut Receiver,
+        progress: &mut dyn FnMut(&ReceiveReport),
+    ) -> io::Result<()> {
+        let mut bytes = vec![0; 1 << 16];
+        let mut next_word = Instant::now() + Duration::from_millis(500);
+        while !self.stop.load(Ordering::Relaxed) {
+            let read = line.read(&mut bytes);
+            let now = self.now();
+            let pass = |start, packet: &[u8]| self.output().packet(start, packet);
+            match read {
+                Ok(0) => break,
+                Ok(count) => receiver.push_at(now, bytes.get(..count).unwrap_or_default(), pass)?,
                 Err(error) if is_silence(&error) => {
                     if line.take_interruption() {
                         receiver.interrupt();
                     }
+                    if let Some(now) = now {
+                        receiver.look(now, pass)?;
+                    }
                     // While the device is silent, the files have everything that came.
-                    files.flush()?;
+                    self.output().flush()?;
                 }
-                Err(error) => return Err(receiving(error)),
+                Err(error) => return Err(self.receiving(error)),
             }
             let now = Instant::now();
             if now >= next_word {
                 // Words that are overdue, as after the process was stopped, are not made up for.
                 next_word = now + Duration::from_millis(500);
-                let (files, is_waiting) = (files.paths(), !line.is_there());
-                progress(&ReceiveReport { files, is_waiting, ..receiver.report() });
+                let mut report = receiver.report();
+                (report.files, report.is_waiting) = (self.output().paths(), !line.is_there());
+                progress(&report);
             }
         }
         Ok(())
-    };
-    let received = receive_all();
-    let flushed = files.flush();
-    let mut report = receiver.finish();
-    (report.packets, report.packets_unwritten) = files.packets();
-    report.files = files.paths();
-    progress(&report);
-    flushed.and(received)?;
-    if report.packets == 0 {
-        let what = if report.frames == 0 { "intact frame" } else { "whole packet" };
-        let none = format!("not one {what} came, so nothing is written");
-        return Err(receiving(io::Error::new(io::ErrorKind::InvalidData, none)));
     }
-    Ok(report)
 }
 
 #[cfg(test)]

@@ -27,6 +27,28 @@ pub struct ReceiveReport {
     pub packets_incomplete: u64,
     /// Packets that arrived whole but are malformed.
     pub packets_malformed: u64,
+    /// Packets of a device that records none in place, which cannot be in a trace with others.
+    pub packets_refused: u64,
+    /// Frames of a kind that is not known: the device is newer than this.
+    pub frames_unknown: u64,
+    /// Events that were recorded in place.
+    pub events: u64,
+    /// Events that found no place on the device, in all of its starts.
+    pub events_dropped: u64,
+    /// Events and tracks whose name the device had no room for, or has not sent again since this has listened.
+    pub events_unnamed: u64,
+    /// Chunks of a writer that are missing between others of it: they were overwritten before they could be sent, or
+    /// were in frames that are lost.
+    pub chunks_missing: u64,
+    /// Chunks in which the device has sent nonsense: something there has overwritten them.
+    pub chunks_damaged: u64,
+    /// Chunks that came before the device said who it is, and were too many to wait for that.
+    pub chunks_early: u64,
+    /// Nanoseconds by which times of events may be wrong, if they are the host's: besides the least time that something
+    /// takes to arrive, which nobody can see.
+    pub clock_error: Option<u64>,
+    /// Whether it ended because the session has.
+    pub session_ended: bool,
     /// Frames that the end of the line, or an interruption, cut short: at most one for each.
     pub frames_unfinished: u64,
     /// Whether the first intact frame is not a device's first, which has the number 1 and begins a packet. The number
@@ -50,7 +72,47 @@ impl ReceiveReport {
     fn is_whole(&self) -> bool {
         let frames = [self.frames_lost, self.frames_corrupt, self.frames_unfinished];
         let packets = [self.packets_incomplete, self.packets_malformed, self.packets_unwritten];
-        frames == [0; 3] && packets == [0; 3] && self.restarts == 0 && self.interruptions == 0
+        let events = [self.events_dropped, self.chunks_missing, self.chunks_damaged, self.chunks_early];
+        frames == [0; 3]
+            && packets == [0; 3]
+            && events == [0; 4]
+            && self.packets_refused + self.frames_unknown + self.restarts + self.interruptions == 0
+    }
+
+    /// Tells of what was recorded in place.
+    fn fmt_events(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.events > 0 {
+            write!(f, "; {} recorded in place", Count(self.events, "event"))?;
+        }
+        for (count, of, what) in [
+            (self.events_dropped, "event", "dropped, as all chunks were being written"),
+            (
+                self.chunks_missing,
+                "chunk",
+                "missing: overwritten before they could be sent, or lost on the line",
+            ),
+            (self.chunks_damaged, "chunk", "damaged on the device"),
+            (self.chunks_early, "chunk", "from before the device said who it is"),
+            (self.events_unnamed, "event or track", "without a name"),
+            (self.frames_unknown, "frame", "of a kind that is not known here"),
+            (
+                self.packets_refused,
+                "packet",
+                "left out, as only what is recorded in place can be beside others",
+            ),
+        ] {
+            if count > 0 {
+                write!(f, ", {} {what}", Count(count, of))?;
+            }
+        }
+        match self.clock_error {
+            Some(error) => write!(f, "; times are the host's, to {:.3} ms", error as f64 / 1e6),
+            None => Ok(()),
+        }
+    }
+
+    fn ending(&self) -> &'static str {
+        if self.session_ended { "; the session has ended" } else { "" }
     }
 
     /// Tells where the starts are.
@@ -60,8 +122,11 @@ impl ReceiveReport {
         match &names[..] {
             [] => return Ok(()),
             [_] => {
-                let apart = "times before and after a restart do not go together";
-                return write!(f, "; all of it is in one file, and {apart}");
+                f.write_str("; all of it is in one file")?;
+                return match self.clock_error {
+                    Some(_) => Ok(()),
+                    None => f.write_str(", and times before and after a restart do not go together"),
+                };
             }
             [first, last] => write!(f, "; each start is in a file of its own: {first}, {last}")?,
             [first, .., last] => {
@@ -91,7 +156,9 @@ impl fmt::Display for ReceiveReport {
         };
         f.write_str(beginning)?;
         if self.is_whole() {
-            return write!(f, ", nothing lost on the line{since}");
+            write!(f, ", nothing lost on the line{since}")?;
+            self.fmt_events(f)?;
+            return f.write_str(self.ending());
         }
         write!(f, "; of {} ", Count(self.frames.saturating_add(self.frames_lost), "frame"))?;
         write!(f, "{} lost ({} arrived damaged), ", self.frames_lost, self.frames_corrupt)?;
@@ -110,6 +177,8 @@ impl fmt::Display for ReceiveReport {
             write!(f, "; the device restarted {times}, and what was lost then is not known")?;
             self.fmt_files(f)?;
         }
+        self.fmt_events(f)?;
+        f.write_str(self.ending())?;
         f.write_str(if self.frames_unfinished > 0 { "; the input ended within a frame" } else { "" })
     }
 }

@@ -7,6 +7,9 @@ use std::time::{Duration, Instant};
 
 use tracebuf_std::line::{self, SILENCE, is_silence, with_timeout};
 
+use super::options::ReceiveOptions;
+use super::tcp;
+
 /// How often to look whether a port has come.
 const LOOK: Duration = Duration::from_millis(100);
 /// How long a port that has come may refuse to be opened: the system makes it, and then says who may use it.
@@ -36,19 +39,34 @@ impl<R: Read> Read for Open<R> {
 
 impl<R: Read> Source for Open<R> {}
 
-/// Opens a regular file, a named pipe, or a serial port at so many bits a second; a port may be waited for.
-pub(super) fn open(path: &Path, baud: u32, waits: bool) -> io::Result<Box<dyn Source + '_>> {
-    if waits {
-        return Ok(Box::new(Port::new(path, move || open_once(path, baud))?));
+/// Opens a regular file, a named pipe, a serial port, a server, or a place to connect to; a port or a server that is not
+/// there may be waited for. Says, too, whether what comes is sent at that moment.
+pub(super) fn open(options: &ReceiveOptions) -> io::Result<(Box<dyn Source + Send + '_>, bool)> {
+    let path = &options.port;
+    if let Some(address) = tcp::listening(path) {
+        let mut listener = None;
+        // Whoever is to connect is waited for in any case.
+        let accept = move || -> io::Result<Opened> {
+            Ok((Box::new(tcp::accept(address, &mut listener)?), options.waits))
+        };
+        return Ok((Box::new(Port::new(path, accept)?), true));
     }
-    Ok(Box::new(Open(open_once(path, baud)?.0)))
+    let is_live = tcp::address(path).is_some() || line::kind_of(path).is_none_or(|kind| !kind.is_file());
+    if options.waits {
+        return Ok((Box::new(Port::new(path, move || open_once(options))?), is_live));
+    }
+    Ok((Box::new(Open(open_once(options)?.0)), is_live))
 }
 
 /// A line, and whether it is a port, which may come back when it is gone.
-type Opened = (Box<dyn Read>, bool);
+type Opened = (Box<dyn Read + Send>, bool);
 
-/// Opens a regular file, a named pipe, or a serial port at so many bits a second.
-fn open_once(path: &Path, baud: u32) -> io::Result<Opened> {
+/// Opens a regular file, a named pipe, a serial port at so many bits a second, or a server.
+fn open_once(options: &ReceiveOptions) -> io::Result<Opened> {
+    let (path, baud) = (&*options.port, options.baud);
+    if let Some(address) = tcp::address(path) {
+        return Ok((Box::new(tcp::connect(address, options.channel)?), true));
+    }
     let kind = line::kind_of(path);
     if kind.is_some_and(|kind| kind.is_file()) {
         return Ok((Box::new(File::open(path)?), false));
@@ -172,7 +190,7 @@ mod tests {
     ) -> io::Result<Port<impl FnMut() -> io::Result<Opened>>> {
         let open = move || {
             let next = opens.pop_front().unwrap_or_else(|| Err(ErrorKind::NotFound.into()));
-            next.map(|(line, is_port)| (Box::new(line) as Box<dyn Read>, is_port))
+            next.map(|(line, is_port)| (Box::new(line) as Box<dyn Read + Send>, is_port))
         };
         Ok(Port { settling, look: Duration::ZERO, ..Port::new(Path::new("port"), open)? })
     }

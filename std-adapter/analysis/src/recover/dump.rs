@@ -151,13 +151,23 @@ impl<'f> Dump<'f> {
             (view.offset() == 0).then_some((address, view))
         };
         match place {
-            Place::Anywhere => self.pieces.iter().find_map(|(start, bytes)| {
-                let view = RegionView::find(bytes)?;
-                Some((start + view.offset() as u64, view))
-            }),
+            Place::Anywhere => self.all_in_place().next(),
             Place::Address(address) => at(*address),
             Place::Symbol(name) => at(self.symbols.find(name).ok()?.address),
         }
+    }
+
+    /// All such regions: firmware may have one for each core, say.
+    pub fn all_in_place(&self) -> impl Iterator<Item = (u64, RegionView<'_>)> {
+        self.pieces.iter().flat_map(|(start, bytes)| {
+            let mut begin = 0;
+            std::iter::from_fn(move || {
+                let view = RegionView::find(bytes.get(begin..)?)?;
+                let at = begin + view.offset();
+                begin = at + view.size();
+                Some((start + at as u64, view))
+            })
+        })
     }
 
     fn find_region(&self, place: Place) -> Result<Found, RecoverError> {

@@ -8,6 +8,8 @@ mod long;
 mod pipe;
 #[cfg(unix)]
 mod port;
+#[cfg(target_os = "linux")]
+mod probe;
 mod reset;
 mod span;
 mod starts;

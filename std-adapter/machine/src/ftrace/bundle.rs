@@ -1,9 +1,10 @@
 //! Events of one processor on their way into a packet: `FtraceEventBundle`.
 
-use tracebuf::proto::Sink;
 use tracebuf::proto::fields::{ftrace_error, ftrace_event_bundle as field};
+use tracebuf::proto::{Message, Sink};
 
 use super::compact::CompactSched;
+use super::event::Event;
 use super::page::ParseStatus;
 use super::source::ClockPair;
 
@@ -56,8 +57,8 @@ impl Bundle {
     }
 
     /// Adds an event in its own message. `descriptor` describes it if Perfetto does not know it by its `id`.
-    pub(super) fn event(&mut self, event: &[u8], id: u16, descriptor: Option<&[u8]>) {
-        let Ok(()) = self.bytes.bytes(field::EVENT, event);
+    pub(super) fn event(&mut self, event: &Event<'_>, id: u16, descriptor: Option<&[u8]>) {
+        let Ok(()) = self.bytes.message(field::EVENT, event);
         if let Some(descriptor) = descriptor.filter(|_| !self.described.contains(&id)) {
             self.described.push(id);
             let Ok(()) = self.descriptors.bytes(field::GENERIC_EVENT_DESCRIPTORS, descriptor);
@@ -85,18 +86,25 @@ impl Bundle {
         self.is_full()
     }
 
-    /// Ends the bundle, if one is open: appends its fields to `out` and returns its processor and its last event's time.
-    pub(super) fn end(&mut self, out: &mut Vec<u8>) -> Option<(u32, Option<u64>)> {
+    /// Ends the bundle, if one is open: appends it to `out` as the field of this number, and returns its processor and its
+    /// last event's time.
+    pub(super) fn end(&mut self, number: u32, out: &mut Vec<u8>) -> Option<(u32, Option<u64>)> {
         let cpu = self.cpu.take()?;
-        let head = out.len();
-        self.compact.take(out);
-        let compact = out.split_off(head);
-        out.append(&mut self.bytes);
-        if !compact.is_empty() {
-            let Ok(()) = out.bytes(field::COMPACT_SCHED, &compact);
-        }
-        out.append(&mut self.descriptors);
+        let Ok(()) = out.message(number, self);
+        self.bytes.clear();
+        self.compact.clear();
+        self.descriptors.clear();
         self.described.clear();
         Some((cpu, self.end.take()))
+    }
+}
+
+impl Message for Bundle {
+    fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
+        out.put(&self.bytes)?;
+        if !self.compact.is_empty() {
+            out.message(field::COMPACT_SCHED, &self.compact)?;
+        }
+        out.put(&self.descriptors)
     }
 }

@@ -1,7 +1,7 @@
 //! Scheduling as lists: `CompactSched`.
 
 use tracebuf::proto::fields::compact_sched as field;
-use tracebuf::proto::{Sink, varint};
+use tracebuf::proto::{Message, Sink};
 
 use super::format::{EventFormat, FormatField, int};
 use super::kind::Kind;
@@ -97,22 +97,26 @@ impl<const N: usize> Lists<N> {
         self.times.len() + self.names.len() + self.values.iter().map(Vec::len).sum::<usize>()
     }
 
-    /// Writes the lists that there are, and empties them.
-    fn take(&mut self, time: u32, values: [u32; N], names: u32, out: &mut Vec<u8>) {
-        let lists = self.values.iter_mut().zip(values);
-        let lists = lists.chain([(&mut self.times, time), (&mut self.names, names)]);
-        for (list, number) in lists.filter(|(list, _)| !list.is_empty()) {
-            let Ok(()) = out.bytes(number, list);
-            list.clear();
-        }
+    /// Writes the lists that there are, as fields of these numbers.
+    fn write<S: Sink>(&self, time: u32, values: [u32; N], names: u32, out: &mut S) -> Result<(), S::Error> {
+        let lists = self.values.iter().zip(values);
+        let mut lists = lists.chain([(&self.times, time), (&self.names, names)]);
+        lists.try_for_each(|(list, number)| if list.is_empty() { Ok(()) } else { out.bytes(number, list) })
+    }
+
+    fn clear(&mut self) {
+        self.values.iter_mut().chain([&mut self.times, &mut self.names]).for_each(Vec::clear);
         self.last = 0;
     }
 }
 
-fn push(list: &mut Vec<u8>, value: u64) {
-    let mut bytes = [0; varint::MAX_LEN];
-    let len = varint::encode(value, &mut bytes).unwrap_or(0);
-    list.extend_from_slice(bytes.get(..len).unwrap_or_default());
+/// Appends a varint. Nearly all are of one or two bytes.
+fn push(list: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        list.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    list.push(value as u8);
 }
 
 /// The scheduling events of a bundle.
@@ -158,16 +162,29 @@ impl CompactSched {
         self.names.len() * 18 + self.switches.len() + self.wakings.len()
     }
 
-    /// Writes the message's fields, none if there was no event, and empties it.
-    pub(super) fn take(&mut self, out: &mut Vec<u8>) {
-        for name in self.names.drain(..) {
+    /// Whether there was no event.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// Begins anew.
+    pub(super) fn clear(&mut self) {
+        self.names.clear();
+        self.switches.clear();
+        self.wakings.clear();
+    }
+}
+
+impl Message for CompactSched {
+    fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
+        for name in &self.names {
             let (bytes, len) = (name.to_le_bytes(), 16 - name.leading_zeros() as usize / 8);
-            let Ok(()) = out.bytes(field::INTERN_TABLE, bytes.get(..len).unwrap_or_default());
+            out.bytes(field::INTERN_TABLE, bytes.get(..len).unwrap_or_default())?;
         }
         let of_switches = [field::SWITCH_PREV_STATE, field::SWITCH_NEXT_PID, field::SWITCH_NEXT_PRIO];
-        self.switches.take(field::SWITCH_TIMESTAMP, of_switches, field::SWITCH_NEXT_COMM_INDEX, out);
+        self.switches.write(field::SWITCH_TIMESTAMP, of_switches, field::SWITCH_NEXT_COMM_INDEX, out)?;
         let of_wakings =
             [field::WAKING_PID, field::WAKING_TARGET_CPU, field::WAKING_PRIO, field::WAKING_COMMON_FLAGS];
-        self.wakings.take(field::WAKING_TIMESTAMP, of_wakings, field::WAKING_COMM_INDEX, out);
+        self.wakings.write(field::WAKING_TIMESTAMP, of_wakings, field::WAKING_COMM_INDEX, out)
     }
 }

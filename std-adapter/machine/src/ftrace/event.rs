@@ -79,7 +79,8 @@ impl EventMessage {
         let mut descriptor = Vec::new();
         let Ok(()) =
             (Descriptor { number, group, name: &format.name, fields: &fields }).encode(&mut descriptor);
-        let end = fields.iter().map(|(.., field)| field.end()).max().unwrap_or(0);
+        // Those that a trace has no place for, too.
+        let end = format.fields.iter().map(FormatField::end).max().unwrap_or(0);
         Some(Self { descriptor: Some(descriptor), ..Self::of(number, fields, end, format)? })
     }
 
@@ -105,25 +106,20 @@ impl EventMessage {
         }
     }
 
-    /// Appends `FtraceEvent` to `out`; `message` is for its own use. Returns false if the record is too short or points
-    /// outside of itself: then `out` is as it was.
-    pub(super) fn encode(
+    /// `FtraceEvent` of a record. `None` if the record is too short or points outside of itself. Its own message is made in
+    /// `message`.
+    pub(super) fn event<'m>(
         &self,
         timestamp: u64,
         record: &[u8],
         addresses: &mut Addresses,
-        message: &mut Vec<u8>,
-        out: &mut Vec<u8>,
-    ) -> bool {
+        message: &'m mut Vec<u8>,
+    ) -> Option<Event<'m>> {
         message.clear();
-        if record.len() < self.min_len || self.message(record, addresses, message).is_none() {
-            return false;
-        }
+        record.get(..self.min_len)?;
+        self.message(record, addresses, message)?;
         let pid = self.pid.bytes(record).map_or(0, uint);
-        let Ok(()) = out.varint(ftrace_event::TIMESTAMP, timestamp);
-        let Ok(()) = out.varint(ftrace_event::PID, pid);
-        let Ok(()) = out.bytes(self.number, message);
-        true
+        Some(Event { timestamp, pid, number: self.number, message })
     }
 
     fn message(&self, record: &[u8], addresses: &mut Addresses, out: &mut Vec<u8>) -> Option<()> {
@@ -154,6 +150,23 @@ impl EventMessage {
             };
         }
         Some(())
+    }
+}
+
+/// `FtraceEvent`.
+#[derive(Debug)]
+pub(super) struct Event<'m> {
+    timestamp: u64,
+    pid: u64,
+    number: u32,
+    message: &'m [u8],
+}
+
+impl Message for Event<'_> {
+    fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
+        out.varint(ftrace_event::TIMESTAMP, self.timestamp)?;
+        out.varint(ftrace_event::PID, self.pid)?;
+        out.bytes(self.number, self.message)
     }
 }
 

@@ -39,8 +39,10 @@ pub struct Instance {
     folder: PathBuf,
     /// A file that is open as long as this is there: see [`remove_dead`](Self::remove_dead).
     held: Option<File>,
+    /// All that the machine may have, in order: those that are off, too.
+    cpus: Vec<u32>,
     /// Of each processor; closed while the processor is off.
-    pipes: Vec<(u32, Option<File>)>,
+    pipes: Vec<Option<File>>,
     failed: Vec<String>,
 }
 
@@ -92,13 +94,15 @@ impl Instance {
                         top: top.to_owned(),
                         folder,
                         held: None,
+                        cpus: Vec::new(),
                         pipes: Vec::new(),
                         failed: Vec::new(),
                     };
-                    let cpu = instance.cpus().ok().and_then(|cpus| cpus.first().copied());
-                    match instance.open_pipe(cpu.unwrap_or(0)) {
-                        Ok(pipe) => {
-                            instance.held = Some(pipe);
+                    let held = processors_of(&instance.folder)
+                        .and_then(|cpus| Ok((instance.open_pipe(cpus.first().copied().unwrap_or(0))?, cpus)));
+                    match held {
+                        Ok((pipe, cpus)) => {
+                            (instance.held, instance.cpus) = (Some(pipe), cpus);
                             // A new one has it on.
                             instance.write("tracing_on", "0")?;
                             return Ok(instance);
@@ -138,8 +142,7 @@ impl Instance {
                 self.failed.push(event.clone());
             }
         }
-        let cpus = self.cpus()?;
-        self.pipes = cpus.into_iter().map(|cpu| (cpu, self.open_pipe(cpu).ok())).collect();
+        self.pipes = self.cpus.iter().map(|cpu| self.open_pipe(*cpu).ok()).collect();
         self.write("tracing_on", "1")?;
         Ok(events)
     }
@@ -154,7 +157,7 @@ impl Instance {
 
     /// The files that pages are read from, to wait for.
     pub fn pipes(&self) -> Vec<BorrowedFd<'_>> {
-        self.pipes.iter().filter_map(|(_, pipe)| Some(pipe.as_ref()?.as_fd())).collect()
+        self.pipes.iter().flatten().map(File::as_fd).collect()
     }
 
     /// KiB of each processor's buffer, as the kernel has it; 0 if unknown.
@@ -236,23 +239,18 @@ impl TraceFs for Instance {
     }
 
     fn cpus(&mut self) -> io::Result<Vec<u32>> {
-        let entries = fs::read_dir(self.folder.join("per_cpu"))?.flatten();
-        let numbers =
-            entries.filter_map(|entry| entry.file_name().to_str()?.strip_prefix("cpu")?.parse().ok());
-        let mut cpus: Vec<u32> = numbers.collect();
-        cpus.sort_unstable();
-        Ok(cpus)
+        Ok(self.cpus.clone())
     }
 
     fn read_page(&mut self, cpu: u32, page: &mut [u8]) -> io::Result<usize> {
-        let index = self.pipes.iter().position(|(other, _)| *other == cpu);
+        let index = self.cpus.binary_search(&cpu).ok().filter(|index| *index < self.pipes.len());
         let index = index.ok_or_else(|| Error::from(ErrorKind::WouldBlock))?;
-        if self.pipes.get(index).is_some_and(|(_, pipe)| pipe.is_none()) {
+        if self.pipes.get(index).is_some_and(Option::is_none) {
             let pipe = self.open_pipe(cpu)?;
-            self.pipes[index].1 = Some(pipe);
+            self.pipes[index] = Some(pipe);
         }
         loop {
-            match self.pipes[index].1.as_mut().map_or(Ok(0), |pipe| pipe.read(page)) {
+            match self.pipes[index].as_mut().map_or(Ok(0), |pipe| pipe.read(page)) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 result => return result,
             }
@@ -264,6 +262,15 @@ impl TraceFs for Instance {
         let now = CpuStats::parse(0, &self.read("per_cpu/cpu0/stats")?).now;
         Ok(ClockPair { ftrace: (now * 1e9) as u64, boot })
     }
+}
+
+/// The processors that the machine may have, whether they are on or not.
+fn processors_of(instance: &Path) -> io::Result<Vec<u32>> {
+    let entries = fs::read_dir(instance.join("per_cpu"))?.flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.strip_prefix("cpu")?.parse().ok());
+    let mut cpus: Vec<u32> = numbers.collect();
+    cpus.sort_unstable();
+    Ok(cpus)
 }
 
 /// Some of these files, such as `events/header_page`, give to each reader but one read: a small one would cut them short.

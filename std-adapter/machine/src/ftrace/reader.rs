@@ -51,6 +51,8 @@ pub struct FtraceReader {
     targets: Vec<Option<Target>>,
     compact: Option<CompactFormat>,
     clock: OtherClock,
+    /// Nanoseconds by which the trace's clock is ahead, where both count the time since boot.
+    ahead: i64,
     addresses: Addresses,
     symbols: Option<KernelSymbols>,
     unknown: Vec<String>,
@@ -64,8 +66,8 @@ pub struct FtraceReader {
     ends: Vec<u64>,
     bundle: Bundle,
     page: Vec<u8>,
-    event: Vec<u8>,
     message: Vec<u8>,
+    interned: Vec<u8>,
     packet: Vec<u8>,
 }
 
@@ -92,6 +94,7 @@ impl FtraceReader {
             targets: Vec::new(),
             compact: None,
             clock,
+            ahead: 0,
             addresses: Addresses { texts, ..Addresses::default() },
             symbols: None,
             unknown: Vec::new(),
@@ -102,8 +105,8 @@ impl FtraceReader {
             ends: Vec::new(),
             bundle: Bundle::default(),
             page: vec![0; layout.page_len()],
-            event: Vec::new(),
             message: Vec::new(),
+            interned: Vec::new(),
             packet: Vec::new(),
         };
         let (mut next_generic, mut scheduling) = (FIRST_GENERIC, [None, None]);
@@ -160,8 +163,15 @@ impl FtraceReader {
         self.symbols = Some(symbols);
     }
 
-    /// Writes the first switch of each processor, and the first after a loss, as an event of its own, not in a list: trace
-    /// processor takes what ran before from it. Perfetto's recorder writes none so.
+    /// Adds these nanoseconds to all times, unless the kernel's clock is another than the time since boot: what the trace's
+    /// boot time is ahead of the machine's, as in a container's time namespace.
+    pub fn set_ahead(&mut self, nanoseconds: i64) {
+        self.ahead = if self.clock.is_none() { nanoseconds } else { 0 };
+    }
+
+    /// Writes the first switch of each processor as an event of its own, not in a list: trace processor takes what ran
+    /// before from it. Perfetto's recorder writes none so. The first after a loss stays in a list, as trace processor has
+    /// made up its mind of what ran: it would call the trace wrong.
     pub fn first_switch_in_full(&mut self) {
         self.in_full = Some(Vec::new());
     }
@@ -210,10 +220,6 @@ impl FtraceReader {
                 }
                 if page.lost.is_some() {
                     self.begin(cpu, true);
-                    self.in_full
-                        .iter_mut()
-                        .filter_map(|cpus| cpus.get_mut(cpu as usize))
-                        .for_each(|is| *is = true);
                 }
                 let mut records = page.records();
                 let result = records.try_for_each(|record| {
@@ -243,20 +249,17 @@ impl FtraceReader {
         let Some(Some(target)) = self.targets.get(usize::from(record.id)) else { return Ok(false) };
         let bundle = &mut self.bundle;
         let previous_end = self.ends.get(cpu as usize).copied().unwrap_or(0);
-        let (time, data) = (record.timestamp, record.data);
+        let (time, data) = (record.timestamp.wrapping_add_signed(self.ahead), record.data);
         let thread = match (target, &self.compact) {
             (Target::Switch(_), Some(format)) if !is_next_in_full(&mut self.in_full, cpu) => {
                 Some(bundle.compact.switch(format, time, data))
             }
             (Target::Waking, Some(format)) => Some(bundle.compact.waking(format, time, data)),
             (Target::Message(message) | Target::Switch(message), _) => {
-                self.event.clear();
-                let (event, scratch) = (&mut self.event, &mut self.message);
-                if !message.encode(time, data, &mut self.addresses, scratch, event) {
-                    return Err(ParseStatus::Event);
-                }
+                let event = message.event(time, data, &mut self.addresses, &mut self.message);
+                let event = event.ok_or(ParseStatus::Event)?;
                 bundle.begin(cpu, false, previous_end, self.clock);
-                bundle.event(event, record.id, message.descriptor.as_deref());
+                bundle.event(&event, record.id, message.descriptor.as_deref());
                 self.threads.iter_mut().for_each(|seen| message.note_threads(data, seen));
                 None
             }
@@ -268,7 +271,7 @@ impl FtraceReader {
             self.threads.iter_mut().for_each(|seen| seen.see(thread));
         }
         self.events += 1;
-        if bundle.added(record.timestamp) {
+        if bundle.added(time) {
             self.finish(out);
         }
         Ok(true)
@@ -281,15 +284,13 @@ impl FtraceReader {
 
     /// Ends the bundle that is being filled, if there is one, and writes it.
     pub fn finish(&mut self, out: &mut PacketSink<'_>) {
-        self.event.clear();
-        let Some((cpu, end)) = self.bundle.end(&mut self.event) else { return };
+        self.packet.clear();
+        let Some((cpu, end)) = self.bundle.end(trace_packet::FTRACE_EVENTS, &mut self.packet) else { return };
         let index = cpu as usize;
         if let Some(end) = end {
             self.ends.resize(self.ends.len().max(index + 1), 0);
             self.ends.get_mut(index).into_iter().for_each(|last| *last = end.max(*last));
         }
-        self.packet.clear();
-        let Ok(()) = self.packet.bytes(trace_packet::FTRACE_EVENTS, &self.event);
         self.intern_symbols();
         out(&self.packet);
     }
@@ -298,17 +299,17 @@ impl FtraceReader {
     fn intern_symbols(&mut self) {
         let Some(symbols) = &self.symbols else { return };
         let (is_first, new) = self.addresses.indices.take_new();
-        self.event.clear();
+        self.interned.clear();
         for (number, address) in new {
             if let Some(name) = symbols.at(address) {
                 self.message.clear();
                 let Ok(()) = self.message.varint(interned_bytes::IID, number.into());
                 let Ok(()) = self.message.bytes(interned_bytes::STR, name.as_bytes());
-                let Ok(()) = self.event.bytes(interned_data::KERNEL_SYMBOLS, &self.message);
+                let Ok(()) = self.interned.bytes(interned_data::KERNEL_SYMBOLS, &self.message);
             }
         }
-        if !self.event.is_empty() {
-            let Ok(()) = self.packet.bytes(trace_packet::INTERNED_DATA, &self.event);
+        if !self.interned.is_empty() {
+            let Ok(()) = self.packet.bytes(trace_packet::INTERNED_DATA, &self.interned);
         }
         // Or a number without a name would have that of the pass before.
         if is_first {

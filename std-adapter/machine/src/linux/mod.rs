@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tracebuf_session::{Exhaustion, LongTrace, Session, SessionError};
+use tracebuf_session::{BufferConfig, Exhaustion, LongTrace, Session, SessionError};
 use tracebuf_std::display::Count;
 use tracebuf_std::whole_file::check_writable;
 
@@ -33,10 +33,15 @@ const MACHINE: &str = "machine";
 /// The name of this process in the trace.
 const NAME: &str = "tracebuf record";
 
+/// Writers into the machine's ring, with much to spare: its sources, and threads of this process.
+const WRITERS: u16 = 256;
+
 /// Time between two words of progress.
 const WORDS: Duration = Duration::from_millis(500);
-/// No longer than it may take to notice a stop, or the end of a command.
-const NOTICE: Duration = Duration::from_millis(20);
+/// No longer than it may take to notice a stop.
+const NOTICE: Duration = Duration::from_millis(100);
+/// No longer than it may take to notice the end of a command, which somebody waits for.
+const NOTICE_OF_COMMAND: Duration = Duration::from_millis(20);
 
 /// Records until the time is over, the [command](RecordOptions::command) has ended or `stop` is set, and tells how it goes
 /// twice a second.
@@ -75,7 +80,9 @@ fn record_from(
     if options.has_programs() {
         builder = builder.buffer(options.ring_of_programs());
     }
-    builder = builder.ring(ring).data_source(MACHINE, options.has_programs().into());
+    // Few write into it. Much of it may stay empty, and then is not to cost anything.
+    let buffer = BufferConfig::ring(ring).sequences(WRITERS).small_pages();
+    builder = builder.buffer(buffer).data_source(MACHINE, options.has_programs().into());
     if options.long {
         let trace = LongTrace::to(output).period(crate::options::LONG_TRACE_PERIOD);
         builder = builder.long_trace(trace.compress(options.compression));
@@ -113,7 +120,8 @@ fn record_from(
         }
         let left =
             options.duration.filter(|_| command.is_none()).map(|all| all.saturating_sub(start.elapsed()));
-        std::thread::sleep(left.unwrap_or(NOTICE).min(NOTICE).min(next_word - now));
+        let notice = if command.is_some() { NOTICE_OF_COMMAND } else { NOTICE };
+        std::thread::sleep(left.unwrap_or(notice).min(notice).min(next_word - now));
     }
     let command = command.map(Running::end);
     let elapsed = start.elapsed();

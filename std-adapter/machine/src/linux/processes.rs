@@ -84,7 +84,8 @@ impl Processes {
 
     /// Looks at all of them; the first time only for what the next look is compared with. Returns what it has seen.
     pub(super) fn look(&mut self, time: u64, proc: &Proc, tracks: &mut Tracks) -> Vec<Process> {
-        let Ok((processes, unread)) = proc.processes() else { return Vec::new() };
+        let Ok((mut processes, unread)) = proc.processes() else { return Vec::new() };
+        processes.retain(|process| !self.has_just_started(process, time));
         let last = self.last.replace(time);
         let uses: Vec<Use<'_>> = processes.iter().filter_map(|process| self.used(process, last)).collect();
 
@@ -167,9 +168,19 @@ impl Processes {
             let faults = [since(faults[0], known.faults[0]), since(faults[1], known.faults[1])];
             return Some(Use { process, ticks: since(ticks, known.ticks), faults, since: known.time });
         }
-        // It started within this tick.
-        let started = process.started.saturating_add(1) as f64 / self.ticks_per_second * 1e9;
-        last.filter(|last| started > *last as f64).map(|last| Use { process, ticks, faults, since: last })
+        let started = self.after_start(process);
+        last.filter(|last| started > *last).map(|_| Use { process, ticks, faults, since: started })
+    }
+
+    /// A time after the start of a process: its tick has ended, and one more for the kernel's own word of it.
+    fn after_start(&self, process: &Process) -> u64 {
+        (process.started.saturating_add(2) as f64 / self.ticks_per_second * 1e9) as u64
+    }
+
+    /// Whether a process is left for the next look: what is told of a process before its start, which is known to a tick
+    /// only, readers take for another one's.
+    fn has_just_started(&self, process: &Process, time: u64) -> bool {
+        !self.known.contains_key(&process.identity()) && self.after_start(process) >= time
     }
 
     /// Follows one more, in place of the one that does least if there are too many; gives that one.
@@ -234,7 +245,8 @@ impl Followed {
 
     /// Those of other users cannot be read.
     fn read_io(&mut self, time: u64, who: Identity, proc: &Proc, tracks: &mut Tracks, values: &mut Values) {
-        let Some(now) = proc.read(format!("{}/io", who.0)).ok().and_then(|text| parse_io(&text)) else {
+        let Some(now) = proc.read_again(&format!("{}/io", who.0)).ok().and_then(|text| parse_io(&text))
+        else {
             return;
         };
         if let Some((since, before)) = self.io.replace((time, now)) {
@@ -255,7 +267,7 @@ impl Followed {
     ) {
         let mut before = std::mem::take(&mut self.threads);
         for thread in proc.numbers(format!("{}/task", who.0)).into_iter().take(THREADS) {
-            let text = proc.read(format!("{}/task/{thread}/schedstat", who.0)).unwrap_or_default();
+            let text = proc.read_again(&format!("{}/task/{thread}/schedstat", who.0)).unwrap_or_default();
             let Some((ran, waited)) = parse_schedstat(&text) else { continue };
             self.threads.insert(thread, (time, [ran, waited]));
             let Some((since, was)) = before.remove(&thread) else { continue };

@@ -92,6 +92,8 @@ pub(super) fn processors_and_memory(proc: &Proc) -> (u64, u64) {
 pub(super) struct Sources {
     machine: Option<SourceThread>,
     kernel: Option<SourceThread>,
+    /// What processes and threads are called.
+    names: Option<SourceThread>,
     seen: Arc<Mutex<Seen>>,
     ftrace: Option<Arc<Mutex<FtraceStatus>>>,
     notes: Vec<String>,
@@ -121,17 +123,14 @@ impl Sources {
         let seen = sampler.seen();
         let machine = SourceThread::start("tracebuf-machine", recorder, &side, vec![Box::new(sampler)])?;
         let status = ftrace.as_ref().map(FtraceSource::status);
+        let tree = ProcessTreeSource::of(proc.clone(), threads);
+        let tree = is_same_namespace.then(|| Box::new(tree) as Box<dyn DataSource>);
+        let names = SourceThread::start("tracebuf-names", recorder, &side, tree.into_iter().collect())?;
         // All threads that there are now write the trace, or wait.
         let own = proc.numbers("self/task");
-        let mut sources: Vec<Box<dyn DataSource>> = Vec::new();
-        if let Some(ftrace) = ftrace {
-            sources.push(Box::new(ftrace.leave_out(own)));
-        }
-        if is_same_namespace {
-            sources.push(Box::new(ProcessTreeSource::of(proc, threads)));
-        }
-        let kernel = SourceThread::start("tracebuf-kernel", recorder, &side, sources)?;
-        let failed = machine.failed().iter().chain(kernel.failed());
+        let ftrace = ftrace.map(|ftrace| Box::new(ftrace.leave_out(own)) as Box<dyn DataSource>);
+        let kernel = SourceThread::start("tracebuf-kernel", recorder, &side, ftrace.into_iter().collect())?;
+        let failed = machine.failed().iter().chain(kernel.failed()).chain(names.failed());
         let failed: Vec<_> =
             failed.map(|(name, error)| format!("{name} is not in the trace: {error}")).collect();
         if let (crate::options::KernelEvents::These(_), Some(failed)) =
@@ -151,12 +150,14 @@ impl Sources {
                 }
             }
         }
-        Ok(Self { machine: Some(machine), kernel: Some(kernel), seen, ftrace: status, notes })
+        let (machine, kernel, names) = (Some(machine), Some(kernel), Some(names));
+        Ok(Self { machine, kernel, names, seen, ftrace: status, notes })
     }
 
-    /// Stops them: first what looks at the machine, whose last look the kernel's events may still tell of.
+    /// Stops them: first what looks at the machine, whose last look the kernel's events may still tell of; at last what
+    /// names those that these have met.
     pub(super) fn stop(&mut self) {
-        for thread in [self.machine.take(), self.kernel.take()].into_iter().flatten() {
+        for thread in [self.machine.take(), self.kernel.take(), self.names.take()].into_iter().flatten() {
             if thread.stop().is_err() {
                 self.notes.push("the end of some of it is missing: a thread has failed".to_owned());
             }

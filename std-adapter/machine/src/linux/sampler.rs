@@ -115,7 +115,7 @@ impl Sampler {
     }
 
     fn read(&mut self, file: &'static str) -> Option<String> {
-        let text = self.proc.read(file).ok();
+        let text = self.proc.read_again(file).ok();
         *self.files.entry(file).or_default() |= text.is_some();
         text
     }

@@ -35,8 +35,8 @@ struct Entry {
     parent: Option<TrackId>,
     name: String,
     what: What,
-    /// The number of its description, once it has values.
-    description: Option<u64>,
+    /// The number of its description and the time of its first value, once it has values.
+    description: Option<(u64, u64)>,
     /// Bytes that had been written, at least, when it was last asked for.
     last: u64,
 }
@@ -121,8 +121,8 @@ impl Tracks {
         let track = TrackId(number.track("").uuid());
         let Some(entry) = self.entries.get_mut(&track) else { return };
         entry.what = What::Process { pid, names_itself };
-        if let Some(number) = entry.description {
-            self.descriptions.replace(number, &Description { track, entry });
+        if let Some((number, since)) = entry.description {
+            self.descriptions.replace(number, &Description { track, entry, since });
         }
     }
 
@@ -193,7 +193,7 @@ impl Tracks {
             return;
         };
         for track in parent.into_iter().chain([counter]) {
-            self.describe(track);
+            self.describe(track, time);
         }
         let parent = parent.and_then(|parent| self.entries.get(&parent));
         let is_of_process = parent.is_some_and(|parent| matches!(parent.what, What::Process { .. }));
@@ -217,13 +217,15 @@ impl Tracks {
         }
     }
 
-    /// Describes a track unless that was done.
-    fn describe(&mut self, track: TrackId) {
+    /// Describes a track unless that was done. The description is as old as the first value: readers would take a process
+    /// that is named before it begins for one of those that had its number before.
+    fn describe(&mut self, track: TrackId, since: u64) {
         let last = self.written();
         let Some(entry) = self.entries.get_mut(&track) else { return };
         entry.last = last;
         if entry.description.is_none() {
-            entry.description = Some(self.descriptions.add(&Description { track, entry }));
+            let number = self.descriptions.add(&Description { track, entry, since });
+            entry.description = Some((number, since));
         }
     }
 
@@ -231,7 +233,7 @@ impl Tracks {
     fn forget(&mut self) {
         let (written, ring) = (self.written(), self.ring);
         for (_, entry) in self.entries.extract_if(|_, entry| written - entry.last > ring) {
-            entry.description.inspect(|number| self.descriptions.remove(*number));
+            entry.description.inspect(|(number, _)| self.descriptions.remove(*number));
         }
     }
 }
@@ -240,10 +242,12 @@ impl Tracks {
 struct Description<'e> {
     track: TrackId,
     entry: &'e Entry,
+    since: u64,
 }
 
 impl Message for Description<'_> {
     fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
+        out.varint(trace_packet::TIMESTAMP, self.since)?;
         out.message(trace_packet::TRACK_DESCRIPTOR, &Descriptor(self))
     }
 }
@@ -252,7 +256,7 @@ struct Descriptor<'d>(&'d Description<'d>);
 
 impl Message for Descriptor<'_> {
     fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
-        let Description { track, entry } = self.0;
+        let Description { track, entry, .. } = self.0;
         out.varint(track_descriptor::UUID, track.0)?;
         if let Some(parent) = entry.parent {
             out.varint(track_descriptor::PARENT_UUID, parent.0)?;

@@ -6,6 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tracebuf_ipc::boot_time_ahead;
 use tracebuf_std::process::pid_namespace;
 use tracebuf_std::system::thread_id;
 
@@ -276,6 +277,7 @@ impl DataSource for FtraceSource {
         let events = instance.start(&options)?;
         let mut reader = FtraceReader::new(&mut instance, events.iter().map(String::as_str), true)?;
         reader.first_switch_in_full();
+        reader.set_ahead(boot_time_ahead());
         if self.options.threads.is_some() {
             reader.note_threads();
         }

@@ -47,10 +47,10 @@ impl ProcessStats {
             if before.get(&process.pid) == Some(&now) {
                 continue;
             }
-            let status = proc.read(format!("{}/status", process.pid)).unwrap_or_default();
+            let status = proc.read_again(&format!("{}/status", process.pid)).unwrap_or_default();
             // One that has ended meanwhile.
             let Some(status) = Status::parse(&status) else { continue };
-            let score = proc.read(format!("{}/oom_score_adj", process.pid)).ok();
+            let score = proc.read_again(&format!("{}/oom_score_adj", process.pid)).ok();
             let score = score.and_then(|text| text.trim().parse().ok());
             let Ok(()) = stats.message(field::PROCESSES, &Used { process, status, score });
             if stats.len() >= FULL {

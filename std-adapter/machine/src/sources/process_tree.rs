@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use rustix::param::clock_ticks_per_second;
@@ -17,8 +18,10 @@ use super::proc_status::Status;
 use super::thread_numbers::ThreadNumbers;
 use crate::proc::{Proc, Process};
 
-/// Time between two looks whether threads have come: short, as those that end are not found any more.
+/// Time between two looks whether threads have come, where nobody says so: short, as those that end are not found any more.
 const PERIOD: Duration = Duration::from_millis(100);
+/// The same where somebody does.
+const WOKEN: Duration = Duration::from_secs(3600);
 /// Time that telling of those which were there takes at once.
 const SHARE: Duration = Duration::from_millis(10);
 /// Bytes beside the buffers at which processes that are gone are forgotten, the oldest first.
@@ -33,7 +36,8 @@ const MAX_COMMAND_LINE: usize = 4096;
 /// them; those of processes that have ended up to 4 MiB.
 ///
 /// Numbers are those of this process's pid namespace. Threads that end before they are looked up, at once after the
-/// source that met them has been drained, stay unknown: their events may still have told their names.
+/// source that met them has been drained, stay unknown: their events may still have told their names. It waits for
+/// processes whose memory is locked, so a source whose buffers fill belongs on another thread.
 #[derive(Debug)]
 pub struct ProcessTreeSource {
     proc: Proc,
@@ -96,8 +100,9 @@ impl ProcessTreeSource {
         Status::parse(&self.proc.read(format!("{number}/status")).ok()?)
     }
 
-    fn process(&self, pid: u32) -> Option<TreeProcess> {
-        let status = self.status(pid).filter(|status| status.tgid == pid)?;
+    /// `status` is that of its main thread, if it was read.
+    fn process(&self, pid: u32, status: Option<Status>) -> Option<TreeProcess> {
+        let status = status.or_else(|| self.status(pid)).filter(|status| status.tgid == pid)?;
         let mut command_line = self.proc.bytes(format!("{pid}/cmdline")).unwrap_or_default();
         command_line.truncate(MAX_COMMAND_LINE);
         let started = self.proc.read(format!("{pid}/stat")).ok().and_then(|text| Process::parse(&text));
@@ -111,11 +116,15 @@ impl ProcessTreeSource {
 
     /// Tells of these threads of a process, or of all, and of the process if it is new, or may run another program since: then
     /// its main thread is among them. One that is about to end has no command line any more: what was told of it stays.
-    fn tell(&mut self, pid: u32, threads: Option<Vec<(u32, Status)>>, side: &SidePackets) {
-        let time = BootClock.now();
+    ///
+    /// `time` is before the first of them was read: a process may end just after, and what is told of it after its end
+    /// readers take for another one's.
+    fn tell(&mut self, time: u64, pid: u32, threads: Option<Vec<(u32, Status)>>, side: &SidePackets) {
         let is_told = self.told.contains_key(&pid);
-        let has_main = threads.as_ref().is_none_or(|threads| threads.iter().any(|(tid, _)| *tid == pid));
-        let process = if has_main || !is_told { self.process(pid) } else { None };
+        let main = threads.as_ref().and_then(|threads| threads.iter().find(|(tid, _)| *tid == pid));
+        let is_looked_up = !is_told || main.is_some() || threads.is_none();
+        let process = is_looked_up.then(|| self.process(pid, main.map(|(_, status)| status.clone())));
+        let process = process.flatten();
         let process = process.filter(|process| !is_told || !process.command_line.is_empty());
         let threads = threads.unwrap_or_else(|| {
             let all = self.proc.numbers(format!("{pid}/task")).into_iter();
@@ -162,14 +171,16 @@ impl ProcessTreeSource {
 
     /// Looks up threads that were met; those of a process together.
     fn look_up(&mut self, side: &SidePackets) {
-        let mut by_process: BTreeMap<u32, Vec<(u32, Status)>> = BTreeMap::new();
+        let mut by_process: BTreeMap<u32, (u64, Vec<(u32, Status)>)> = BTreeMap::new();
         for number in self.threads.take() {
+            let time = BootClock.now();
             if let Some(status) = self.status(number) {
-                by_process.entry(status.tgid).or_default().push((number, status));
+                let (_, threads) = by_process.entry(status.tgid).or_insert_with(|| (time, Vec::new()));
+                threads.push((number, status));
             }
         }
-        for (pid, threads) in by_process {
-            self.tell(pid, Some(threads), side);
+        for (pid, (time, threads)) in by_process {
+            self.tell(time, pid, Some(threads), side);
         }
     }
 }
@@ -191,8 +202,10 @@ impl DataSource for ProcessTreeSource {
         self.look_up(out.side());
         let begun = Instant::now();
         while begun.elapsed() < SHARE {
-            let Some(pid) = self.there.pop() else { return PERIOD };
-            self.tell(pid, None, out.side());
+            let Some(pid) = self.there.pop() else {
+                return self.threads.filled().map_or(PERIOD, |_| WOKEN);
+            };
+            self.tell(BootClock.now(), pid, None, out.side());
         }
         Duration::ZERO
     }
@@ -200,12 +213,16 @@ impl DataSource for ProcessTreeSource {
     fn flush(&mut self, out: &mut SourceOutput) {
         self.look_up(out.side());
         while let Some(pid) = self.there.pop() {
-            self.tell(pid, None, out.side());
+            self.tell(BootClock.now(), pid, None, out.side());
         }
     }
 
     fn stop(&mut self, out: &mut SourceOutput) {
         self.flush(out);
+    }
+
+    fn wakes_on(&self) -> Vec<BorrowedFd<'_>> {
+        self.threads.filled().into_iter().collect()
     }
 }
 
@@ -256,12 +273,18 @@ impl Message for OneProcess<'_> {
     }
 }
 
+/// A thread's name. What follows the number of one of the kernel's workers is what it does just now.
+fn name_of(name: &str) -> &str {
+    let worker = name.strip_prefix("kworker/").and_then(|rest| rest.split_once('-'));
+    worker.map_or(name, |(_, now)| &name[..name.len() - now.len() - 1])
+}
+
 struct OneThread<'t>(u32, u32, &'t Status);
 
 impl Message for OneThread<'_> {
     fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
         out.int(of_thread::TID, self.0.into())?;
-        out.string(of_thread::NAME, &self.2.name)?;
+        out.string(of_thread::NAME, name_of(&self.2.name))?;
         out.int(of_thread::TGID, self.1.into())?;
         self.2.nspid.iter().try_for_each(|number| out.int(of_thread::NSTID, (*number).into()))
     }

@@ -1,5 +1,6 @@
 //! What the machine does, in Perfetto's packets: `SysStats`, from `/proc` and `/sys`.
 
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use rustix::param::clock_ticks_per_second;
@@ -9,7 +10,7 @@ use tracebuf::proto::fields::{
 };
 use tracebuf::proto::{Message, Sink};
 
-use super::stat_keys::{MEMINFO, VMSTAT};
+use super::stat_keys::{MEMINFO, VMSTAT, key};
 use crate::proc::Proc;
 
 /// The least time between two looks at `/sys`: at frequencies and temperatures, a file each.
@@ -26,11 +27,13 @@ const PRESSURE: [(&str, [u64; 2]); 3] = [
 pub(crate) struct SysStats {
     nanoseconds_per_tick: u64,
     next_sys: Instant,
+    /// Whether a block device is a disk: what its folder says, once.
+    disks: HashMap<String, bool>,
 }
 
-/// A look's `SysStats`.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Looked(Vec<u8>);
+/// A look's `SysStats`, and room for a message in it.
+#[derive(Debug, Default)]
+struct Looked(Vec<u8>, Vec<u8>);
 
 impl Looked {
     /// Adds a message of these fields.
@@ -45,14 +48,15 @@ impl Looked {
         name: Option<(u32, &str)>,
         fields: impl IntoIterator<Item = (u32, u64)>,
     ) {
-        let mut message = Vec::new();
+        let Self(out, message) = self;
+        message.clear();
         if let Some((number, text)) = name {
             let Ok(()) = message.string(number, text);
         }
         for (number, value) in fields {
             let Ok(()) = message.varint(number, value);
         }
-        let Ok(()) = self.0.bytes(number, &message);
+        let Ok(()) = out.bytes(number, message);
     }
 
     fn number(&mut self, number: u32, value: u64) {
@@ -84,6 +88,7 @@ impl SysStats {
         Self {
             nanoseconds_per_tick: 1_000_000_000 / clock_ticks_per_second().max(1),
             next_sys: Instant::now(),
+            disks: HashMap::new(),
         }
     }
 
@@ -97,16 +102,23 @@ impl SysStats {
     ) -> SysStatsPacket {
         let (time, mut out) = (now(), Looked::default());
         memory(meminfo.unwrap_or_default(), &mut out);
-        events(&proc.read("vmstat").unwrap_or_default(), &mut out);
+        events(&proc.read_again("vmstat").unwrap_or_default(), &mut out);
         self.stat(stat.unwrap_or_default(), &mut out);
         if Instant::now() >= self.next_sys {
             frequencies(proc, &mut out);
             temperatures(proc, &mut out);
             self.next_sys = Instant::now() + SYS_PERIOD;
         }
-        disks(diskstats.unwrap_or_default(), |name| proc.is_disk(name), &mut out);
+        let is_disk = |name: &str| {
+            self.disks.get(name).copied().unwrap_or_else(|| {
+                let is_disk = proc.is_disk(name);
+                self.disks.insert(name.to_owned(), is_disk);
+                is_disk
+            })
+        };
+        disks(diskstats.unwrap_or_default(), is_disk, &mut out);
         for (file, resources) in PRESSURE {
-            pressure(&proc.read(file).unwrap_or_default(), resources, &mut out);
+            pressure(&proc.read_again(file).unwrap_or_default(), resources, &mut out);
         }
         SysStatsPacket { time, end: now(), stats: out }
     }
@@ -145,9 +157,8 @@ fn value(number: u32, key: u64, value: u64, out: &mut Looked) {
 
 fn memory(text: &str, out: &mut Looked) {
     for (name, rest) in text.lines().filter_map(|line| line.split_once(':')) {
-        let key = (1..).zip(MEMINFO).find(|(_, known)| *known == name);
-        let kib = rest.split_ascii_whitespace().next().and_then(|word| word.parse().ok());
-        if let (Some((key, _)), Some(kib)) = (key, kib) {
+        let kib = || rest.split_ascii_whitespace().next().and_then(|word| word.parse().ok());
+        if let Some((key, kib)) = key(&MEMINFO, name).and_then(|key| Some((key, kib()?))) {
             value(field::MEMINFO, key, kib, out);
         }
     }
@@ -155,14 +166,14 @@ fn memory(text: &str, out: &mut Looked) {
 
 fn events(text: &str, out: &mut Looked) {
     for (name, count) in text.lines().filter_map(|line| line.split_once(' ')) {
-        let known = VMSTAT.iter().find(|(known, _)| *known == name);
-        if let (Some((_, key)), Ok(count)) = (known, count.trim().parse()) {
-            value(field::VMSTAT, *key, count, out);
+        if let Some((key, count)) = key(&VMSTAT, name).and_then(|key| Some((key, count.trim().parse().ok()?)))
+        {
+            value(field::VMSTAT, key, count, out);
         }
     }
 }
 
-fn disks(text: &str, is_disk: impl Fn(&str) -> bool, out: &mut Looked) {
+fn disks(text: &str, mut is_disk: impl FnMut(&str) -> bool, out: &mut Looked) {
     // The places of the fields in a line; kernels before 4.18 have none of the last four, before 5.5 of the last two.
     const PLACES: [(usize, u32); 8] = [
         (5, disk_stat::READ_SECTORS),

@@ -151,3 +151,96 @@ fn flipped_bits_cost_what_they_hit() {
         assert!(left + 3 * 13 >= points, "{left} of {points}");
     }
 }
+
+/// A region after a minute of two starts, with two writers each.
+fn of_two_starts() -> Vec<u8> {
+    let region: Region<16, 64, 32, 32> = Region::zeroed();
+    // A clock of its own: tests run at the same time.
+    let time = AtomicU32::new(0);
+    for start in 0..2 {
+        let (recorder, _) = Recorder::attach_or_new(&region, || time.load(Ordering::Relaxed), 1_000_000);
+        let writers = [recorder.writer("main loop"), recorder.writer("UART")];
+        for step in 0..150u32 {
+            time.store(step * 400_000, Ordering::Relaxed);
+            writers[step as usize % 2].count_i64("n", i64::from(start * 1000 + step));
+        }
+        writers.into_iter().for_each(core::mem::forget);
+    }
+    dump(&region)
+}
+
+/// Values, each with its time.
+fn points(trace: &Trace) -> std::collections::BTreeSet<(u64, i64)> {
+    trace.counters().flat_map(|counter| counter.points().iter().map(|(time, n)| (*time, *n as i64))).collect()
+}
+
+#[test]
+fn of_a_damaged_dump_what_is_not_hit_is_there_and_nothing_is_where_it_was_not() {
+    let whole = of_two_starts();
+    let (all, trace) = found(&whole);
+    let recorded = points(&trace);
+    assert!(recorded.len() > 100 && all.damaged_chunks == 0, "{all:?}");
+    let mut random = 99u64;
+    let mut next = |below: usize| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) as usize % below
+    };
+    let (mut short, mut strange) = (0, 0);
+    for _ in 0..150 {
+        // One bit, wherever it is: the header, names, texts, fronts, events.
+        let mut damaged = whole.clone();
+        let bit = next(damaged.len() * 8);
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        let (found, trace) = found(&damaged);
+        let left = points(&trace);
+        // A chunk has nine values at most.
+        short += usize::from(left.intersection(&recorded).count() + 9 < recorded.len());
+        strange += usize::from(left.difference(&recorded).count() > 9);
+        assert!(found.starts.len() <= 3 && found.missing_chunks < 1 << 16, "{found:?}");
+    }
+    assert_eq!((short, strange), (0, 0));
+}
+
+#[test]
+fn a_stack_that_has_grown_into_the_ring_costs_what_it_has_overwritten() {
+    let whole = of_two_starts();
+    let recorded = points(&found(&whole).1);
+    let mut random = 5u64;
+    for len in (64..2048).step_by(192) {
+        let mut damaged = whole.clone();
+        let end = damaged.len();
+        for byte in damaged[end - len..].chunks_mut(4) {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            // Addresses, small numbers, and zeros.
+            let word = match random >> 62 {
+                0 => 0,
+                1 => 0x2000_0000 | (random >> 33) as u32 & 0xFFFF,
+                2 => (random >> 33) as u32 & 0xFF,
+                _ => (random >> 32) as u32,
+            };
+            byte.copy_from_slice(&word.to_le_bytes());
+        }
+        let (found, trace) = found(&damaged);
+        let kept = points(&trace).intersection(&recorded).count();
+        // Nine values are a chunk of 128 bytes.
+        assert!(kept + (len / 128 + 1) * 9 >= recorded.len(), "{kept} of {}: {found:?}", recorded.len());
+    }
+}
+
+#[test]
+fn a_header_without_its_magic_or_with_a_flipped_bit_is_found_and_that_is_said() {
+    let whole = of_two_starts();
+    let recorded = points(&found(&whole).1);
+    for bit in 0..5 * 32 {
+        let mut damaged = [vec![0xA5; 16], whole.clone()].concat();
+        damaged[16 + bit / 8] ^= 1 << (bit % 8);
+        let (found, trace) = found(&damaged);
+        assert!(found.is_repaired && found.is_damaged(), "{bit}");
+        assert_eq!(points(&trace), recorded, "{bit}");
+    }
+    let mut zeroed = whole.clone();
+    zeroed[..4].fill(0);
+    assert_eq!(points(&found(&zeroed).1), recorded);
+    zeroed[..8].fill(0);
+    assert!(RegionView::find(&zeroed).is_none(), "nothing says how large it is");
+}

@@ -19,10 +19,7 @@ fn format(name: &str, fields: &[(&str, usize, usize, u8)]) -> EventFormat {
 fn encode(message: &EventMessage, record: &[u8]) -> Option<Vec<(u32, FieldValue<'static>)>> {
     let (mut event, mut scratch) = (Vec::new(), Vec::new());
     let mut addresses = Addresses::default();
-    if !message.encode(1000, record, &mut addresses, &mut scratch, &mut event) {
-        assert!(event.is_empty());
-        return None;
-    }
+    let Ok(()) = message.event(1000, record, &mut addresses, &mut scratch)?.encode(&mut event);
     let event: &'static [u8] = event.leak();
     let fields: Vec<_> = Fields::of(event).map(|field| (field.number, field.value)).collect();
     let [time, pid, (number, FieldValue::Bytes(body))] = fields[..] else { panic!("{fields:?}") };

@@ -258,7 +258,7 @@ fn a_clock_that_is_not_the_traces_is_told_with_a_moment_of_both() {
 }
 
 #[test]
-fn the_first_switch_of_a_processor_and_the_first_after_a_loss_can_be_in_full() {
+fn the_first_switch_of_a_processor_can_be_in_full() {
     let mut reader = reader(true);
     reader.first_switch_in_full();
     let reads = vec![
@@ -275,7 +275,7 @@ fn the_first_switch_of_a_processor_and_the_first_after_a_loss_can_be_in_full() {
             (full.map(|full| number(full, 6)).collect::<Vec<_>>(), names)
         })
         .collect();
-    assert_eq!(told, [(vec![Some(3)], vec![b'b', b'c']), (vec![Some(3)], vec![b'e'])]);
+    assert_eq!(told, [(vec![Some(3)], vec![b'b', b'c']), (vec![], vec![b'd', b'e'])]);
     assert_eq!(reader.events(), 5);
 }
 
@@ -290,4 +290,25 @@ fn threads_that_events_name_are_noted_once() {
     assert_eq!(reader.take_threads(), [3, 9]);
     pass(&mut reader, kernel(), vec![Ok(page(30, 0, &[switch("a"), work(1)]))]);
     assert!(reader.take_threads().is_empty());
+}
+
+#[test]
+fn times_are_those_of_the_trace_where_its_boot_time_is_ahead() {
+    for (clock, ahead, moved) in [("boot", 1000, 1000), ("boot", -7, -7), ("local", 1000, 0)] {
+        let kernel = || Kernel { clock, ..kernel() };
+        let mut reader = FtraceReader::new(&mut kernel(), EVENTS, true).unwrap();
+        reader.set_ahead(ahead);
+        let packets = pass(&mut reader, kernel(), vec![Ok(page(10, 0, &[work(1), switch("a")]))]);
+        let event = message(bundle(&packets[0]), field::EVENT).unwrap();
+        let lists = message(bundle(&packets[0]), field::COMPACT_SCHED).unwrap();
+        let at = |time: u64| time.checked_add_signed(moved).unwrap();
+        assert_eq!(number(event, 1), Some(at(11)), "{clock}");
+        let (first, _) =
+            tracebuf::proto::varint::decode(message(lists, compact_sched::SWITCH_TIMESTAMP).unwrap())
+                .unwrap();
+        assert_eq!(first, at(12));
+        // The time that the next bundle counts from.
+        let packets = pass(&mut reader, kernel(), vec![Ok(page(10, 0, &[work(1)]))]);
+        assert_eq!(number(bundle(&packets[0]), field::PREVIOUS_BUNDLE_END_TIMESTAMP), Some(at(12)));
+    }
 }

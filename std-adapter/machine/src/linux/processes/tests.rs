@@ -128,7 +128,8 @@ fn of_one_that_is_new_all_its_time_counts_only_if_it_started_since() {
     looks.process(1, 40, 1002);
     looks.at(1003);
     let values = looks.end();
-    assert_eq!(values.faults(1), [(1000, 30), (1001, 20), (1002, 0), (1002, 40)]);
+    // A little more than a second's, as it was there for a little less.
+    assert_eq!(values.faults(1), [(1000, 31), (1001, 20), (1002, 0), (1002, 41)]);
     assert_eq!(values.faults(3), [(1001, 10), (1002, 0)]);
 }
 
@@ -145,4 +146,20 @@ fn a_last_look_just_after_another_adds_no_peak() {
         processes.last_look(2 * SECOND + after, &machine.proc(), tracks);
         assert_eq!(looks.end().faults(1).len(), values);
     }
+}
+
+#[test]
+fn nothing_is_told_of_a_process_before_its_start() {
+    let mut looks = Looks::new("just-started");
+    looks.at(1000);
+    // In the last tick: it may be older or younger than the look.
+    let ticks = looks.ticks_per_second;
+    looks.machine.process(1, "sh", 30, 1001 * ticks - 1);
+    looks.machine.process(2, "sh", 30, 1000 * ticks);
+    looks.at(1001);
+    looks.machine.process(1, "sh", 40, 1001 * ticks - 1);
+    looks.at(1002);
+    let values = looks.end();
+    let first = |pid: u32| values.of(&format!("{pid} sh/page faults")).first().map(|(second, _)| *second);
+    assert_eq!((first(1), first(2)), (Some(1001), Some(1000)));
 }

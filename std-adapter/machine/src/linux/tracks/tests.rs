@@ -153,3 +153,24 @@ fn tracks_that_end_are_described_as_long_as_values_of_theirs_are_left_and_then_f
     assert!(left.len() > 40 && left.len() < counters.len() / 2, "{} of {}", left.len(), counters.len());
     assert!(left.iter().all(|track| is_there(track_descriptor::UUID, track)));
 }
+
+#[test]
+fn a_track_is_described_from_its_first_value_on() {
+    let (session, mut tracks) = start();
+    let process = tracks.process(7, 100, "sh");
+    let counter = tracks.counter(process, "memory", CounterKind::Count);
+    for time in [700, 800] {
+        tracks.value(counter, time, 1.0);
+    }
+    let mut trace = Vec::new();
+    session.snapshot().expect("a snapshot").write(&mut trace).expect("memory");
+    let packets = TracePackets::new(&trace).map(|packet| packet.expect("a packet"));
+    let described = packets.filter_map(|packet| {
+        let track = tracebuf::proto::reader::message(packet, trace_packet::TRACK_DESCRIPTOR)?;
+        let number = tracebuf::proto::reader::number;
+        let is_one = [process.0, counter.0].contains(&number(track, track_descriptor::UUID)?);
+        is_one.then(|| number(packet, trace_packet::TIMESTAMP))
+    });
+    assert_eq!(described.collect::<Vec<_>>(), [Some(700), Some(700)]);
+    drop(tracks);
+}

@@ -107,14 +107,14 @@ fn of_very_many_processes_those_that_run_stay() {
     let side = recording.session().side_packets();
     let long = "x".repeat(4000);
     process(&machine, 10, "stays", &long, "");
-    source.tell(10, None, &side);
+    source.tell(1, 10, None, &side);
     let stays = source.told[&10].packets.clone();
     let before = side.len();
     for number in 0..50 {
         // One after another, each gone before the next.
         let pid = 100 + 2 * number;
         process(&machine, pid, "goes", &long, "");
-        source.tell(pid, Some(Vec::new()), &side);
+        source.tell(1, pid, Some(Vec::new()), &side);
         machine.has_no(&pid.to_string());
     }
     assert!(source.bytes <= source.most && side.len() < before + 50, "{} {}", source.bytes, side.len());
@@ -123,4 +123,31 @@ fn of_very_many_processes_those_that_run_stay() {
     assert!(source.told.contains_key(&(100 + 2 * 49)));
     // What it says of itself is cut.
     assert!(source.told[&10].bytes < 5000);
+}
+
+#[test]
+fn what_is_told_of_a_process_is_not_younger_than_what_was_read_of_it() {
+    let machine = Machine::new("tree-time");
+    let threads = ThreadNumbers::default();
+    let recording = Recording::new();
+    let mut out = recording.output();
+    let mut source = ProcessTreeSource::of(machine.proc(), threads.clone());
+    process(&machine, 40, "kworker/0:1-events", "sh\0", "");
+    // It ends while the others are read, which takes longer than its end.
+    threads.add([40, 41]);
+    let before = BootClock.now();
+    source.drain(&mut out);
+    let trace = recording.trace();
+    let packets = TracePackets::new(&trace).map(|packet| packet.expect("a packet"));
+    let told = packets.filter_map(|packet| Some((packet, message(packet, trace_packet::PROCESS_TREE)?)));
+    // The session has one of its own.
+    for (packet, tree) in told.filter(|(_, tree)| messages(tree, field::THREADS).count() > 0) {
+        let (time, end) =
+            (number(packet, trace_packet::TIMESTAMP), number(tree, field::COLLECTION_END_TIMESTAMP));
+        assert!(Some(before) <= time && time < end, "{before} {time:?} {end:?}");
+        let names = messages(tree, field::THREADS).flat_map(|thread| texts(thread, of_thread::NAME));
+        assert_eq!(names.collect::<Vec<_>>(), ["kworker/0:1", "second"]);
+    }
+    let fresh: Vec<_> = ["kworker/0:1+x-y", "a-b", "kworker/u8"].map(name_of).to_vec();
+    assert_eq!(fresh, ["kworker/0:1+x", "a-b", "kworker/u8"]);
 }

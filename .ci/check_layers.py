@@ -15,8 +15,8 @@ from pathlib import Path
 
 FLOORS = [
     {"tracebuf"},
-    {"tracebuf-std", "tracebuf-embedded", "tracebuf-footprint"},
-    {"tracebuf-session", "tracebuf-c", "tracebuf-firmware"},
+    {"tracebuf-std", "tracebuf-embedded", "tracebuf-footprint", "tracebuf-service"},
+    {"tracebuf-session", "tracebuf-daemon", "tracebuf-c", "tracebuf-firmware"},
     {"tracebuf-analysis", "tracebuf-ipc", "tracebuf-tracing", "tracebuf-testing"},
     {"tracebuf-machine", "tracebuf-service-example"},
     {"tracebuf-conformance"},

@@ -58,7 +58,8 @@
 //! | `inplace` | | [`inplace`], which needs compare-and-swap too |
 //! | `inplace-crc` | | checksums of `inplace`'s complete chunks |
 //! | `multicore` | | `inplace` on firmware's targets with several cores |
-//! | `std` | | an output's error may be `std::io::Error`, through `embedded-io`'s feature of that name, a `Vec<u8>` is a [`proto::Sink`], and endpoints keep on the heap what they know of writers |
+//! | `alloc` | | a `Vec<u8>` is a [`proto::Sink`], and endpoints keep on the heap what they know of writers |
+//! | `std` | | `alloc`, and an output's error may be `std::io::Error`, through `embedded-io`'s feature of that name |
 //! | `vm` | | [`vm`] |
 //! | `frame` | | [`proto`]'s frames, for lines that lose bytes |
 //! | `defmt` | | `defmt::Format` for errors and statistics |
@@ -89,6 +90,8 @@ portable_atomic::cfg_no_atomic_cas! {
     );
 }
 
+#[cfg(any(test, fuzzing, feature = "alloc"))]
+extern crate alloc;
 #[cfg(any(test, fuzzing, feature = "std"))]
 extern crate std;
 

@@ -1,16 +1,16 @@
 //! `List`: at most so many items, in place or, where there is a heap, on it.
 
-/// At most `N` items. With the feature `std` it takes memory for those that it has, otherwise for all.
-#[cfg(not(feature = "std"))]
+/// At most `N` items. With the feature `alloc` it takes memory for those that it has, otherwise for all.
+#[cfg(not(feature = "alloc"))]
 pub(crate) type List<T, const N: usize> = heapless::Vec<T, N>;
 
-#[cfg(feature = "std")]
+#[cfg(feature = "alloc")]
 pub(crate) use on_heap::List;
 
-#[cfg(feature = "std")]
+#[cfg(feature = "alloc")]
 mod on_heap {
+    use alloc::vec::Vec;
     use core::ops::{Deref, DerefMut};
-    use std::vec::Vec;
 
     /// What is used here of `heapless::Vec`, on the heap.
     pub(crate) struct List<T, const N: usize>(Vec<T>);
@@ -64,9 +64,9 @@ mod tests {
         let mut list = List::<u16, 3>::new();
         let taken = [1, 2, 3, 4].map(|item| (list.is_full(), list.push(item)));
         assert_eq!(taken, [(false, Ok(())), (false, Ok(())), (false, Ok(())), (true, Err(4))]);
-        #[cfg(feature = "std")]
+        #[cfg(feature = "alloc")]
         [3, 1].into_iter().for_each(|place| list.remove(place));
-        #[cfg(not(feature = "std"))]
+        #[cfg(not(feature = "alloc"))]
         list.retain(|item| *item != 2);
         assert_eq!([list.push(5), list.push(6)], [Ok(()), Err(6)]);
         assert_eq!(list[..], [1, 3, 5]);

@@ -1,4 +1,5 @@
-//! Field numbers and enumeration values of the messages in a trace, by message; [`ipc`] has those of Perfetto's socket.
+//! Field numbers and enumeration values of the messages in a trace, by message; [`ipc`],
+//! [`consumer`] and [`config`] have those of Perfetto's sockets.
 //!
 //! The first word of each constant's description is its kind on the wire, named like a method of [`Sink`](super::Sink).
 //! `.ci/check_field_numbers.py` compares numbers and kinds with those that Perfetto publishes.
@@ -13,6 +14,8 @@
 //! # Ok::<(), tracebuf::proto::Overflow>(())
 //! ```
 
+pub mod config;
+pub mod consumer;
 mod ftrace;
 pub mod ipc;
 mod protovm;
@@ -80,6 +83,8 @@ pub mod trace_packet {
     pub const PREVIOUS_PACKET_DROPPED: u32 = 42;
     /// Message: `SystemInfo`.
     pub const SYSTEM_INFO: u32 = 45;
+    /// Message: `Trigger`. The service's.
+    pub const TRIGGER: u32 = 46;
     /// Bytes: packets, deflated. The service's.
     pub const COMPRESSED_PACKETS: u32 = 50;
     /// Varint: a clock of [`builtin_clock`](super::builtin_clock) or the sequence's own (64 to 127).
@@ -90,6 +95,8 @@ pub mod trace_packet {
     pub const TRACK_DESCRIPTOR: u32 = 60;
     /// Message: `TracingServiceEvent`. The service's.
     pub const SERVICE_EVENT: u32 = 69;
+    /// Message: `TraceUuid`. The service's.
+    pub const TRACE_UUID: u32 = 89;
     /// Int: the producer's process id. The service's.
     pub const TRUSTED_PID: u32 = 79;
     /// Bool: it is its writer's first packet.
@@ -160,8 +167,14 @@ pub mod clock {
 pub mod builtin_clock {
     /// The time of day.
     pub const REALTIME: u64 = 1;
+    /// The time of day, as of the last tick.
+    pub const REALTIME_COARSE: u64 = 2;
     /// Steady; may stop while the machine sleeps.
     pub const MONOTONIC: u64 = 3;
+    /// Steady, as of the last tick.
+    pub const MONOTONIC_COARSE: u64 = 4;
+    /// Steady, and not corrected.
+    pub const MONOTONIC_RAW: u64 = 5;
     /// Steady, counting sleep too.
     pub const BOOTTIME: u64 = 6;
     /// The highest id that is not a sequence's own.

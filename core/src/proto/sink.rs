@@ -234,8 +234,8 @@ impl Sink for Measure {
 }
 
 /// Grows as it must, and so takes everything.
-#[cfg(any(test, fuzzing, feature = "std"))]
-impl Sink for std::vec::Vec<u8> {
+#[cfg(any(test, fuzzing, feature = "alloc"))]
+impl Sink for alloc::vec::Vec<u8> {
     type Error = Infallible;
 
     #[inline]

@@ -6,6 +6,7 @@ use crate::producer::{
     ChunkToMove, ChunkToPatch, CommitRequest, Consumer, HeaderFlags, Request, SmbChunkHeader,
 };
 
+use super::buffers::{AllowedBuffers, Buffers};
 use super::endpoint_stats::EndpointStats;
 use super::writers::{Writer, Writers, waits_for_patches};
 use discarded::Discarded;
@@ -29,9 +30,11 @@ pub struct ProducerIdentity {
 
 /// The service's end of one producer.
 ///
-/// It knows the producer's writers (up to `WRITERS`, 28 bytes each, 20 on microcontrollers; with the feature `std`, on
-/// the heap) and the buffers they write to. Central buffers are handed to each call as a slice; a writer's target is an index in it. Nothing that the
-/// producer does, says, or changes while it is read can do harm: it is refused and counted.
+/// It knows the producer's writers (up to `WRITERS`, 28 bytes each, 20 on microcontrollers; with the feature `alloc`, on
+/// the heap) and the buffers they write to. Central buffers are handed to each call: as a slice, in which a writer's
+/// target is an index, or as anything else that finds [`Buffers`] by number. Those that the producer may write to are
+/// some of the first 32, or of an own set `A` of [`AllowedBuffers`]. Nothing that the producer does, says, or changes
+/// while it is read can do harm: it is refused and counted.
 ///
 /// A writer has a place here from its registration on or, without one, from the first of its chunks that is taken,
 /// until it is unregistered. If there are more than `WRITERS` at a time, the others' chunks are discarded, so that no
@@ -65,27 +68,47 @@ pub struct ProducerIdentity {
 /// assert_eq!(buffers[0].read().next_packet().expect("a packet").producer_id(), 1);
 /// # Ok::<(), MemoryError>(())
 /// ```
-pub struct ProducerEndpoint<'m, const WRITERS: usize> {
+pub struct ProducerEndpoint<'m, const WRITERS: usize, A = u32> {
     consumer: Consumer<'m>,
+    known: EndpointState<WRITERS, A>,
+}
+
+/// What an [endpoint](ProducerEndpoint) knows of its producer, without the shared memory: for a service that holds the
+/// memory itself, and has an endpoint only while it works on it.
+///
+/// ```
+/// use tracebuf::producer::*;
+/// use tracebuf::service::{EndpointState, ProducerEndpoint, ProducerIdentity};
+///
+/// let identity = ProducerIdentity { producer_id: 1, uid: 1000, pid: 42 };
+/// let mut known = EndpointState::<8>::new(identity, 0);
+/// let mut words = vec![0u32; 1024]; // which the service keeps beside it
+/// let memory = SharedMemory::new(atomic_words(&mut words), 4096)?;
+/// let mut endpoint = ProducerEndpoint::of(known, Consumer::new(memory));
+/// endpoint.allow(0);
+/// known = endpoint.into_state();
+/// assert_eq!(known.identity(), identity);
+/// # Ok::<(), MemoryError>(())
+/// ```
+pub struct EndpointState<const WRITERS: usize, A = u32> {
     identity: ProducerIdentity,
-    /// One bit for each of the first 32 buffers.
-    allowed: u32,
+    allowed: A,
     writers: Writers<WRITERS>,
     discarded: Discarded,
     stats: EndpointStats,
 }
 
 crate::debug::opaque_debug! {
-    "ProducerEndpoint": [const WRITERS: usize] ProducerEndpoint<'_, WRITERS>,
+    "ProducerEndpoint": [const WRITERS: usize, A] ProducerEndpoint<'_, WRITERS, A>,
+    "EndpointState": [const WRITERS: usize, A] EndpointState<WRITERS, A>,
 }
 
-impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
-    /// Makes the service's end of a producer that may not write to any buffer yet.
-    pub const fn new(consumer: Consumer<'m>, identity: ProducerIdentity) -> Self {
+impl<const WRITERS: usize, A> EndpointState<WRITERS, A> {
+    /// Of a producer that may write to these buffers, none at first.
+    pub const fn new(identity: ProducerIdentity, allowed: A) -> Self {
         Self {
-            consumer,
             identity,
-            allowed: 0,
+            allowed,
             writers: Writers::new(),
             discarded: Discarded::NONE,
             stats: EndpointStats::ZERO,
@@ -97,14 +120,49 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
         self.identity
     }
 
-    /// Lets the producer write to a buffer, one of the first 32. False if it is not one of them.
-    pub const fn allow(&mut self, target: u16) -> bool {
-        if target < u32::BITS as u16 {
-            self.allowed |= 1 << target;
-            true
-        } else {
-            false
-        }
+    /// The buffers that it may write to.
+    pub const fn allowed(&self) -> &A {
+        &self.allowed
+    }
+
+    /// The same, to be changed.
+    pub const fn allowed_mut(&mut self) -> &mut A {
+        &mut self.allowed
+    }
+
+    /// What became of chunks and patches before they reached a buffer.
+    pub const fn stats(&self) -> EndpointStats {
+        self.stats
+    }
+}
+
+impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
+    /// Makes the service's end of a producer that may not write to any buffer yet.
+    pub const fn new(consumer: Consumer<'m>, identity: ProducerIdentity) -> Self {
+        Self { consumer, known: EndpointState::new(identity, 0) }
+    }
+}
+
+impl<'m, const WRITERS: usize, A: AllowedBuffers> ProducerEndpoint<'m, WRITERS, A> {
+    /// The service's end of a producer of which so much is known. The memory is always the same one.
+    pub const fn of(known: EndpointState<WRITERS, A>, consumer: Consumer<'m>) -> Self {
+        Self { consumer, known }
+    }
+
+    /// Gives back what is known.
+    pub fn into_state(self) -> EndpointState<WRITERS, A> {
+        self.known
+    }
+
+    /// Who the producer is.
+    pub const fn identity(&self) -> ProducerIdentity {
+        self.known.identity
+    }
+
+    /// Lets the producer write to a buffer. False if the set of those that it may write to has no room for it: if it is
+    /// a `u32`, for those beyond the first 32.
+    pub fn allow(&mut self, target: u16) -> bool {
+        self.known.allowed.allow(target)
     }
 
     /// Registers a writer that will write to `target`. False, and an earlier registration of the same writer is gone,
@@ -114,10 +172,10 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
     /// chunks go on behind those, and so do those of later ones: Perfetto's writers begin with 0 even when their number
     /// was another's. On microcontrollers nothing is added to ids.
     pub fn register_writer(&mut self, writer_id: u16, target: u16) -> bool {
-        let counting = self.writers.counting(writer_id, target);
-        self.writers.remove(writer_id);
-        let is_there = may_write_to(self.allowed, target) && self.writers.add(writer_id, target);
-        if let (Some(writer), Some(counting)) = (self.writers.get_mut(writer_id), counting) {
+        let counting = self.known.writers.counting(writer_id, target);
+        self.known.writers.remove(writer_id);
+        let is_there = self.known.allowed.has(target) && self.known.writers.add(writer_id, target);
+        if let (Some(writer), Some(counting)) = (self.known.writers.get_mut(writer_id), counting) {
             writer.go_on(counting);
         }
         is_there
@@ -131,7 +189,7 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
         let is_there = self.register_writer(writer_id, target);
         // Nothing is added to ids on microcontrollers.
         #[cfg(not(target_os = "none"))]
-        if let Some(writer) = self.writers.get_mut(writer_id) {
+        if let Some(writer) = self.known.writers.get_mut(writer_id) {
             writer.begin();
         }
         is_there
@@ -139,18 +197,14 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
 
     /// Notes that a writer has ended: another one may have its place.
     pub fn unregister_writer(&mut self, writer_id: u16) {
-        self.writers.end(writer_id);
+        self.known.writers.end(writer_id);
     }
 
     /// Does what a request asks for: moves chunks and applies patches. The caller must acknowledge the flush, if it
     /// asks for one.
     ///
     /// Cost: for each chunk a look at some of the writers and one copy, straight into the buffer's ring.
-    pub fn carry_out<M: AsRef<[u8]> + AsMut<[u8]>, O: OverwriteObserver>(
-        &mut self,
-        request: &CommitRequest<'_>,
-        buffers: &mut [TraceBuffer<M, O>],
-    ) {
+    pub fn carry_out<B: Buffers + ?Sized>(&mut self, request: &CommitRequest<'_>, buffers: &mut B) {
         for wanted in request.chunks_to_move {
             self.move_chunk(wanted, buffers);
         }
@@ -164,11 +218,7 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
     ///
     /// Cost: that of one chunk in [`carry_out`](Self::carry_out).
     #[must_use = "a flush is to be acknowledged, by `Producer::flushed`"]
-    pub fn carry_out_one<M: AsRef<[u8]> + AsMut<[u8]>, O: OverwriteObserver>(
-        &mut self,
-        request: &Request,
-        buffers: &mut [TraceBuffer<M, O>],
-    ) -> Option<u32> {
+    pub fn carry_out_one<B: Buffers + ?Sized>(&mut self, request: &Request, buffers: &mut B) -> Option<u32> {
         match *request {
             Request::Register { writer_id, target } => {
                 self.register_writer(writer_id, target);
@@ -189,15 +239,15 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
     /// that was copied is offered again only if there is more in it, or if the buffer overwrote it unread and has read
     /// nothing of its writer since. Returns how many chunks were offered.
     ///
+    /// Chunks whose buffer is not among those that are handed over are left alone: where several sessions have buffers of
+    /// their own, hand over those of one.
+    ///
     /// This is for flushes; for a producer that is gone there is [`disconnect`](Self::disconnect). What is offered of a
     /// writer has no gap. While patches of a writer are to come, only about a thousand of its chunks are offered that
     /// are newer than the committed ones.
     ///
     /// Cost: that of [`Consumer::scrape`], which touches each page; none while no writer is registered.
-    pub fn scrape<M: AsRef<[u8]> + AsMut<[u8]>, O: OverwriteObserver>(
-        &mut self,
-        buffers: &mut [TraceBuffer<M, O>],
-    ) -> u64 {
+    pub fn scrape<B: Buffers + ?Sized>(&mut self, buffers: &mut B) -> u64 {
         self.scrape_those(
             buffers,
             |writer, header| !writer.is_too_far(header) && !writer.is_behind_unfinished(header),
@@ -207,10 +257,7 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
 
     /// The same for those chunks alone in which packets go on that begin in chunks which the buffers have. A ring may
     /// otherwise overwrite such a beginning while its writer rests.
-    pub fn scrape_rests<M: AsRef<[u8]> + AsMut<[u8]>, O: OverwriteObserver>(
-        &mut self,
-        buffers: &mut [TraceBuffer<M, O>],
-    ) -> u64 {
+    pub fn scrape_rests<B: Buffers + ?Sized>(&mut self, buffers: &mut B) -> u64 {
         let is_wanted =
             |writer: &Writer, header: &_| !writer.is_too_far(header) && !writer.is_behind_unfinished(header);
         self.scrape_those(buffers, is_wanted, TraceBuffer::goes_on_in)
@@ -218,25 +265,25 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
 
     /// Offers each chunk that is wanted to its writer's buffer, unless that has it.
     #[cfg_attr(target_os = "none", inline(never))]
-    fn scrape_those<M: AsRef<[u8]> + AsMut<[u8]>, O: OverwriteObserver>(
+    fn scrape_those<B: Buffers + ?Sized>(
         &mut self,
-        buffers: &mut [TraceBuffer<M, O>],
+        buffers: &mut B,
         is_wanted: fn(&Writer, &buffer::ChunkHeader) -> bool,
-        has_part: fn(&mut TraceBuffer<M, O>, &buffer::ChunkHeader) -> bool,
+        has_part: HasPart<B>,
     ) -> u64 {
-        if !self.writers.has_registered() {
+        if !self.known.writers.has_registered() {
             // Not even headers are looked at: in memory that nobody has touched, each is a page fault.
             return 0;
         }
-        let (identity, discarded) = (self.identity, &mut self.discarded);
+        let (identity, discarded) = (self.known.identity, &mut self.known.discarded);
         let mut scraped = 0;
         self.consumer.scrape_those::<WRITERS, _>(
-            &mut self.writers,
+            &mut self.known.writers,
             |writers, writer_id| writers.get(writer_id).is_some(),
             |writers, chunk| {
                 let mut header = header_of(&chunk.header(), chunk.is_complete(), identity);
                 let Some(writer) = writers.get_mut(header.writer_id) else { return };
-                let Some(buffer) = buffers.get_mut(usize::from(writer.target)) else { return };
+                let Some(buffer) = buffers.buffer(writer.target) else { return };
                 header.chunk_id = writer.id_of(header.chunk_id, || buffer.go_on_from(&header));
                 if is_there(writer, &header, buffer)
                     || !is_wanted(writer, &header)
@@ -255,7 +302,7 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
                 }
             },
         );
-        self.stats.chunks_scraped = self.stats.chunks_scraped.saturating_add(scraped);
+        self.known.stats.chunks_scraped = self.known.stats.chunks_scraped.saturating_add(scraped);
         scraped
     }
 
@@ -266,43 +313,38 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
     ///
     /// Its sequences keep their places in the buffers' tables until others need them:
     /// [`Config::sequences`](buffer::Config::sequences) must be enough for all producers that are to be read together.
-    pub fn disconnect<M: AsRef<[u8]> + AsMut<[u8]>, O: OverwriteObserver>(
-        &mut self,
-        buffers: &mut [TraceBuffer<M, O>],
-    ) -> u64 {
+    pub fn disconnect<B: Buffers + ?Sized>(&mut self, buffers: &mut B) -> u64 {
         // No more patches will come, for which a chunk could be too far.
         let scraped = self.scrape_those(buffers, |_, _| true, |_, _| true);
-        self.writers.end_all();
-        for (buffer, target) in buffers.iter_mut().zip(0..u32::BITS as u16) {
-            if may_write_to(self.allowed, target) {
-                buffer.end_producer(self.identity.producer_id);
+        self.known.writers.end_all();
+        let producer_id = self.known.identity.producer_id;
+        self.known.allowed.for_each(|target| {
+            if let Some(buffer) = buffers.buffer(target) {
+                buffer.end_producer(producer_id);
             }
-        }
+        });
         scraped
     }
 
     /// What became of chunks and patches before they reached a buffer.
     pub const fn stats(&self) -> EndpointStats {
-        self.stats
+        self.known.stats
     }
 
-    fn move_chunk<M: AsRef<[u8]> + AsMut<[u8]>, O: OverwriteObserver>(
-        &mut self,
-        wanted: &ChunkToMove,
-        buffers: &mut [TraceBuffer<M, O>],
-    ) {
+    fn move_chunk<B: Buffers + ?Sized>(&mut self, wanted: &ChunkToMove, buffers: &mut B) {
         let Some(chunk) = self.consumer.take(wanted.page, wanted.chunk) else {
-            self.stats.chunks_missing = self.stats.chunks_missing.saturating_add(1);
+            self.known.stats.chunks_missing = self.known.stats.chunks_missing.saturating_add(1);
             return;
         };
-        let mut header = header_of(&chunk.header(), true, self.identity);
-        let allowed = may_write_to(self.allowed, wanted.target);
-        let buffer = buffers.get_mut(usize::from(wanted.target)).filter(|_| allowed);
+        let mut header = header_of(&chunk.header(), true, self.known.identity);
+        let allowed = self.known.allowed.has(wanted.target);
+        let buffer = buffers.buffer(wanted.target).filter(|_| allowed);
         // Only a writer whose chunk has a buffer takes a place.
-        let found = buffer.and_then(|buffer| Some((buffer, self.writers.get_or_see(header.writer_id)?)));
+        let found =
+            buffer.and_then(|buffer| Some((buffer, self.known.writers.get_or_see(header.writer_id)?)));
         let Some((buffer, writer)) = found.filter(|(_, writer)| writer.may_write_to(wanted.target)) else {
-            self.discarded.note(header.writer_id);
-            self.stats.chunks_discarded = self.stats.chunks_discarded.saturating_add(1);
+            self.known.discarded.note(header.writer_id);
+            self.known.stats.chunks_discarded = self.known.stats.chunks_discarded.saturating_add(1);
             return;
         };
         header.chunk_id = writer.id_of(header.chunk_id, || buffer.go_on_from(&header));
@@ -311,13 +353,17 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
         writer.offer(&header);
         if is_known {
             // Its packets may have been read since, and the buffer would count it as one that came too late.
-            self.stats.chunks_scraped_before = self.stats.chunks_scraped_before.saturating_add(1);
+            self.known.stats.chunks_scraped_before = self.known.stats.chunks_scraped_before.saturating_add(1);
             return;
         }
-        self.stats.chunks_moved = self.stats.chunks_moved.saturating_add(1);
-        self.discarded.commit(buffer, &header, chunk.payload());
+        self.known.stats.chunks_moved = self.known.stats.chunks_moved.saturating_add(1);
+        self.known.discarded.commit(buffer, &header, chunk.payload());
     }
 }
+
+/// Whether a chunk is of interest to its buffer.
+type HasPart<B> =
+    fn(&mut TraceBuffer<<B as Buffers>::Memory, <B as Buffers>::Observer>, &buffer::ChunkHeader) -> bool;
 
 /// Whether a buffer has, or has given out, all that is in a chunk: a scrape has shown it, and it was not overwritten
 /// since, as happens while nobody reads.
@@ -327,11 +373,6 @@ fn is_there<M: AsRef<[u8]> + AsMut<[u8]>, O: OverwriteObserver>(
     buffer: &TraceBuffer<M, O>,
 ) -> bool {
     writer.has_shown(header) && !buffer.has_lost(header)
-}
-
-/// Whether a producer that is allowed these buffers may write to `target`.
-const fn may_write_to(allowed: u32, target: u16) -> bool {
-    target < u32::BITS as u16 && allowed & (1 << target) != 0
 }
 
 // Both have the bits of the shared memory protocol.

@@ -25,6 +25,8 @@
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "producer")]
+mod buffers;
+#[cfg(feature = "producer")]
 mod endpoint;
 #[cfg(feature = "producer")]
 mod endpoint_stats;
@@ -37,7 +39,9 @@ mod start_mark;
 mod writers;
 
 #[cfg(feature = "producer")]
-pub use endpoint::{ProducerEndpoint, ProducerIdentity};
+pub use buffers::{AllowedBuffers, Buffers};
+#[cfg(feature = "producer")]
+pub use endpoint::{EndpointState, ProducerEndpoint, ProducerIdentity};
 #[cfg(feature = "producer")]
 pub use endpoint_stats::EndpointStats;
 pub use export::{Drained, Exported, TraceExporter, sequence_id, trusted_fields, writer_stats};

@@ -35,7 +35,7 @@ pub(super) struct Writer {
     unfinished: Unfinished,
 }
 
-/// No buffer's number: they are 32 at most.
+/// No buffer's number: none is given this one.
 #[cfg(not(target_os = "none"))]
 const NO_BUFFER: u16 = u16::MAX;
 
@@ -309,11 +309,11 @@ impl<const N: usize> Writers<N> {
         if self.find(id).is_some_and(Writer::has_ended) {
             self.ended -= 1;
         }
-        #[cfg(feature = "std")]
+        #[cfg(feature = "alloc")]
         if let Ok(place) = self.place_of(id) {
             self.list.remove(place);
         }
-        #[cfg(not(feature = "std"))]
+        #[cfg(not(feature = "alloc"))]
         self.list.retain(|writer| writer.id != id);
     }
 

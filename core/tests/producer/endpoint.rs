@@ -3,6 +3,7 @@
 mod discarded;
 mod gone;
 mod lives;
+mod numbered;
 mod scraping;
 
 use crate::model::{memory, producer};

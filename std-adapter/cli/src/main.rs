@@ -3,7 +3,7 @@
 //!
 //! | module | what it is | what it may know |
 //! |---|---|---|
-//! | `record`, `receive`, `recover`, `inspect`, `stats`, `size` | a command each: `Args`, and `run` | all below |
+//! | `record`, `serve`, `receive`, `recover`, `inspect`, `stats`, `size` | a command each: `Args`, and `run` | all below |
 //! | `options` | options of several commands | `files`, `failure` |
 //! | `file_kind` | the kind of a file that was given to the wrong command | `files` |
 //! | `files` | files that commands read and write | `failure` |
@@ -18,6 +18,7 @@ mod options;
 mod receive;
 mod record;
 mod recover;
+mod serve;
 mod size;
 mod span;
 mod stats;
@@ -39,6 +40,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Record(record::Args),
+    Serve(serve::Args),
     Receive(receive::Args),
     Recover(recover::Args),
     Inspect(inspect::Args),
@@ -47,12 +49,16 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    if serve::is_traced() {
+        return serve::run_as_traced().unwrap_or_else(|failure| failure.report());
+    }
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(answer) => return terminal::answer(&answer).unwrap_or_else(|failure| failure.report()),
     };
     let result = match arguments.command {
         Command::Record(arguments) => record::run(&arguments),
+        Command::Serve(arguments) => serve::run(&arguments),
         Command::Receive(arguments) => receive::run(&arguments),
         Command::Recover(arguments) => recover::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),

@@ -48,7 +48,6 @@
 //! | `shared_memory` | memory of two processes, and the service's endpoint over it | – |
 //! | `pid_namespace` | processes in containers, and their threads | – |
 //! | `time_namespace` | boot time in containers | `pid_namespace` |
-//! | `proto_builder` | protobuf messages under construction | – |
 //! | `link` | one end of a connection, and the process at the other | – |
 
 #![cfg(any(target_os = "linux", target_os = "android"))]
@@ -63,7 +62,6 @@ mod link;
 mod native;
 mod perfetto;
 mod pid_namespace;
-mod proto_builder;
 mod remote_producer;
 mod service_link;
 mod shared_memory;

@@ -8,24 +8,25 @@
 //! | `sdk_producer` | the service's transport of one program | all below but `handshake` and `tracing_session` |
 //! | `follow` | connections of programs with this crate to Perfetto's service | `handshake` |
 //! | `handshake` | such a connection until a tracing session begins | `tracing_session` |
-//! | `tracing_session` | such a connection from then on | `calls`, `commands`, `outbox` |
-//! | `calls`, `commands` | what programs and services say, encoded and decoded | `data_sources`, `categories` |
+//! | `tracing_session` | such a connection from then on | `frame_reader`, `outbox` |
 //! | `data_sources` | data sources that a program offers and those that run | – |
 //! | `categories` | lists of wanted categories | – |
-//! | `outbox` | frames that are not sent yet | `frames` |
-//! | `frames` | the outermost messages | – |
+//! | `outbox` | frames that are not sent yet | – |
+//! | `frame_reader` | frames that are waited for | – |
+//!
+//! What programs and services say is encoded and decoded by [`tracebuf_service::wire`].
 
-mod calls;
 mod categories;
-mod commands;
 mod data_sources;
 mod follow;
-mod frames;
+mod frame_reader;
 mod handshake;
 mod outbox;
 mod sdk_producer;
 mod socket;
 mod tracing_session;
+
+use tracebuf_service::wire::{ProtoBuilder, calls, commands, frames, program};
 
 pub use follow::perfetto_socket;
 pub use socket::{PerfettoSocket, PerfettoSocketBuilder};

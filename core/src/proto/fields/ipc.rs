@@ -70,6 +70,14 @@ pub mod ipc_frame {
     pub const MSG_INVOKE_METHOD: u32 = 5;
     /// Message: `InvokeMethodReply`.
     pub const MSG_INVOKE_METHOD_REPLY: u32 = 6;
+    /// Message: `RequestError`.
+    pub const MSG_REQUEST_ERROR: u32 = 7;
+}
+
+/// `IPCFrame.RequestError`: the answer to a frame that is no request.
+pub mod request_error {
+    /// String: what is wrong.
+    pub const ERROR: u32 = 1;
 }
 
 /// `IPCFrame.BindService`: asks for the numbers of a service and its methods.
@@ -128,12 +136,18 @@ pub mod initialize_connection_request {
     pub const PRODUCER_NAME: u32 = 3;
     /// Varint: a value of [`smb_scraping_mode`](super::smb_scraping_mode).
     pub const SMB_SCRAPING_MODE: u32 = 4;
+    /// Bool: its shared memory comes with this.
+    pub const PRODUCER_PROVIDED_SHMEM: u32 = 6;
+    /// String: the version of its library.
+    pub const SDK_VERSION: u32 = 8;
     /// Varint: bits of [`protocol_abi_version`](super::protocol_abi_version); 0 from before there was a choice.
     pub const SUPPORTED_PROTOCOL_ABI_VERSIONS: u32 = 9;
 }
 
 /// `InitializeConnectionResponse`.
 pub mod initialize_connection_response {
+    /// Bool: the memory that came is used.
+    pub const USING_SHMEM_PROVIDED_BY_PRODUCER: u32 = 1;
     /// Bool: chunks are sent in messages, not in shared memory.
     pub const USE_SHMEM_EMULATION: u32 = 3;
     /// Varint: the bit of the version that is used.
@@ -176,6 +190,12 @@ pub mod notify_data_source_started_request {
 pub mod notify_data_source_stopped_request {
     /// Varint: the number that the service gave it.
     pub const DATA_SOURCE_ID: u32 = 1;
+}
+
+/// `ActivateTriggersRequest`.
+pub mod activate_triggers_request {
+    /// String: a trigger, repeated.
+    pub const TRIGGER_NAMES: u32 = 1;
 }
 
 /// `CommitDataRequest`.
@@ -270,6 +290,8 @@ pub mod flush {
     pub const DATA_SOURCE_IDS: u32 = 1;
     /// Varint: the number for [`FLUSH_REQUEST_ID`](super::commit_data_request::FLUSH_REQUEST_ID).
     pub const REQUEST_ID: u32 = 2;
+    /// Varint: why, and on whose behalf.
+    pub const FLAGS: u32 = 3;
 }
 
 /// `GetAsyncCommandResponse.ClearIncrementalState`.
@@ -284,12 +306,24 @@ pub mod data_source_config {
     pub const NAME: u32 = 1;
     /// Varint: the buffer that it goes to, from 1 on a producer's socket.
     pub const TARGET_BUFFER: u32 = 2;
+    /// Varint: how long it is to record.
+    pub const TRACE_DURATION_MS: u32 = 3;
     /// Varint: the session that wants it.
     pub const TRACING_SESSION_ID: u32 = 4;
+    /// Bool: limits of what users upload.
+    pub const ENABLE_EXTRA_GUARDRAILS: u32 = 6;
+    /// Varint: how long it may take to stop.
+    pub const STOP_TIMEOUT_MS: u32 = 7;
+    /// Varint: who began the session.
+    pub const SESSION_INITIATOR: u32 = 8;
+    /// String: the buffer that it goes to, by name.
+    pub const TARGET_BUFFER_NAME: u32 = 11;
     /// Message: `ProtoVmConfig`.
     pub const PROTOVM_CONFIG: u32 = 12;
     /// Message: `TrackEventConfig`.
     pub const TRACK_EVENT_CONFIG: u32 = 113;
+    /// Bool: the duration counts sleep.
+    pub const PREFER_SUSPEND_CLOCK_FOR_DURATION: u32 = 122;
 }
 
 /// `TrackEventConfig`: patterns, in which `*` stands for anything.
@@ -314,6 +348,8 @@ pub mod data_source_descriptor {
     pub const HANDLES_INCREMENTAL_STATE_CLEAR: u32 = 4;
     /// Message: `TrackEventDescriptor`.
     pub const TRACK_EVENT_DESCRIPTOR: u32 = 6;
+    /// Varint: a number by which the program changes what it said.
+    pub const ID: u32 = 7;
     /// Bool: it has nothing to flush.
     pub const NO_FLUSH: u32 = 9;
     /// Message: `VmProgram`, which folds what a buffer overwrites.

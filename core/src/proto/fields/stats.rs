@@ -8,6 +8,14 @@ pub mod trace_stats {
     pub const PRODUCERS_CONNECTED: u32 = 2;
     /// Varint.
     pub const PRODUCERS_SEEN: u32 = 3;
+    /// Varint.
+    pub const DATA_SOURCES_REGISTERED: u32 = 4;
+    /// Varint.
+    pub const DATA_SOURCES_SEEN: u32 = 5;
+    /// Varint.
+    pub const TRACING_SESSIONS: u32 = 6;
+    /// Varint: of all sessions.
+    pub const TOTAL_BUFFERS: u32 = 7;
     /// Varint: chunks that no buffer wanted.
     pub const CHUNKS_DISCARDED: u32 = 8;
     /// Varint: patches that no buffer wanted.

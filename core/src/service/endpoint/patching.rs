@@ -1,8 +1,9 @@
 //! Patches that a producer sends for chunks which the buffers have.
 
-use super::{ProducerEndpoint, may_write_to};
-use crate::buffer::{self, OverwriteObserver, TraceBuffer};
+use super::ProducerEndpoint;
+use crate::buffer;
 use crate::producer::{ChunkPatch, ChunkToPatch, TraceWriter};
+use crate::service::buffers::{AllowedBuffers, Buffers};
 use heapless::Vec;
 
 // A patch that a writer sends finds its chunk, and chunks that are sent before it have room.
@@ -11,25 +12,21 @@ const _: () = assert!(TraceWriter::MAX_PATCHED <= buffer::WALK_LIMIT / 4 * 3);
 /// Patches handed to a buffer at once.
 const PATCHES: usize = 8;
 
-impl<const WRITERS: usize> ProducerEndpoint<'_, WRITERS> {
-    pub(super) fn patch<M: AsRef<[u8]> + AsMut<[u8]>, O: OverwriteObserver>(
-        &mut self,
-        patched: &ChunkToPatch<'_>,
-        buffers: &mut [TraceBuffer<M, O>],
-    ) {
+impl<const WRITERS: usize, A: AllowedBuffers> ProducerEndpoint<'_, WRITERS, A> {
+    pub(super) fn patch<B: Buffers + ?Sized>(&mut self, patched: &ChunkToPatch<'_>, buffers: &mut B) {
         // Also one that has ended since: its patches are for ids that have the same added as its chunks'.
-        let mut writer = self.writers.known_mut(patched.writer_id);
+        let mut writer = self.known.writers.known_mut(patched.writer_id);
         let is_its = writer.as_deref().is_none_or(|writer| writer.may_write_to(patched.target));
-        let allowed = may_write_to(self.allowed, patched.target) && is_its;
-        let Some(buffer) = buffers.get_mut(usize::from(patched.target)).filter(|_| allowed) else {
-            self.stats.patches_discarded =
-                self.stats.patches_discarded.saturating_add(patched.patches.len().max(1) as u64);
+        let allowed = self.known.allowed.has(patched.target) && is_its;
+        let Some(buffer) = buffers.buffer(patched.target).filter(|_| allowed) else {
+            self.known.stats.patches_discarded =
+                self.known.stats.patches_discarded.saturating_add(patched.patches.len().max(1) as u64);
             return;
         };
         if let Some(writer) = writer.as_deref_mut().filter(|_| !patched.has_more) {
             writer.patched();
         }
-        let (producer_id, writer_id) = (self.identity.producer_id, patched.writer_id);
+        let (producer_id, writer_id) = (self.known.identity.producer_id, patched.writer_id);
         let chunk_id = writer.as_deref().map_or(patched.chunk_id, |writer| writer.shifted(patched.chunk_id));
         // If there are more than go at once, the farthest goes first: a chunk that holds it holds them all, so that all
         // are written or none.

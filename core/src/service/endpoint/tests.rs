@@ -1,7 +1,7 @@
 //! Tests of what an endpoint costs.
 
 use super::*;
-use crate::buffer::{Config, FillPolicy, Unobserved};
+use crate::buffer::{Config, FillPolicy};
 use crate::producer::{
     CommitSink, Exhaustion, Layout, Producer, ProducerStorage, SharedMemory, atomic_words,
 };
@@ -37,7 +37,7 @@ fn a_chunk_of_one_of_many_writers_costs_some_looks_at_others() {
     }
     let looks = u64::from(WRITERS.ilog2() + 1);
     // Twice for the endpoint, in three walks for the scrape. There is no buffer, whose steps would be counted as well.
-    let (_, steps) = steps_of(|| endpoint.scrape::<Vec<u8>, Unobserved>(&mut []));
+    let (_, steps) = steps_of(|| endpoint.scrape::<[TraceBuffer<Vec<u8>>]>(&mut []));
     let most = u64::from(WRITERS) * 5 * looks;
     assert!(steps > u64::from(WRITERS) && steps <= most, "{steps} steps for a scrape, at most {most}");
     // A buffer that has no place for most of them, so that it takes few steps.

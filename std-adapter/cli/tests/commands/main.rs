@@ -25,6 +25,8 @@ mod record_command;
 #[cfg(target_os = "linux")]
 mod record_long;
 mod recover;
+#[cfg(target_os = "linux")]
+mod serve;
 use tracebuf_testing::trace;
 mod wrong_command;
 
@@ -83,7 +85,7 @@ fn gzipped(bytes: &[u8]) -> Vec<u8> {
 
 #[test]
 fn the_help_of_each_command_says_how_it_ends() {
-    for command in ["receive", "record", "inspect", "stats", "size", "recover"] {
+    for command in ["receive", "record", "serve", "inspect", "stats", "size", "recover"] {
         let help = tracebuf(&[command, "--help"]).output().expect("the command").stdout;
         assert!(text(&help).contains("Exit status: 0"), "{command}");
     }

@@ -2,7 +2,7 @@
 
 use tracebuf::proto::reader::{FieldValue, Fields, message, numbers};
 
-use crate::proto_builder::ProtoBuilder;
+use tracebuf_service::wire::ProtoBuilder;
 
 /// The version of everything said from then on: records, the pages of shared memory and their layout.
 const VERSION: u64 = 2;

@@ -9,7 +9,7 @@ use tracebuf::proto::fields::ipc::track_event_config::{
 };
 use tracebuf::proto::reader::{Fields, messages};
 
-use crate::proto_builder::ProtoBuilder;
+use super::ProtoBuilder;
 
 /// Fields of a DataSourceConfig that wants these categories and no others. What is on and off by default differs
 /// between Perfetto's libraries, so everything is stated.

@@ -1,14 +1,14 @@
 //! Data sources that programs offer, and those that a session wants.
 //!
-//! Facts from `protos/perfetto/common/data_source_descriptor.proto` and
-//! `protos/perfetto/config/data_source_config.proto`.
+//! Facts from `protos/perfetto/config/data_source_config.proto`.
 
 use tracebuf::proto::fields::ipc::{data_source_config, data_source_descriptor};
 use tracebuf::proto::fields::protovm_config;
-use tracebuf::proto::reader::{message, number, numbers};
+use tracebuf::proto::reader::{message, number};
 use tracebuf_session::{CentralBuffer, RingProgram};
 
-use crate::proto_builder::ProtoBuilder;
+use super::ProtoBuilder;
+use super::calls::SourceDescriptor;
 
 /// The data source of track events, which the SDK has in every program that makes any.
 pub(crate) const TRACK_EVENT: &str = "track_event";
@@ -42,31 +42,6 @@ impl WantedSource {
         let config = config.number(TARGET_BUFFER, u32::from(self.buffer) + 1);
         let config = config.number(TRACING_SESSION_ID, 1_u32);
         config.fields(&self.config)
-    }
-}
-
-/// A data source that a program says it has.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct SourceDescriptor {
-    name: String,
-    clears_state: bool,
-    is_flushed: bool,
-    /// All that it says, encoded.
-    pub(crate) whole: Vec<u8>,
-}
-
-impl SourceDescriptor {
-    /// `None` for a malformed one.
-    pub(crate) fn of(descriptor: &[u8]) -> Option<Self> {
-        use data_source_descriptor::{HANDLES_INCREMENTAL_STATE_CLEAR, NAME, NO_FLUSH};
-        let name = String::from_utf8_lossy(message(descriptor, NAME)?).into_owned();
-        let [clears_state, no_flush] = numbers(descriptor, [HANDLES_INCREMENTAL_STATE_CLEAR, NO_FLUSH])?;
-        Some(Self {
-            name,
-            clears_state: clears_state != 0,
-            is_flushed: no_flush == 0,
-            whole: descriptor.to_vec(),
-        })
     }
 }
 

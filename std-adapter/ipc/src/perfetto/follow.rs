@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use super::calls;
 use super::data_sources::{AROUND, TRACK_EVENT};
 use super::frames::MAX_IPC_FRAME;
 use super::handshake::IdleConnection;
+use super::program as calls;
 use crate::connection::{Connection, ConnectionBuilder};
 use crate::follower::Follower;
 use crate::link::too_long;

@@ -12,14 +12,15 @@ use tracebuf::proto::fields::ipc::{
 };
 use tracebuf::proto::reader::numbers;
 
-use super::calls::{self, Port};
+use super::ProtoBuilder;
 use super::categories::WantedCategories;
 use super::commands::ServiceCommand;
-use super::frames::{FrameReader, ServiceFrame, bind, push_frame};
+use super::frame_reader::FrameReader;
+use super::frames::{ServiceFrame, bind, push_frame};
+use super::program::{self as calls, Port};
 use super::tracing_session::{COMMANDS, RecordedSource, sender_and_receiver};
 use crate::connection::Agreement;
 use crate::link::{Link, SocketKind, refused};
-use crate::proto_builder::ProtoBuilder;
 use crate::shared_memory::SharedWords;
 use crate::trust::TrustedUsers;
 use tracebuf_session::limits::{PAGE, SHARED_MEMORY};
@@ -157,7 +158,8 @@ impl IdleConnection {
     fn command(&mut self, command: ServiceCommand) -> io::Result<()> {
         match command {
             ServiceCommand::UseMemory { page_kib } => self.words = Some(self.stream.memory(page_kib)?),
-            ServiceCommand::Start { instance, buffer, categories } => {
+            ServiceCommand::Start { instance, buffer, config } => {
+                let categories = WantedCategories::of(&config);
                 self.starts = Some((RecordedSource { id: instance, buffer: buffer as u32 }, categories));
             }
             // What has not started has nothing to flush.

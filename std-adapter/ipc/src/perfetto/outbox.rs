@@ -3,9 +3,9 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
+use super::ProtoBuilder;
 use super::frames::push_frame;
 use crate::link::Link;
-use crate::proto_builder::ProtoBuilder;
 use tracebuf_session::parts::Wait;
 
 /// Most bytes that may wait; beyond that a program that asks and does not hear is given up. What a program hears

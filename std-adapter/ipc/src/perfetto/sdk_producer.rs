@@ -5,16 +5,18 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use tracebuf::producer::Request;
+use tracebuf::proto::fields::ipc::smb_scraping_mode;
 use tracebuf::service::FlushTracker;
 
-use super::calls::{Hello, METHODS, ProducerCall};
+use super::ProtoBuilder;
+use super::calls::{Hello, METHODS, ProducerCall, ProducerFrame};
 use super::commands;
 use super::data_sources::{SourceInstances, WantedSource};
-use super::frames::{self, FrameReader};
+use super::frame_reader::FrameReader;
+use super::frames;
 use super::outbox::FrameOutbox;
 use crate::acceptor::NewProducer;
 use crate::link::Link;
-use crate::proto_builder::ProtoBuilder;
 use crate::remote_producer::{DrainTurn, RemoteProducer, remote_transport};
 use crate::shared_memory::SharedWords;
 use tracebuf_session::limits::PAGE;
@@ -24,7 +26,7 @@ use tracebuf_session::{CentralBuffer, Transport};
 const AT_A_TIME: usize = 256;
 
 pub(crate) struct SdkProducer {
-    remote: RemoteProducer<ProducerCall>,
+    remote: RemoteProducer<Said>,
     outbox: FrameOutbox,
     wanted: Arc<[WantedSource]>,
     /// The file of its shared memory, until that goes to the program.
@@ -61,47 +63,47 @@ impl SdkProducer {
         })
     }
 
-    fn carry_out(
-        &mut self,
-        message: ProducerCall,
-        buffers: &mut [CentralBuffer],
-        flushes: &mut FlushTracker,
-    ) {
+    fn carry_out(&mut self, message: Said, buffers: &mut [CentralBuffer], flushes: &mut FlushTracker) {
         match message {
-            ProducerCall::Bind { request, is_known: true } => {
-                self.outbox.push(&frames::bound(request, METHODS));
-            }
-            ProducerCall::Bind { request, is_known: false } => self.outbox.push(&frames::not_bound(request)),
-            ProducerCall::Initialize { request, hello } => self.initialize(request, hello, buffers),
-            ProducerCall::Listen { request } => {
-                self.commands = Some(request);
-                self.start_instances(buffers);
-            }
-            ProducerCall::Register(descriptor) => {
+            Said::Bound { request, is_known: true } => self.outbox.push(&frames::bound(request, METHODS)),
+            Said::Bound { request, is_known: false } => self.outbox.push(&frames::not_bound(request)),
+            Said::Call(ProducerCall::Register(descriptor)) => {
                 self.instances.offer(descriptor, &self.wanted);
                 self.start_instances(buffers);
             }
-            ProducerCall::Unregister(name) => self.instances.withdraw(&name),
-            ProducerCall::Request(request) => {
+            Said::Call(ProducerCall::Unregister(name)) => self.instances.withdraw(&name),
+            Said::Call(ProducerCall::Request(request)) => {
                 // A flush comes another way.
                 let _ = self.remote.endpoint.with(|endpoint| endpoint.carry_out_one(&request, buffers));
             }
             // What belongs to it has come before.
-            ProducerCall::Flushed(question) => flushes.answer(question, None),
-            ProducerCall::Answer { request, is_known: true } => {
+            Said::Call(ProducerCall::Flushed(question)) => flushes.answer(question, None),
+            Said::Hello { request, hello } => self.initialize(request, hello, buffers),
+            Said::Listens { request } => {
+                self.commands = Some(request);
+                self.start_instances(buffers);
+            }
+            // A session has one set of data sources, which do not change, and no triggers.
+            Said::Call(_) => {}
+            Said::Answer { request, is_known: true } => {
                 self.outbox.push(&frames::reply(request, &ProtoBuilder::new(), false));
             }
-            ProducerCall::Answer { request, is_known: false } => self.outbox.push(&frames::failure(request)),
+            Said::Answer { request, is_known: false } => self.outbox.push(&frames::failure(request)),
         }
     }
 
     fn initialize(&mut self, request: u64, hello: Hello, buffers: &mut [CentralBuffer]) {
-        let answer = commands::initialized(hello.memory).filter(|_| self.hello.is_none());
+        let answer = commands::initialized(hello.memory, false).filter(|_| self.hello.is_none());
         let Some(answer) = answer else { return self.outbox.push(&frames::failure(request)) };
         self.remote.speaks();
         self.hello = Some(hello);
         self.outbox.push(&frames::reply(request, &answer, false));
         self.start_instances(buffers);
+    }
+
+    /// Whether chunks that the program has not completed may be looked at while it is there.
+    fn may_scrape(&self) -> bool {
+        self.hello.as_ref().is_some_and(|hello| hello.scraping != smb_scraping_mode::DISABLED)
     }
 
     /// Makes the program run the data sources that are wanted of it, as soon as it has said enough.
@@ -142,7 +144,7 @@ impl SdkProducer {
         };
         if let Some(question) = self.to_ask.take() {
             if instances.to_flush().next().is_some() {
-                command(&commands::flush(question, instances.to_flush()));
+                command(&commands::flush(question, instances.to_flush(), 0));
             } else {
                 self.flushed = question;
             }
@@ -153,16 +155,57 @@ impl SdkProducer {
     }
 }
 
-fn is_of_new_writer(message: &ProducerCall) -> bool {
-    matches!(message, ProducerCall::Request(Request::Register { .. }))
+/// What a program says, one thing after another.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Said {
+    /// Wants to be bound to this service, or to another.
+    Bound { request: u64, is_known: bool },
+    /// Says who it is, first of all.
+    Hello { request: u64, hello: Hello },
+    /// Wants to hear commands in reply to this call.
+    Listens { request: u64 },
+    /// Says something else.
+    Call(ProducerCall),
+    /// Wants to hear that everything before was carried out, or that there is no such call.
+    Answer { request: u64, is_known: bool },
+}
+
+impl Said {
+    /// What a frame says; `None` for a malformed one.
+    pub(super) fn all_of(frame: &[u8]) -> Option<Vec<Self>> {
+        // Programs count buffers from 1 on.
+        let (request, method, calls) = match ProducerFrame::of(frame, 1)? {
+            ProducerFrame::Bind { request, is_known } => {
+                return Some(vec![Self::Bound { request, is_known }]);
+            }
+            ProducerFrame::Other { .. } => return Some(Vec::new()),
+            ProducerFrame::Invoke { request, method, calls } => (request, method, calls),
+        };
+        let mut answer = request;
+        let mut said: Vec<_> = calls
+            .into_iter()
+            .map(|call| match call {
+                // Without a number it wants no answer, and gets one that it ignores.
+                ProducerCall::Initialize(hello) => Self::Hello { request: answer.take().unwrap_or(0), hello },
+                ProducerCall::Listen => Self::Listens { request: answer.take().unwrap_or(0) },
+                call => Self::Call(call),
+            })
+            .collect();
+        said.extend(answer.map(|request| Self::Answer { request, is_known: method.is_some() }));
+        Some(said)
+    }
+}
+
+fn is_of_new_writer(message: &Said) -> bool {
+    matches!(message, Said::Call(ProducerCall::Request(Request::Register { .. })))
 }
 
 /// Takes the frames of a connection apart, until something comes that is none.
-fn receive() -> impl FnMut(&Link) -> Option<Vec<ProducerCall>> {
+fn receive() -> impl FnMut(&Link) -> Option<Vec<Said>> {
     let (mut frames, mut rest) = (FrameReader::new(), Vec::new().into_iter());
     move |link| {
         if rest.len() == 0 {
-            rest = frames.next(|bytes| link.receive_some(bytes), ProducerCall::all_of).ok()?.into_iter();
+            rest = frames.next(|bytes| link.receive_some(bytes), Said::all_of).ok()?.into_iter();
         }
         Some(rest.by_ref().take(AT_A_TIME).collect())
     }
@@ -190,13 +233,13 @@ impl Transport for SdkProducer {
     }
 
     fn scrape(&mut self, buffers: &mut [CentralBuffer]) {
-        if self.hello.is_some_and(|hello| hello.may_scrape) {
+        if self.may_scrape() {
             self.remote.endpoint.with(|endpoint| endpoint.scrape(buffers));
         }
     }
 
     fn scrape_rests(&mut self, buffers: &mut [CentralBuffer]) {
-        if self.hello.is_some_and(|hello| hello.may_scrape) {
+        if self.may_scrape() {
             self.remote.endpoint.with(|endpoint| endpoint.scrape_rests(buffers));
         }
     }

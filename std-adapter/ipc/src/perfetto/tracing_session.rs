@@ -8,12 +8,13 @@ use tracebuf::producer::Request;
 use tracebuf::proto::fields::ipc::method;
 use tracebuf::service::FlushTracker;
 
-use super::calls::{self, Port};
+use super::ProtoBuilder;
 use super::commands::ServiceCommand;
-use super::frames::{FrameReader, ServiceFrame};
+use super::frame_reader::FrameReader;
+use super::frames::ServiceFrame;
 use super::outbox::FrameOutbox;
+use super::program::{self as calls, Port};
 use crate::link::Link;
-use crate::proto_builder::ProtoBuilder;
 use crate::service_link::{MessageReceiver, MessageSender, ProducerMessage, ServiceMessage};
 use tracebuf_session::parts::Wait;
 
@@ -260,8 +261,8 @@ mod tests {
 
     use super::*;
     use crate::perfetto::calls::{METHODS, ProducerCall};
-    use crate::perfetto::categories::WantedCategories;
     use crate::perfetto::frames::{MAX_IPC_FRAME, bound};
+    use crate::perfetto::sdk_producer::Said;
 
     fn both() -> (CallSender, CallReceiver) {
         let bound = bound(1, METHODS);
@@ -277,17 +278,21 @@ mod tests {
     }
 
     /// What a service hears from this.
-    fn sent(sender: &mut CallSender) -> Vec<ProducerCall> {
+    fn sent(sender: &mut CallSender) -> Vec<Said> {
         sender.end_commit();
         let (mut all, mut bytes) = (Vec::new(), sender.outbox.bytes.as_slice());
         while let Some((len, rest)) = bytes.split_first_chunk() {
             let (frame, rest) = rest.split_at(u32::from_le_bytes(*len) as usize);
             assert!(frame.len() <= MAX_IPC_FRAME);
-            all.extend(ProducerCall::all_of(frame).expect("no malformed one"));
+            all.extend(Said::all_of(frame).expect("no malformed one"));
             bytes = rest;
         }
         sender.outbox.bytes.clear();
         all
+    }
+
+    fn request(request: Request) -> Said {
+        Said::Call(ProducerCall::Request(request))
     }
 
     /// As the service hears them: it counts its buffers from 1 on.
@@ -308,7 +313,7 @@ mod tests {
     fn requests_come_whole_in_their_order_and_in_frames_that_are_not_too_long() {
         let mut sender = sender();
         requests(0).into_iter().for_each(|request| sender.request(request));
-        let expected = requests(3).into_iter().map(ProducerCall::Request);
+        let expected = requests(3).into_iter().map(request);
         assert!(sent(&mut sender).into_iter().eq(expected));
     }
 
@@ -316,22 +321,22 @@ mod tests {
     fn the_services_flush_is_answered_when_all_that_belongs_to_it_is_on_its_way() {
         let mut sender = sender();
         let moved = |target| Request::Move(ChunkToMove { page: 1, chunk: 1, target });
-        let answer = |flush: u64| ProducerCall::Answer { request: flush << 2 | FLUSHED, is_known: true };
+        let answer = |flush: u64| Said::Answer { request: flush << 2 | FLUSHED, is_known: true };
         // The flush is asked for, but another thread is sending, and does it later.
         sender.push(ProducerMessage::Answer { question: 70, flush: 5 });
         sender.request(Request::Flush(3));
         assert_eq!(sent(&mut sender), [answer(3)]);
         sender.request(moved(0));
         sender.request(Request::Flush(5));
-        let all = [ProducerCall::Request(moved(3)), answer(5), ProducerCall::Flushed(70)];
+        let all = [request(moved(3)), answer(5), Said::Call(ProducerCall::Flushed(70))];
         assert_eq!(sent(&mut sender), all);
         // The flush was on its way before.
         sender.request(Request::Flush(7));
         sender.push(ProducerMessage::Answer { question: 71, flush: 7 });
-        assert_eq!(sent(&mut sender), [answer(7), ProducerCall::Flushed(71)]);
+        assert_eq!(sent(&mut sender), [answer(7), Said::Call(ProducerCall::Flushed(71))]);
         assert_eq!(sent(&mut sender), []);
         sender.push(ProducerMessage::Sent(9));
-        assert_eq!(sent(&mut sender), [ProducerCall::Answer { request: 9 << 2 | TAKEN, is_known: true }]);
+        assert_eq!(sent(&mut sender), [Said::Answer { request: 9 << 2 | TAKEN, is_known: true }]);
     }
 
     #[test]
@@ -339,8 +344,7 @@ mod tests {
         let (mut sender, receiver) = both();
         let starts = |instances: std::ops::Range<u64>| {
             let start = |instance| {
-                let start =
-                    ServiceCommand::Start { instance, buffer: 1, categories: WantedCategories::default() };
+                let start = ServiceCommand::Start { instance, buffer: 1, config: Vec::new() };
                 receiver.command(start, &mut |_| {})
             };
             instances.map(start).filter(Option::is_some).count()

@@ -2,6 +2,8 @@
 //!
 //! Facts from `protos/perfetto/ipc/producer_port.proto`.
 
+use alloc::vec::Vec;
+
 use tracebuf::proto::fields::ipc::{
     clear_incremental_state, data_source_config, flush as flush_command, get_async_command_response,
     initialize_connection_response, protocol_abi_version, setup_tracing as setup_tracing_command,
@@ -9,57 +11,92 @@ use tracebuf::proto::fields::ipc::{
 };
 use tracebuf::proto::reader::{FieldValue, Fields, message, numbers};
 
-use super::categories::WantedCategories;
-use crate::proto_builder::ProtoBuilder;
+use super::ProtoBuilder;
 
-/// Accepts a program that has said which kinds of shared memory it can have: memory that it brings is not used, nor may
-/// it patch sizes in memory. `None` if it cannot have pages.
-pub(crate) fn initialized(memory: u64) -> Option<ProtoBuilder> {
-    use initialize_connection_response::PROTOCOL_ABI_VERSIONS;
+/// Accepts a program that has said which kinds of shared memory it can have, and perhaps brought some; it may not patch
+/// sizes in memory. `None` if it cannot have pages.
+#[must_use]
+pub fn initialized(memory: u64, uses_its_own: bool) -> Option<ProtoBuilder> {
+    use initialize_connection_response::{PROTOCOL_ABI_VERSIONS, USING_SHMEM_PROVIDED_BY_PRODUCER};
     use protocol_abi_version::V1;
+    let welcome = match uses_its_own {
+        true => ProtoBuilder::new().number(USING_SHMEM_PROVIDED_BY_PRODUCER, true),
+        false => ProtoBuilder::new(),
+    };
     match memory {
-        0 => Some(ProtoBuilder::new()),
-        some => (some & V1 != 0).then(|| ProtoBuilder::new().number(PROTOCOL_ABI_VERSIONS, V1)),
+        0 => Some(welcome),
+        some => (some & V1 != 0).then(|| welcome.number(PROTOCOL_ABI_VERSIONS, V1)),
     }
 }
 
+/// Stops a data source.
+#[must_use]
+pub fn stop(instance: u64) -> ProtoBuilder {
+    let stop = ProtoBuilder::new().number(stop_data_source::INSTANCE_ID, instance);
+    ProtoBuilder::new().message(get_async_command_response::STOP_DATA_SOURCE, &stop)
+}
+
 /// Sent with the file of its shared memory, which has pages of this many KiB.
-pub(crate) fn setup_tracing(page_kib: u32) -> ProtoBuilder {
+#[must_use]
+pub fn setup_tracing(page_kib: u32) -> ProtoBuilder {
     let page = ProtoBuilder::new().number(setup_tracing_command::SHARED_BUFFER_PAGE_SIZE_KB, page_kib);
     ProtoBuilder::new().message(get_async_command_response::SETUP_TRACING, &page)
 }
 
 /// Prepares a data source, and starts it: both messages have the same fields.
-pub(crate) fn setup_and_start(instance: u64, config: &ProtoBuilder) -> [ProtoBuilder; 2] {
+#[must_use]
+pub fn setup_and_start(instance: u64, config: &ProtoBuilder) -> [ProtoBuilder; 2] {
     use get_async_command_response::{SETUP_DATA_SOURCE, START_DATA_SOURCE};
     let within = ProtoBuilder::new().number(start_data_source::NEW_INSTANCE_ID, instance);
     let within = within.message(start_data_source::CONFIG, config);
     [SETUP_DATA_SOURCE, START_DATA_SOURCE].map(|command| ProtoBuilder::new().message(command, &within))
 }
 
-pub(crate) fn flush(request: u64, instances: impl IntoIterator<Item = u64>) -> ProtoBuilder {
+/// Asks for all that these data sources have; the program says the number once it has come.
+#[must_use]
+pub fn flush(request: u64, instances: impl IntoIterator<Item = u64>, flags: u64) -> ProtoBuilder {
     let flush = ProtoBuilder::new()
         .each(instances, |flush, id| flush.number(flush_command::DATA_SOURCE_IDS, id))
         .number(flush_command::REQUEST_ID, request);
+    let flush = if flags == 0 { flush } else { flush.number(flush_command::FLAGS, flags) };
     ProtoBuilder::new().message(get_async_command_response::FLUSH, &flush)
 }
 
-pub(crate) fn clear_state(instances: impl IntoIterator<Item = u64>) -> ProtoBuilder {
+/// Lets these data sources repeat names and clocks.
+#[must_use]
+pub fn clear_state(instances: impl IntoIterator<Item = u64>) -> ProtoBuilder {
     let clear = ProtoBuilder::new()
         .each(instances, |clear, id| clear.number(clear_incremental_state::DATA_SOURCE_IDS, id));
     ProtoBuilder::new().message(get_async_command_response::CLEAR_INCREMENTAL_STATE, &clear)
 }
 
+/// What a service wants of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ServiceCommand {
-    /// To use the shared memory that has come with this, with pages of this many KiB.
-    UseMemory { page_kib: u64 },
-    /// To record these categories, into one of its buffers.
-    Start { instance: u64, buffer: u64, categories: WantedCategories },
+pub enum ServiceCommand {
+    /// To use the shared memory that has come with this.
+    UseMemory {
+        /// KiB of a page.
+        page_kib: u64,
+    },
+    /// To record with a data source.
+    Start {
+        /// Its number.
+        instance: u64,
+        /// The buffer that it goes to.
+        buffer: u64,
+        /// Its `DataSourceConfig`.
+        config: Vec<u8>,
+    },
     /// To stop that.
-    Stop { instance: u64 },
+    Stop {
+        /// Its number.
+        instance: u64,
+    },
     /// Everything that there is, and then this number.
-    Flush { request: u64 },
+    Flush {
+        /// The number.
+        request: u64,
+    },
     /// To repeat names and clocks.
     ClearState,
     /// Anything else.
@@ -68,7 +105,8 @@ pub(crate) enum ServiceCommand {
 
 impl ServiceCommand {
     /// `None` for a malformed message.
-    pub(crate) fn of(command: &[u8]) -> Option<Self> {
+    #[must_use]
+    pub fn of(command: &[u8]) -> Option<Self> {
         use get_async_command_response as commands;
         let mut said = Self::Other;
         let mut fields = Fields::of(command);
@@ -79,7 +117,7 @@ impl ServiceCommand {
                     let [instance] = numbers(within, [start_data_source::NEW_INSTANCE_ID])?;
                     let config = message(within, start_data_source::CONFIG)?;
                     let [buffer] = numbers(config, [data_source_config::TARGET_BUFFER])?;
-                    Self::Start { instance, buffer, categories: WantedCategories::of(config) }
+                    Self::Start { instance, buffer, config: config.to_vec() }
                 }
                 commands::STOP_DATA_SOURCE => {
                     Self::Stop { instance: numbers(within, [stop_data_source::INSTANCE_ID])?[0] }

@@ -1,0 +1,148 @@
+//! Buffers by number, as sessions own them and producers may write to them.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use tracebuf::buffer::{TraceBuffer, Unobserved};
+use tracebuf::service::{AllowedBuffers, Buffers};
+
+/// All buffers of a service, whichever session they belong to.
+pub(crate) struct BufferSlab<M> {
+    all: BTreeMap<u16, TraceBuffer<M>>,
+    /// The number given last: the next one is as far from those that rest as can be, so that late commits for a buffer
+    /// that is gone find none.
+    last: u16,
+}
+
+impl<M> BufferSlab<M> {
+    pub(crate) const fn new() -> Self {
+        Self { all: BTreeMap::new(), last: 0 }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Takes a buffer, and returns its number, from 1 on; `None` if all are taken.
+    pub(crate) fn insert(&mut self, buffer: TraceBuffer<M>) -> Option<u16> {
+        let behind = (self.last..u16::MAX).skip(1).chain(1..=self.last.min(u16::MAX - 1));
+        // The last number is the one that no buffer has.
+        self.last = behind.into_iter().find(|number| !self.all.contains_key(number))?;
+        self.all.insert(self.last, buffer);
+        Some(self.last)
+    }
+
+    pub(crate) fn remove(&mut self, number: u16) -> Option<TraceBuffer<M>> {
+        self.all.remove(&number)
+    }
+
+    pub(crate) fn get(&self, number: u16) -> Option<&TraceBuffer<M>> {
+        self.all.get(&number)
+    }
+
+    /// Those of one session alone.
+    pub(crate) fn only<'s>(&'s mut self, numbers: &'s [u16]) -> Only<'s, M> {
+        Only { slab: self, numbers }
+    }
+}
+
+impl<M: AsRef<[u8]> + AsMut<[u8]>> BufferSlab<M> {
+    /// Drops what all buffers have of a producer that is gone.
+    pub(crate) fn forget_producer(&mut self, producer_id: u16) {
+        self.all.values_mut().for_each(|buffer| buffer.forget_producer(producer_id));
+    }
+
+    /// Whether a buffer has something of a producer.
+    pub(crate) fn knows_producer(&self, producer_id: u16) -> bool {
+        self.all.values().any(|buffer| buffer.sequences().any(|of| of.producer_id == producer_id))
+    }
+}
+
+impl<M: AsRef<[u8]> + AsMut<[u8]>> Buffers for BufferSlab<M> {
+    type Memory = M;
+    type Observer = Unobserved;
+
+    fn buffer(&mut self, number: u16) -> Option<&mut TraceBuffer<M>> {
+        self.all.get_mut(&number)
+    }
+}
+
+pub(crate) struct Only<'s, M> {
+    slab: &'s mut BufferSlab<M>,
+    numbers: &'s [u16],
+}
+
+impl<M: AsRef<[u8]> + AsMut<[u8]>> Buffers for Only<'_, M> {
+    type Memory = M;
+    type Observer = Unobserved;
+
+    fn buffer(&mut self, number: u16) -> Option<&mut TraceBuffer<M>> {
+        self.numbers.contains(&number).then(|| self.slab.buffer(number)).flatten()
+    }
+}
+
+/// The numbers of buffers that a producer may write to, sorted.
+#[derive(Debug, Default)]
+pub(crate) struct BufferSet(Vec<u16>);
+
+impl BufferSet {
+    pub(crate) fn forbid(&mut self, number: u16) {
+        if let Ok(place) = self.0.binary_search(&number) {
+            self.0.remove(place);
+        }
+    }
+
+    pub(crate) fn has_any(&self, numbers: &[u16]) -> bool {
+        numbers.iter().any(|number| self.has(*number))
+    }
+}
+
+impl AllowedBuffers for BufferSet {
+    fn allow(&mut self, number: u16) -> bool {
+        if let Err(place) = self.0.binary_search(&number) {
+            self.0.insert(place, number);
+        }
+        true
+    }
+
+    fn has(&self, number: u16) -> bool {
+        self.0.binary_search(&number).is_ok()
+    }
+
+    fn for_each(&self, act: impl FnMut(u16)) {
+        self.0.iter().copied().for_each(act);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec;
+    use tracebuf::buffer::{Config, FillPolicy};
+
+    #[test]
+    fn numbers_are_given_in_turn_and_none_is_given_while_it_is_taken() {
+        let config = Config::new(FillPolicy::RingBuffer).sequences(4);
+        let buffer = || TraceBuffer::new(vec![0; 1024], config).expect("room");
+        let mut slab = BufferSlab::new();
+        assert_eq!([(); 3].map(|()| slab.insert(buffer())), [Some(1), Some(2), Some(3)]);
+        assert!(slab.remove(2).is_some() && slab.remove(2).is_none());
+        assert_eq!(slab.insert(buffer()), Some(4), "2 rests");
+        slab.last = u16::MAX - 2;
+        assert_eq!([(); 3].map(|()| slab.insert(buffer())), [Some(u16::MAX - 1), Some(2), Some(5)]);
+        assert!(slab.only(&[2, 5]).buffer(5).is_some() && slab.only(&[2]).buffer(5).is_none());
+        assert_eq!(slab.len(), 6);
+    }
+
+    #[test]
+    fn a_set_has_what_was_allowed_and_not_forbidden_since() {
+        let mut set = BufferSet::default();
+        [9, 3, 40_000, 3].into_iter().for_each(|number| assert!(set.allow(number)));
+        set.forbid(9);
+        set.forbid(8);
+        let mut all = vec![];
+        set.for_each(|number| all.push(number));
+        assert_eq!((all, set.has(3), set.has(9)), (vec![3, 40_000], true, false));
+        assert!(set.has_any(&[1, 40_000]) && !set.has_any(&[1, 9]));
+    }
+}

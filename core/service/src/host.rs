@@ -1,0 +1,204 @@
+//! What the service needs of the system that it runs on, and what it says to it and hears from it.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use tracebuf::producer::AtomicU32;
+
+/// An open file, or a descriptor, that the host holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FileToken(pub u64);
+
+/// A connection, by a number that the host never gives again.
+pub type ConnectionId = u64;
+
+/// Which of the sockets a connection came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Port {
+    /// Programs that record.
+    Producers,
+    /// Those who want a trace.
+    Consumers,
+}
+
+/// Who is at the other end of a connection, as the system says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Its user.
+    pub uid: u32,
+    /// Its process, −1 if the system does not say.
+    pub pid: i32,
+}
+
+/// What clocks show at one moment, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Clocks {
+    /// Since the machine started, sleep included.
+    pub boottime: u64,
+    /// The steady clock, in which timers are.
+    pub monotonic: u64,
+    /// The same, not corrected.
+    pub monotonic_raw: u64,
+    /// The same as of the last tick.
+    pub monotonic_coarse: u64,
+    /// The time of day.
+    pub realtime: u64,
+    /// The same as of the last tick.
+    pub realtime_coarse: u64,
+}
+
+/// What the service's machine and process are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Machine {
+    /// The service's user.
+    pub uid: u32,
+    /// The machine's name for filters.
+    pub name: String,
+    /// The kernel's name.
+    pub sysname: String,
+    /// Its version.
+    pub release: String,
+    /// How it was built.
+    pub version: String,
+    /// The kind of processor.
+    pub machine: String,
+    /// Bytes of a page.
+    pub page_size: u32,
+    /// Processors.
+    pub cpus: u32,
+    /// Bytes of memory.
+    pub ram: u64,
+}
+
+/// What the service needs of the system that it runs on. None of it waits.
+pub trait Host {
+    /// A buffer's memory.
+    type Memory: AsRef<[u8]> + AsMut<[u8]>;
+    /// Memory shared with a producer.
+    type Shared: AsRef<[AtomicU32]>;
+
+    /// So many bytes of zeros, if there are any.
+    fn memory(&mut self, bytes: usize) -> Option<Self::Memory>;
+
+    /// So many bytes of zeros, a multiple of 4 KiB, to share with a producer, and the file to send it. Nobody can cut it
+    /// short.
+    fn share(&mut self, bytes: usize) -> Option<(Self::Shared, FileToken)>;
+
+    /// The memory of a file that came from a producer; `None`, and the file is closed all the same, unless nobody can
+    /// change its length any more.
+    fn adopt(&mut self, file: FileToken) -> Option<Self::Shared>;
+
+    /// Creates a file for a trace that a consumer of this user wants to be there.
+    ///
+    /// # Errors
+    /// Why not: it exists, or the user may not have it.
+    fn create(&mut self, path: &str, uid: u32) -> Result<FileToken, String>;
+
+    /// What clocks show now.
+    fn clocks(&mut self) -> Clocks;
+
+    /// A number that nobody can guess.
+    fn random(&mut self) -> u64;
+
+    /// Whether a regular expression matches all of a text.
+    ///
+    /// # Errors
+    /// Why it is none.
+    fn matches(&mut self, pattern: &str, text: &str) -> Result<bool, String>;
+
+    /// What the machine is.
+    fn machine(&self) -> &Machine;
+}
+
+/// What happens to the service.
+#[derive(Debug)]
+pub enum Event<'e> {
+    /// Somebody has connected.
+    Connected {
+        /// The connection.
+        connection: ConnectionId,
+        /// The socket.
+        port: Port,
+        /// Who it is.
+        peer: Peer,
+    },
+    /// More of a connection's stream has come.
+    Received {
+        /// The connection.
+        connection: ConnectionId,
+        /// As it came.
+        bytes: &'e [u8],
+        /// A descriptor that came with these bytes: it belongs to the last message that begins in them.
+        file: Option<FileToken>,
+    },
+    /// The other end has taken so many bytes of what was sent.
+    Sent {
+        /// The connection.
+        connection: ConnectionId,
+        /// How many.
+        bytes: usize,
+    },
+    /// The other end is gone, or the connection has failed.
+    Closed {
+        /// The connection.
+        connection: ConnectionId,
+    },
+    /// So many bytes were written into a file.
+    Written {
+        /// The file.
+        file: FileToken,
+        /// How many.
+        bytes: usize,
+    },
+    /// A file takes no more. Nothing more is to be written into it.
+    Failed {
+        /// The file.
+        file: FileToken,
+        /// Why.
+        error: String,
+    },
+    /// A file is complete, as [`Action::Finish`] wanted; or it is closed after it had failed.
+    Finished {
+        /// The file.
+        file: FileToken,
+    },
+    /// Nothing but time has passed.
+    Woken,
+    /// The service is to end: its files are to be completed.
+    End,
+}
+
+/// What the service wants done, in this order.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Send this, and a descriptor with its first byte. Say how much was [taken](Event::Sent).
+    Send {
+        /// The connection.
+        connection: ConnectionId,
+        /// What to send.
+        bytes: Vec<u8>,
+        /// To be closed once it is sent.
+        file: Option<FileToken>,
+    },
+    /// Send what there is to send, as far as the other end takes it now, and end the connection.
+    Close {
+        /// The connection.
+        connection: ConnectionId,
+    },
+    /// Close a descriptor that came.
+    Discard(FileToken),
+    /// Write whole packets into a file, behind what was written. Say when it is [written](Event::Written), or that it
+    /// cannot be: then with the file cut back to whole packets.
+    Write {
+        /// The file.
+        file: FileToken,
+        /// What to write.
+        bytes: Vec<u8>,
+    },
+    /// Let a file be on the disk, as far as there is one.
+    Sync(FileToken),
+    /// Close a file once all is written and on the disk, and [say so](Event::Finished).
+    Finish(FileToken),
+    /// Something that whoever runs the service should know.
+    Log(String),
+}

@@ -1,0 +1,233 @@
+//! What consumers say.
+
+use alloc::string::String;
+
+use tracebuf::proto::fields::consumer::{
+    attach_request, attach_response, change_trace_config_request, clone_session_response, detach_request,
+    enable_tracing_request, flush_request, get_trace_stats_response, observe_events_request,
+    query_service_state_request, save_trace_for_bugreport_response,
+};
+use tracebuf::proto::reader::{FieldValue, Fields, message, numbers};
+
+use super::Service;
+use super::flushes::{Then, flags};
+use crate::host::{Action, ConnectionId, FileToken, Host};
+use crate::sessions::State;
+use crate::wire::ProtoBuilder;
+use crate::wire::consumers::{CONSUMER_METHODS, CONSUMER_PORT};
+use crate::wire::frames::{self, ClientFrame};
+
+impl<H: Host> Service<H> {
+    pub(super) fn consumer_frame(&mut self, connection: ConnectionId, frame: &[u8], file: Option<FileToken>) {
+        let mut file = file;
+        match ClientFrame::of(frame) {
+            Some((request, ClientFrame::Bind(name))) => {
+                let is_known = name == CONSUMER_PORT.as_bytes();
+                let bound = || frames::bound(request, CONSUMER_METHODS);
+                let reply = if is_known { bound() } else { frames::not_bound(request) };
+                self.send(connection, &reply);
+            }
+            Some((request, ClientFrame::Invoke { method, arguments, wants_reply })) => {
+                let at = usize::try_from(method).ok().and_then(|number| number.checked_sub(1));
+                let method = at.and_then(|at| CONSUMER_METHODS.get(at).copied());
+                let request = wants_reply.then_some(request);
+                let mut fields = Fields::of(arguments);
+                fields.by_ref().for_each(drop);
+                match method.filter(|_| fields.is_at_end()) {
+                    Some(method) => self.consumer_call(connection, request, method, arguments, &mut file),
+                    None => self.reject(connection, request),
+                }
+            }
+            Some((request, ClientFrame::Other)) => {
+                self.send(connection, &frames::request_error(request, "unknown request"));
+            }
+            None => {}
+        }
+        self.actions.extend(file.map(Action::Discard));
+    }
+
+    fn consumer_call(
+        &mut self,
+        connection: ConnectionId,
+        request: Option<u64>,
+        method: &str,
+        arguments: &[u8],
+        file: &mut Option<FileToken>,
+    ) {
+        let Some(one) = self.connections.get(&connection) else { return };
+        let session = one.consumer.session;
+        match method {
+            "EnableTracing" => {
+                let [attached] = fields(arguments, [enable_tracing_request::ATTACH_NOTIFICATION_ONLY]);
+                if attached != 0 {
+                    return self.wait_for_end(connection, request);
+                }
+                let config = message(arguments, enable_tracing_request::TRACE_CONFIG).unwrap_or_default();
+                self.enable(connection, request, config, file.take());
+            }
+            "StartTracing" => {
+                if let Some(id) = session {
+                    self.start(id);
+                }
+                self.reply_whether(connection, request, true);
+            }
+            "ChangeTraceConfig" => {
+                let config =
+                    message(arguments, change_trace_config_request::TRACE_CONFIG).unwrap_or_default();
+                let is_done = session.is_some_and(|id| self.change_config(id, config));
+                self.reply_whether(connection, request, is_done);
+            }
+            "DisableTracing" => {
+                if let Some(id) = session {
+                    self.disable(id, true);
+                }
+                self.reply_whether(connection, request, true);
+            }
+            "ReadBuffers" => self.begin_reading(connection, request),
+            "FreeBuffers" => self.free_for(connection, request),
+            "Flush" => {
+                let [timeout, said] = fields(arguments, [flush_request::TIMEOUT_MS, flush_request::FLAGS]);
+                let flags = if said == 0 { flags::EXPLICIT } else { said };
+                let is_started =
+                    |id: &u64| self.sessions.get(id).is_some_and(|session| session.state == State::Started);
+                match session.filter(is_started) {
+                    Some(id) => {
+                        let timeout = Some(timeout).filter(|timeout| *timeout != 0);
+                        self.flush(id, timeout, flags, Then::Reply(connection, request));
+                    }
+                    None => self.reject(connection, request),
+                }
+            }
+            "Detach" => self.detach(connection, request, arguments),
+            "Attach" => self.attach(connection, request, arguments),
+            "GetTraceStats" => match session {
+                Some(id) => {
+                    let stats = self.stats_of(id);
+                    let response = ProtoBuilder::new().bytes(get_trace_stats_response::TRACE_STATS, &stats);
+                    self.reply(connection, request, &response);
+                }
+                None => self.reject(connection, request),
+            },
+            "ObserveEvents" => {
+                let mask = kinds(arguments).into_iter().fold(0, |mask, kind| mask | kind);
+                self.observe(connection, request, mask);
+            }
+            "QueryServiceState" => {
+                let [sessions_only] = fields(arguments, [query_service_state_request::SESSIONS_ONLY]);
+                self.query_state(connection, request, sessions_only != 0);
+            }
+            "QueryCapabilities" => self.query_capabilities(connection, request),
+            "SaveTraceForBugreport" => {
+                use save_trace_for_bugreport_response as fields;
+                let response = ProtoBuilder::new().number(fields::SUCCESS, false);
+                let response = response.bytes(fields::MSG, b"Removed: use CloneSession");
+                self.reply(connection, request, &response);
+            }
+            "CloneSession" => {
+                use clone_session_response as fields;
+                let response = ProtoBuilder::new().number(fields::SUCCESS, false);
+                let response =
+                    response.bytes(fields::ERROR, b"CloneSession is not supported by this service");
+                self.reply(connection, request, &response);
+            }
+            _ => self.reject(connection, request),
+        }
+    }
+
+    /// After it has attached to a session, a consumer wants to hear of its end.
+    fn wait_for_end(&mut self, connection: ConnectionId, request: Option<u64>) {
+        let id = self.connections.get(&connection).and_then(|one| one.consumer.session);
+        let session = id.and_then(|id| self.sessions.get_mut(&id));
+        let Some(session) = session else { return self.reject(connection, request) };
+        let before = core::mem::replace(&mut session.enabled_by, request);
+        let is_over = session.state == State::Disabled && session.file.is_none();
+        self.reject(connection, before);
+        if let Some(id) = id.filter(|_| is_over) {
+            self.say_that_it_ended(id);
+        }
+    }
+
+    fn free_for(&mut self, connection: ConnectionId, request: Option<u64>) {
+        let id = self.connections.get(&connection).and_then(|one| one.consumer.session);
+        let reads = self.connections.get_mut(&connection).and_then(|one| one.consumer.reads.take());
+        self.readers.remove(&connection);
+        if let Some(id) = id {
+            self.free(id);
+        }
+        self.end_reading(connection, reads);
+        self.reply_whether(connection, request, true);
+    }
+
+    fn detach(&mut self, connection: ConnectionId, request: Option<u64>, arguments: &[u8]) {
+        let key = text(message(arguments, detach_request::KEY).unwrap_or_default());
+        let id = self.connections.get(&connection).and_then(|one| one.consumer.session);
+        let uid = self.connections.get(&connection).map_or(u32::MAX, |one| one.peer.uid);
+        let is_taken = self.find_detached(uid, &key).is_some();
+        let session = id.and_then(|id| self.sessions.get_mut(&id)).filter(|_| !is_taken && !key.is_empty());
+        let Some(session) = session else { return self.reject(connection, request) };
+        session.detached = Some(key);
+        session.consumer = None;
+        let enabled_by = session.enabled_by.take();
+        let is_over = session.state == State::Disabled;
+        if let Some(one) = self.connections.get_mut(&connection) {
+            one.consumer.session = None;
+        }
+        self.reply_whether(connection, request, true);
+        // That it has ended is nobody's to hear any more.
+        self.reject(connection, enabled_by);
+        if let Some(id) = id.filter(|_| is_over) {
+            self.free(id);
+        }
+    }
+
+    fn attach(&mut self, connection: ConnectionId, request: Option<u64>, arguments: &[u8]) {
+        let key = text(message(arguments, attach_request::KEY).unwrap_or_default());
+        let one = self.connections.get_mut(&connection).filter(|one| one.consumer.session.is_none());
+        let uid = one.map(|one| one.peer.uid);
+        let found = uid.and_then(|uid| self.find_detached(uid, &key)).filter(|_| !key.is_empty());
+        let session = found.and_then(|id| self.sessions.get_mut(&id));
+        let Some((session, id)) = session.zip(found) else { return self.reject(connection, request) };
+        (session.detached, session.consumer) = (None, Some(connection));
+        let response = ProtoBuilder::new().bytes(attach_response::TRACE_CONFIG, &session.config.whole);
+        if let Some(one) = self.connections.get_mut(&connection) {
+            one.consumer.session = Some(id);
+        }
+        self.reply(connection, request, &response);
+    }
+
+    fn find_detached(&self, uid: u32, key: &str) -> Option<u64> {
+        let is_it = |session: &crate::sessions::Session| {
+            session.uid == uid && session.detached.as_deref() == Some(key)
+        };
+        self.sessions.iter().find(|(_, session)| is_it(session)).map(|(id, _)| *id)
+    }
+}
+
+/// Numbers of a message that is well-formed.
+fn fields<const N: usize>(of: &[u8], fields: [u32; N]) -> [u64; N] {
+    numbers(of, fields).unwrap_or([0; N])
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Kinds of events, each by itself or all in one packed field.
+fn kinds(arguments: &[u8]) -> alloc::vec::Vec<u64> {
+    let mut kinds = alloc::vec::Vec::new();
+    for field in Fields::of(arguments) {
+        match field.value {
+            FieldValue::Number(kind) if field.number == observe_events_request::EVENTS_TO_OBSERVE => {
+                kinds.push(kind);
+            }
+            FieldValue::Bytes(mut packed) if field.number == observe_events_request::EVENTS_TO_OBSERVE => {
+                while let Some((kind, rest)) = tracebuf::proto::varint::split(packed) {
+                    kinds.push(kind);
+                    packed = rest;
+                }
+            }
+            _ => {}
+        }
+    }
+    kinds
+}

@@ -1,0 +1,215 @@
+//! How a session comes about.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use tracebuf::buffer::{Config, TraceBuffer};
+
+use super::Service;
+use super::timers::{MS, Timer};
+use crate::config::{BufferConfig, TraceConfig};
+use crate::host::{Action, ConnectionId, FileToken, Host};
+use crate::sessions::{OutputFile, Session, State};
+
+/// Most sessions, and of those of one user.
+const MOST_SESSIONS: usize = 15;
+const MOST_OF_A_USER: usize = 5;
+/// Nanoseconds between the beginnings of sessions with guardrails and the same name.
+const BETWEEN: u64 = 300_000 * MS;
+/// Sequences of a buffer of some size. What a table takes comes on top of what was asked for.
+const SEQUENCES: u16 = 4096;
+
+impl<H: Host> Service<H> {
+    /// Makes a session of a config, or says why there can be none.
+    pub(super) fn enable(
+        &mut self,
+        connection: ConnectionId,
+        request: Option<u64>,
+        config: &[u8],
+        file: Option<FileToken>,
+    ) {
+        let mut file = file;
+        let made = self.new_session(connection, request, config, &mut file);
+        self.actions.extend(file.map(Action::Discard));
+        let id = match made {
+            Ok(id) => id,
+            Err(error) => {
+                self.log(format!("a session is refused: {error}"));
+                return self.answer_enable(connection, request, Some(&error));
+            }
+        };
+        self.set_up_all(id);
+        let Some(session) = self.sessions.get(&id) else { return };
+        let starter = session.config.triggers.as_ref().filter(|triggers| triggers.starts);
+        match starter.map(|triggers| triggers.timeout_ms) {
+            Some(timeout) => self.set_timer(timeout.saturating_mul(MS), Timer::Trigger(id)),
+            None if session.config.is_deferred => {}
+            None => self.start(id),
+        }
+    }
+
+    fn new_session(
+        &mut self,
+        connection: ConnectionId,
+        request: Option<u64>,
+        config: &[u8],
+        file: &mut Option<FileToken>,
+    ) -> Result<u64, String> {
+        let Some(one) = self.connections.get(&connection) else { return Err("nobody wants it".to_string()) };
+        let (uid, has_session) = (one.peer.uid, one.consumer.session.is_some());
+        if has_session {
+            return Err("A consumer can have only one session at a time".to_string());
+        }
+        if self.is_ending {
+            return Err("The service is ending".to_string());
+        }
+        let mut config = TraceConfig::of(config)?;
+        let of_sources = config.sources.iter().flat_map(|source| &source.producer_patterns);
+        let of_triggers = config.triggers.iter().flat_map(|all| &all.triggers).map(|one| &one.producers);
+        for pattern in of_sources.chain(of_triggers) {
+            self.host.matches(pattern, "").map_err(|error| format!("Invalid pattern {pattern}: {error}"))?;
+        }
+        self.check_guardrails(&config)?;
+        let of_user = self.sessions.values().filter(|session| session.uid == uid).count();
+        if of_user >= MOST_OF_A_USER {
+            return Err(format!("Too many concurrent tracing sessions ({of_user}) for uid {uid}"));
+        }
+        if self.sessions.len() >= MOST_SESSIONS {
+            return Err(format!("Too many concurrent tracing sessions ({})", self.sessions.len()));
+        }
+        let has_name = |session: &Session| session.config.name == config.name;
+        if !config.name.is_empty() && self.sessions.values().any(has_name) {
+            return Err(format!("A trace with this unique session name ({}) already exists", config.name));
+        }
+        self.check_semaphores(&config)?;
+        self.check_exclusive(&config, uid)?;
+        if config.writes_file && file.is_some() != config.output_path.is_empty() {
+            return Err("write_into_file takes a file descriptor or an output_path, and not both".to_string());
+        }
+        if config.guardrails {
+            self.guarded.insert(config.name.clone(), self.now);
+        }
+        if config.uuid == [0; 2] {
+            config.uuid = [self.host.random(), self.host.random()];
+        }
+        let buffers = self.make_buffers(&config)?;
+        let output = match (config.writes_file, config.output_path.is_empty()) {
+            (false, _) => None,
+            (true, true) => file.take(),
+            (true, false) => match self.host.create(&config.output_path, uid) {
+                Ok(created) => Some(created),
+                Err(error) => {
+                    buffers.into_iter().for_each(|number| _ = self.buffers.remove(number));
+                    return Err(format!("Cannot create {}: {error}", config.output_path));
+                }
+            },
+        };
+        if config.exclusive > 0 {
+            self.end_others();
+        }
+        self.last.session += 1;
+        let id = self.last.session;
+        let mut session = Session::new(uid, connection, request, config, buffers);
+        session.file = output.map(OutputFile::new);
+        self.sessions.insert(id, session);
+        if let Some(one) = self.connections.get_mut(&connection) {
+            one.consumer.session = Some(id);
+        }
+        Ok(id)
+    }
+
+    /// Sessions that are to be uploaded come with some time between them, by their names.
+    fn check_guardrails(&mut self, config: &TraceConfig) -> Result<(), String> {
+        let now = self.now;
+        self.guarded.retain(|_, began| now.saturating_sub(*began) < BETWEEN);
+        if config.guardrails && self.guarded.contains_key(&config.name) {
+            return Err(format!("Guardrail: a session named \"{}\" began less than 300 s ago", config.name));
+        }
+        Ok(())
+    }
+
+    /// A session begins beside so many others with the same semaphore as each of them allows.
+    fn check_semaphores(&self, config: &TraceConfig) -> Result<(), String> {
+        for (name, most) in &config.semaphores {
+            let others = self.sessions.values().filter(|session| session.state != State::Disabled);
+            let limits = others.filter_map(|session| {
+                session.config.semaphores.iter().find(|(other, _)| other == name).map(|(_, most)| *most)
+            });
+            let (count, most) = limits.fold((0, *most), |(count, least), most| (count + 1, least.min(most)));
+            if count > most {
+                return Err(format!("Semaphore \"{name}\": {count} other sessions have it, {most} may"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Beside an exclusive session there is none, unless a more important one ends it.
+    fn check_exclusive(&self, config: &TraceConfig, uid: u32) -> Result<(), String> {
+        if config.exclusive > 0 && uid != 0 && uid != self.host.machine().uid {
+            return Err("Exclusive sessions are for root and the service's own user".to_string());
+        }
+        let others = self.sessions.values().filter(|session| session.state != State::Disabled);
+        match others.map(|session| session.config.exclusive).max() {
+            Some(most) if most > 0 && config.exclusive <= most => {
+                Err(format!("An exclusive session of priority {most} is there"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends all sessions: an exclusive one begins.
+    fn end_others(&mut self) {
+        let others: Vec<u64> = self.sessions.keys().copied().collect();
+        for id in others {
+            if let Some(session) = self.sessions.get_mut(&id).filter(|one| one.state != State::Disabled) {
+                session.error.get_or_insert_with(|| "An exclusive session has ended this one".to_string());
+                self.disable(id, false);
+            }
+        }
+    }
+
+    fn make_buffers(&mut self, config: &TraceConfig) -> Result<Vec<u16>, String> {
+        let mut numbers = Vec::new();
+        for buffer in &config.buffers {
+            let made = self.make_buffer(buffer, config.builtin.histograms);
+            let Some(number) = made.and_then(|buffer| self.buffers.insert(buffer)) else {
+                numbers.into_iter().for_each(|number| _ = self.buffers.remove(number));
+                return Err(format!("No memory for a buffer of {} KiB", buffer.size_kb));
+            };
+            numbers.push(number);
+        }
+        Ok(numbers)
+    }
+
+    fn make_buffer(&mut self, buffer: &BufferConfig, histograms: bool) -> Option<TraceBuffer<H::Memory>> {
+        let bytes = u32::try_from(buffer.size_kb << 10).ok()?;
+        // Small ones have room for few sequences anyhow.
+        let sequences = u32::from(SEQUENCES).min((bytes >> 8).max(64)) as u16;
+        let config = Config::new(buffer.policy).sequences(sequences).histograms(histograms);
+        let memory = self.host.memory(usize::try_from(config.region_size(bytes)).ok()?)?;
+        TraceBuffer::new(memory, config).ok()
+    }
+
+    /// Takes over filters of producers, and sets up what they let in now.
+    pub(super) fn change_config(&mut self, id: u64, config: &[u8]) -> bool {
+        let Ok(new) = TraceConfig::of(config) else { return false };
+        for pattern in new.sources.iter().flat_map(|source| &source.producer_patterns) {
+            if self.host.matches(pattern, "").is_err() {
+                return false;
+            }
+        }
+        let Some(session) = self.sessions.get_mut(&id) else { return false };
+        if !matches!(session.state, State::Configured | State::Started) {
+            return false;
+        }
+        for source in &mut session.config.sources {
+            if let Some(new) = new.sources.iter().find(|new| new.name == source.name) {
+                source.producers.clone_from(&new.producers);
+                source.producer_patterns.clone_from(&new.producer_patterns);
+            }
+        }
+        self.set_up_all(id);
+        true
+    }
+}

@@ -1,0 +1,173 @@
+//! Packets of a session, for its consumer or its file.
+
+use alloc::vec::Vec;
+
+use tracebuf::buffer::DataLoss;
+use tracebuf::proto::fields::consumer::tracing_service_event as moment;
+use tracebuf::service::{Buffers, trusted_fields};
+
+use super::Service;
+use crate::host::{ConnectionId, Host};
+use crate::packets;
+use crate::sessions::{Session, State};
+use crate::sinks::{PacketSink, Slices};
+use crate::wire::ProtoBuilder;
+
+/// Bytes of packets that a consumer gets in one turn.
+const TURN: usize = 128 << 10;
+/// Bytes on their way to a consumer beyond which nothing more is read for it.
+const MOST_UNSENT: usize = 512 << 10;
+
+/// How reading went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Read {
+    /// There may be more.
+    Some,
+    /// There is nothing more for now.
+    All,
+    /// The sink takes nothing more.
+    Full,
+}
+
+impl<H: Host> Service<H> {
+    pub(super) fn begin_reading(&mut self, connection: ConnectionId, request: Option<u64>) {
+        let Some(one) = self.connections.get_mut(&connection) else { return };
+        if one.consumer.reads.is_some() {
+            // The one that is under way goes on.
+            return self.reject(connection, request);
+        }
+        let session = one.consumer.session.and_then(|id| self.sessions.get(&id));
+        let is_readable =
+            session.is_some_and(|session| !session.config.writes_file && !session.waits_for_trigger());
+        if !is_readable {
+            return self.end_reading(connection, request);
+        }
+        if let (Some(one), Some(_)) = (self.connections.get_mut(&connection), request) {
+            one.consumer.reads = request;
+            self.readers.insert(connection);
+        }
+    }
+
+    /// Says that there is nothing more to read.
+    pub(super) fn end_reading(&mut self, connection: ConnectionId, request: Option<u64>) {
+        self.reply(connection, request, &ProtoBuilder::new());
+    }
+
+    /// Sends a consumer some packets. Returns whether more can be read at once.
+    pub(super) fn read_turn(&mut self, connection: ConnectionId) -> bool {
+        let Some(one) = self.connections.get(&connection) else { return false };
+        let (Some(request), Some(id)) = (one.consumer.reads, one.consumer.session) else {
+            self.readers.remove(&connection);
+            return false;
+        };
+        if one.unsent > MOST_UNSENT {
+            return false;
+        }
+        let mut slices = Slices::new(request);
+        let read = self.read(id, &mut slices, TURN);
+        let is_over = read != Read::Some;
+        for frame in slices.finish(is_over) {
+            self.send(connection, &frame);
+        }
+        if is_over {
+            self.readers.remove(&connection);
+            if let Some(one) = self.connections.get_mut(&connection) {
+                one.consumer.reads = None;
+            }
+        }
+        !is_over
+    }
+
+    /// Reads some of a session: what the service has to say first, then the buffers in turn, then statistics.
+    pub(super) fn read(&mut self, id: u64, sink: &mut impl PacketSink, most: usize) -> Read {
+        if !self.say_beginning(id, sink) {
+            return Read::Full;
+        }
+        let Some(session) = self.sessions.get_mut(&id) else { return Read::All };
+        for number in session.buffers.clone() {
+            let Some(buffer) = self.buffers.buffer(number) else { continue };
+            let mut reader = buffer.read();
+            while sink.len() < most {
+                let Some(packet) = reader.next_packet() else { break };
+                let sequence =
+                    Session::sequence(&mut session.sequences, packet.producer_id(), packet.writer_id());
+                match trusted_fields(&packet, sequence, DataLoss::empty()) {
+                    Ok((len, trusted)) => {
+                        let suffix = trusted.suffix();
+                        if !sink.packet(len, packet.slices(), suffix.as_bytes()) {
+                            return Read::Full;
+                        }
+                    }
+                    Err(_) => {
+                        session.invalid_packets += 1;
+                        reader.reject_packet(DataLoss::CHUNK_CORRUPTED);
+                    }
+                }
+            }
+            if sink.len() >= most {
+                return Read::Some;
+            }
+        }
+        if self.say_end(id, sink) { Read::All } else { Read::Full }
+    }
+
+    /// What the service has to say, without data.
+    pub(super) fn say_all_but_data(&mut self, id: u64, sink: &mut impl PacketSink) {
+        // What has no room is left out.
+        let _ = self.say_beginning(id, sink) && self.say_end(id, sink);
+    }
+
+    /// What comes before data; false if the sink is full.
+    fn say_beginning(&mut self, id: u64, sink: &mut impl PacketSink) -> bool {
+        let machine = self.host.machine();
+        let Some(session) = self.sessions.get_mut(&id).filter(|session| session.started.is_some()) else {
+            return true;
+        };
+        let (uid, config, told) = (machine.uid, &session.config, &mut session.told);
+        let now = session.started.map_or(0, |started| started.boottime);
+        let mut all: Vec<ProtoBuilder> = Vec::new();
+        let clocks = told.initial_clocks.take().into_iter().chain(core::mem::take(&mut told.clocks));
+        let primary = config.builtin.primary_clock;
+        all.extend(
+            clocks.filter(|_| config.builtin.clocks).map(|clocks| packets::clocks(uid, &clocks, primary)),
+        );
+        if core::mem::take(&mut told.marker_is_due) {
+            all.push(packets::marker(uid));
+        }
+        if !core::mem::replace(&mut told.beginning, true) {
+            all.extend(config.builtin.config.then(|| packets::config(uid, &config.whole, now)));
+            all.push(packets::uuid(uid, config.uuid, now));
+            all.extend(config.builtin.system_info.then(|| packets::system(machine, now)));
+        }
+        let fired = core::mem::take(&mut told.triggers).into_iter().filter(|_| config.builtin.config);
+        all.extend(fired.map(|fired| packets::trigger(uid, &fired)));
+        let mut moments = core::mem::take(&mut told.moments);
+        moments.sort_by_key(|moment| moment.time);
+        all.extend(moments.into_iter().filter(|_| config.builtin.events).map(|of| packets::moment(uid, of)));
+        all.iter().all(|packet| sink.own(packet.as_bytes()))
+    }
+
+    /// What comes when all buffers are empty; false if the sink is full.
+    fn say_end(&mut self, id: u64, sink: &mut impl PacketSink) -> bool {
+        let (now, uid) = (self.host.clocks().boottime, self.host.machine().uid);
+        let Some(session) = self.sessions.get_mut(&id).filter(|session| session.started.is_some()) else {
+            return true;
+        };
+        let has_events = session.config.builtin.events;
+        let stats_are_due = core::mem::take(&mut session.told.stats_are_due);
+        let is_over = session.state == State::Disabled;
+        if !stats_are_due && !is_over && sink.len() == 0 {
+            return true;
+        }
+        let mut all: Vec<ProtoBuilder> = Vec::new();
+        if has_events {
+            let completed =
+                crate::sessions::Moment { kind: moment::READ_TRACING_BUFFERS_COMPLETED, time: now };
+            all.push(packets::moment(uid, completed));
+        }
+        if stats_are_due {
+            all.push(packets::stats(uid, &self.stats_of(id), now));
+        }
+        all.iter().all(|packet| sink.own(packet.as_bytes()))
+    }
+}

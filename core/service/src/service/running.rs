@@ -1,0 +1,212 @@
+//! How a session starts, goes and stops.
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use tracebuf::proto::fields::consumer::{enable_tracing_response, tracing_service_event as moment};
+
+use super::Service;
+use super::flushes::{Then, flags};
+use super::timers::Timer;
+use crate::host::Host;
+use crate::sessions::{InstanceState, State};
+use crate::wire::ProtoBuilder;
+
+impl<H: Host> Service<H> {
+    /// Lets all data sources of a session that is set up record.
+    pub(super) fn start(&mut self, id: u64) {
+        let clocks = self.host.clocks();
+        let Some(session) = self.sessions.get_mut(&id).filter(|one| one.state == State::Configured) else {
+            return;
+        };
+        session.state = State::Started;
+        session.started = Some(clocks);
+        session.told.initial_clocks = Some(clocks);
+        (session.told.marker_is_due, session.told.stats_are_due) = (true, true);
+        session.note(moment::TRACING_STARTED, clocks.boottime, false);
+        let config = &session.config;
+        let periods = [
+            (config.builtin.interval_ms, Timer::Snapshot(id)),
+            (if session.file.is_some() { config.write_period_ms } else { 0 }, Timer::Write(id)),
+            (config.flushing().1, Timer::PeriodicFlush(id)),
+            (config.clear_period_ms, Timer::Clear(id)),
+        ];
+        let duration_ms = config.duration_ms;
+        let instances: Vec<u64> = session.instances.iter().map(|one| one.id).collect();
+        if duration_ms != 0 {
+            self.end_after(id, duration_ms);
+        }
+        for (period, timer) in periods.into_iter().filter(|(period, _)| *period != 0) {
+            self.set_periodic(period, timer);
+        }
+        for instance in instances {
+            self.start_instance(id, instance);
+        }
+        self.look_whether_all_started(id);
+    }
+
+    pub(super) fn look_whether_all_started(&mut self, id: u64) {
+        let clocks = self.host.clocks();
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        if session.state == State::Started && !session.has_told_all_started && session.are_all_started() {
+            session.has_told_all_started = true;
+            session.note(moment::ALL_DATA_SOURCES_STARTED, clocks.boottime, false);
+            session.note_clocks(clocks);
+            self.observe_all_started(id);
+        }
+    }
+
+    pub(super) fn look_whether_all_stopped(&mut self, id: u64) {
+        let Some(session) = self.sessions.get(&id) else { return };
+        if session.state == State::Stopping && session.are_all_stopped() {
+            self.disabled(id);
+        }
+    }
+
+    /// Ends a session whose time is over: what producers have comes first.
+    pub(super) fn flush_and_stop(&mut self, id: u64) {
+        let Some(session) = self.sessions.get_mut(&id).filter(|one| one.state == State::Started) else {
+            return self.disable(id, true);
+        };
+        if !core::mem::replace(&mut session.is_ending, true) {
+            self.flush(id, None, flags::STOP, Then::Stop);
+        }
+    }
+
+    /// Stops a session, and waits for its data sources to say that they have if they are to be waited for.
+    pub(super) fn disable(&mut self, id: u64, waits: bool) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let was = session.state;
+        match was {
+            State::Configured | State::Started => session.state = State::Stopping,
+            State::Stopping if !waits => {}
+            State::Stopping | State::Disabled => return,
+        }
+        let waits = waits && was == State::Started;
+        let instances: Vec<u64> = session.instances.iter().map(|one| one.id).collect();
+        for instance in instances {
+            self.stop_instance(id, instance, waits);
+        }
+        // It may have ended by a producer that took too much of what it is told.
+        let Some(session) = self.sessions.get(&id).filter(|one| one.state == State::Stopping) else { return };
+        if !waits || session.are_all_stopped() {
+            self.disabled(id);
+        } else {
+            self.set_timer(self.stop_timeout(id), Timer::Stop(id));
+        }
+    }
+
+    /// A session records no more: takes what is left in shared memory, and tells whoever waits.
+    pub(super) fn disabled(&mut self, id: u64) {
+        let clocks = self.host.clocks();
+        self.scrape(id);
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        session.state = State::Disabled;
+        let instances = &mut session.instances;
+        let late: Vec<u64> = instances
+            .iter_mut()
+            .filter(|one| one.state != InstanceState::Stopped)
+            .map(|one| {
+                one.state = InstanceState::Stopped;
+                one.id
+            })
+            .collect();
+        if session.started.is_some() {
+            session.note(moment::TRACING_DISABLED, clocks.boottime, false);
+            session.note_clocks(clocks);
+            session.told.stats_are_due = true;
+        }
+        let writes = session.file.is_some();
+        late.into_iter().for_each(|instance| self.observe_instance(id, instance));
+        self.forget_timers(id);
+        if writes {
+            // Whoever waits hears of the end when the file is complete.
+            self.write_now(id);
+        } else {
+            self.say_that_it_ended(id);
+        }
+    }
+
+    /// Answers the call by which a session came about.
+    pub(super) fn say_that_it_ended(&mut self, id: u64) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        if let Some((connection, request)) = session.consumer.zip(session.enabled_by.take()) {
+            let error = session.error.clone();
+            self.answer_enable(connection, Some(request), error.as_deref());
+        }
+        if self.sessions.get(&id).is_some_and(|session| session.is_freed) {
+            self.forget_session(id);
+        } else if self.sessions.get(&id).is_some_and(|session| session.detached.is_some()) {
+            // Nobody would free one that nobody attends to.
+            self.free(id);
+        }
+    }
+
+    pub(super) fn answer_enable(
+        &mut self,
+        connection: crate::host::ConnectionId,
+        request: Option<u64>,
+        error: Option<&str>,
+    ) {
+        let answer = ProtoBuilder::new().number(enable_tracing_response::DISABLED, true);
+        let answer = match error {
+            Some(error) => answer.bytes(enable_tracing_response::ERROR, error.as_bytes()),
+            None => answer,
+        };
+        self.reply(connection, request, &answer);
+    }
+
+    /// Ends a session, and forgets it as soon as its file is complete.
+    pub(super) fn free(&mut self, id: u64) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        if let Some(connection) = session.consumer {
+            self.readers.remove(&connection);
+            if let Some(one) = self.connections.get_mut(&connection) {
+                one.consumer.session = None;
+            }
+        }
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        session.is_freed = true;
+        if session.state != State::Disabled {
+            self.disable(id, false);
+        }
+        if self.sessions.get(&id).is_some_and(|session| session.file.is_none()) {
+            self.forget_session(id);
+        }
+    }
+
+    fn forget_session(&mut self, id: u64) {
+        self.free_buffers(id);
+        self.forget_timers(id);
+        self.fail_flushes_of_session(id);
+        self.writers.remove(&id);
+        self.sessions.remove(&id);
+    }
+
+    pub(super) fn consumer_is_gone(&mut self, id: u64) {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            (session.consumer, session.enabled_by) = (None, None);
+            self.free(id);
+        }
+    }
+
+    /// Completes all sessions: the service is to end.
+    pub(super) fn end(&mut self) {
+        self.is_ending = true;
+        let sessions: Vec<u64> = self.sessions.keys().copied().collect();
+        for id in sessions {
+            if let Some(session) = self.sessions.get_mut(&id) {
+                session.error.get_or_insert_with(|| "the tracing service has ended".to_string());
+            }
+            self.flush_and_stop(id);
+        }
+    }
+
+    /// Ends a session because of an error, of which its consumer hears.
+    pub(super) fn fail(&mut self, id: u64, error: String) {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.error.get_or_insert(error);
+        }
+        self.disable(id, true);
+    }
+}

@@ -1,0 +1,15 @@
+//! A service, driven by a clock that the tests set and by clients that say what the tests want.
+#![cfg(not(miri))]
+#![allow(unreachable_pub, reason = "modules of one program")]
+
+mod clients;
+mod consumers;
+mod files;
+mod flushes;
+mod hostile;
+mod queries;
+mod random;
+mod sessions;
+mod stops;
+mod triggers;
+mod world;

@@ -1,0 +1,328 @@
+//! The world around a service: a clock that a test sets, memory, files, and the other ends of connections.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use tracebuf::producer::{AtomicU32, atomic_words};
+use tracebuf_service::wire::frames::{FrameBuffer, MAX_IPC_FRAME};
+use tracebuf_service::{Action, Clocks, ConnectionId, Event, FileToken, Host, Machine, Peer, Port, Service};
+
+/// The user that the service works for.
+pub const SERVICE: u32 = 90;
+pub const MS: u64 = 1_000_000;
+/// How far the clocks are ahead of each other at first.
+pub const BOOT_AHEAD: u64 = 5_000 * MS;
+
+#[derive(Default)]
+struct Shared {
+    now: Cell<u64>,
+    /// Nanoseconds of sleep, by which boot time is ahead too.
+    slept: Cell<u64>,
+    memory_left: Cell<Option<usize>>,
+    memories: RefCell<BTreeMap<u64, &'static [AtomicU32]>>,
+    last_file: Cell<u64>,
+    created: RefCell<BTreeMap<String, u64>>,
+}
+
+pub struct TestHost {
+    shared: Rc<Shared>,
+    machine: Machine,
+}
+
+impl TestHost {
+    fn file(&self) -> FileToken {
+        self.shared.last_file.set(self.shared.last_file.get() + 1);
+        FileToken(self.shared.last_file.get())
+    }
+}
+
+impl Host for TestHost {
+    type Memory = Vec<u8>;
+    type Shared = &'static [AtomicU32];
+
+    fn memory(&mut self, bytes: usize) -> Option<Vec<u8>> {
+        if let Some(left) = self.shared.memory_left.get() {
+            self.shared.memory_left.set(Some(left.checked_sub(bytes)?));
+        }
+        Some(vec![0; bytes])
+    }
+
+    fn share(&mut self, bytes: usize) -> Option<(Self::Shared, FileToken)> {
+        let words = atomic_words(vec![0_u32; bytes / 4].leak());
+        let file = self.file();
+        self.shared.memories.borrow_mut().insert(file.0, words);
+        Some((words, file))
+    }
+
+    fn adopt(&mut self, file: FileToken) -> Option<Self::Shared> {
+        self.shared.memories.borrow().get(&file.0).copied()
+    }
+
+    fn create(&mut self, path: &str, uid: u32) -> Result<FileToken, String> {
+        if uid != 0 && uid != SERVICE {
+            return Err("not allowed".into());
+        }
+        if self.shared.created.borrow().contains_key(path) {
+            return Err("it exists".into());
+        }
+        let file = self.file();
+        self.shared.created.borrow_mut().insert(path.into(), file.0);
+        Ok(file)
+    }
+
+    fn clocks(&mut self) -> Clocks {
+        let monotonic = self.shared.now.get();
+        let boottime = monotonic + BOOT_AHEAD + self.shared.slept.get();
+        Clocks {
+            boottime,
+            monotonic,
+            monotonic_raw: monotonic + 1,
+            monotonic_coarse: monotonic - 1,
+            realtime: boottime + (1 << 60),
+            realtime_coarse: boottime + (1 << 60) - 1,
+        }
+    }
+
+    fn random(&mut self) -> u64 {
+        0x1122_3344_5566_7788
+    }
+
+    /// Patterns of these tests: `*` alone matches all, and `(` is none.
+    fn matches(&mut self, pattern: &str, text: &str) -> Result<bool, String> {
+        if pattern == "(" { Err("unclosed".into()) } else { Ok(pattern == "*" || pattern == text) }
+    }
+
+    fn machine(&self) -> &Machine {
+        &self.machine
+    }
+}
+
+/// What the other end of a connection has heard.
+#[derive(Default)]
+struct End {
+    frames: Vec<Vec<u8>>,
+    bytes: Option<FrameBuffer>,
+    files: Vec<FileToken>,
+    /// Takes nothing: what is sent waits, and counts as not taken.
+    is_stuck: bool,
+    waiting: Vec<(Vec<u8>, Option<FileToken>)>,
+}
+
+/// A file that the service writes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WrittenFile {
+    pub bytes: Vec<u8>,
+    pub is_complete: bool,
+    pub syncs: u32,
+}
+
+pub struct World {
+    pub service: Service<TestHost>,
+    shared: Rc<Shared>,
+    ends: BTreeMap<ConnectionId, End>,
+    pub closed: BTreeSet<ConnectionId>,
+    pub files: BTreeMap<u64, WrittenFile>,
+    /// Descriptors that the service has closed without using them.
+    pub discarded: Vec<FileToken>,
+    pub log: Vec<String>,
+    last_connection: ConnectionId,
+    /// Files take nothing, for now: bytes of each that wait.
+    pub files_are_stuck: bool,
+    unwritten: Vec<(FileToken, usize)>,
+    finishing: Vec<FileToken>,
+}
+
+impl Default for World {
+    fn default() -> Self {
+        let shared = Rc::<Shared>::default();
+        shared.now.set(10_000 * MS);
+        let machine =
+            Machine { uid: SERVICE, name: "here".into(), sysname: "Test".into(), ..Machine::default() };
+        Self {
+            service: Service::new(TestHost { shared: shared.clone(), machine }),
+            shared,
+            ends: BTreeMap::new(),
+            closed: BTreeSet::new(),
+            files: BTreeMap::new(),
+            discarded: Vec::new(),
+            log: Vec::new(),
+            last_connection: 0,
+            files_are_stuck: false,
+            unwritten: Vec::new(),
+            finishing: Vec::new(),
+        }
+    }
+}
+
+impl World {
+    pub fn handle(&mut self, event: Event<'_>) {
+        self.service.handle(event);
+        self.run();
+    }
+
+    /// Lets the service work until it has nothing more to do.
+    pub fn run(&mut self) {
+        for _ in 0..100_000 {
+            let has_more = self.service.turn();
+            let actions: Vec<Action> = self.service.actions().collect();
+            let is_done = actions.is_empty() && !has_more;
+            actions.into_iter().for_each(|action| self.act(action));
+            if is_done {
+                return;
+            }
+        }
+        panic!("the service is never done");
+    }
+
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Send { connection, bytes, file } => {
+                let Some(end) = self.ends.get_mut(&connection) else { return };
+                if end.is_stuck {
+                    return end.waiting.push((bytes, file));
+                }
+                self.take(connection, &bytes, file);
+            }
+            Action::Close { connection } => {
+                self.closed.insert(connection);
+            }
+            Action::Discard(file) => self.discarded.push(file),
+            Action::Write { file, bytes } => {
+                let len = bytes.len();
+                self.files.entry(file.0).or_default().bytes.extend(bytes);
+                match self.files_are_stuck {
+                    true => self.unwritten.push((file, len)),
+                    false => self.service.handle(Event::Written { file, bytes: len }),
+                }
+            }
+            Action::Sync(file) => self.files.entry(file.0).or_default().syncs += 1,
+            Action::Finish(file) => match self.files_are_stuck {
+                true => self.finishing.push(file),
+                false => self.finish(file),
+            },
+            Action::Log(line) => self.log.push(line),
+        }
+    }
+
+    fn finish(&mut self, file: FileToken) {
+        self.files.entry(file.0).or_default().is_complete = true;
+        self.service.handle(Event::Finished { file });
+    }
+
+    /// Files take everything again.
+    pub fn unstick_files(&mut self) {
+        self.files_are_stuck = false;
+        for (file, bytes) in std::mem::take(&mut self.unwritten) {
+            self.service.handle(Event::Written { file, bytes });
+        }
+        self.run();
+        for file in std::mem::take(&mut self.finishing) {
+            self.finish(file);
+        }
+        self.run();
+    }
+
+    /// Bytes given to files that these have not taken.
+    pub fn unwritten(&self) -> usize {
+        self.unwritten.iter().map(|(_, bytes)| bytes).sum()
+    }
+
+    fn take(&mut self, connection: ConnectionId, bytes: &[u8], file: Option<FileToken>) {
+        let Some(end) = self.ends.get_mut(&connection) else { return };
+        end.files.extend(file);
+        let frames = end.bytes.get_or_insert_with(|| FrameBuffer::new(MAX_IPC_FRAME));
+        frames.push(bytes);
+        while let Some(frame) = frames.next().expect("no frame is longer than clients take") {
+            end.frames.push(frame.to_vec());
+        }
+        self.service.handle(Event::Sent { connection, bytes: bytes.len() });
+    }
+
+    /// The other end takes nothing more, or all again. How much waits for it is returned.
+    pub fn stick(&mut self, connection: ConnectionId, is_stuck: bool) -> usize {
+        let end = self.ends.get_mut(&connection).expect("a connection");
+        end.is_stuck = is_stuck;
+        let waiting = if is_stuck { Vec::new() } else { std::mem::take(&mut end.waiting) };
+        let waits = end.waiting.iter().map(|(bytes, _)| bytes.len()).sum();
+        for (bytes, file) in waiting {
+            self.take(connection, &bytes, file);
+        }
+        self.run();
+        waits
+    }
+
+    pub fn connect(&mut self, port: Port, uid: u32) -> ConnectionId {
+        self.last_connection += 1;
+        let connection = self.last_connection;
+        self.ends.insert(connection, End::default());
+        self.handle(Event::Connected { connection, port, peer: Peer { uid, pid: 1000 + connection as i32 } });
+        connection
+    }
+
+    pub fn hang_up(&mut self, connection: ConnectionId) {
+        self.handle(Event::Closed { connection });
+        self.ends.remove(&connection);
+    }
+
+    /// What has come for the other end, frame by frame.
+    pub fn frames(&self, connection: ConnectionId) -> &[Vec<u8>] {
+        self.ends.get(&connection).map_or(&[], |end| &end.frames)
+    }
+
+    pub fn forget_frames(&mut self, connection: ConnectionId) {
+        self.ends.get_mut(&connection).expect("a connection").frames.clear();
+    }
+
+    /// The descriptors that have come for the other end.
+    pub fn files_for(&self, connection: ConnectionId) -> &[FileToken] {
+        self.ends.get(&connection).map_or(&[], |end| &end.files)
+    }
+
+    pub fn memory_of(&self, file: FileToken) -> &'static [AtomicU32] {
+        self.shared.memories.borrow()[&file.0]
+    }
+
+    /// Memory that a producer brings.
+    pub fn memory(&self, bytes: usize) -> FileToken {
+        let file = self.file();
+        let words = atomic_words(vec![0_u32; bytes / 4].leak());
+        self.shared.memories.borrow_mut().insert(file.0, words);
+        file
+    }
+
+    /// A descriptor.
+    pub fn file(&self) -> FileToken {
+        self.shared.last_file.set(self.shared.last_file.get() + 1);
+        FileToken(self.shared.last_file.get())
+    }
+
+    /// The file that the service has created at a path.
+    pub fn created(&self, path: &str) -> Option<&WrittenFile> {
+        self.shared.created.borrow().get(path).and_then(|file| self.files.get(file))
+    }
+
+    pub fn limit_memory(&self, bytes: usize) {
+        self.shared.memory_left.set(Some(bytes));
+    }
+
+    pub fn boot_time(&self) -> u64 {
+        self.shared.now.get() + BOOT_AHEAD + self.shared.slept.get()
+    }
+
+    /// Time passes, and the service is woken whenever it wants to be.
+    pub fn pass(&mut self, ms: u64) {
+        let end = self.shared.now.get() + ms * MS;
+        while let Some(wake) = self.service.wake_at().filter(|wake| *wake <= end) {
+            self.shared.now.set(wake.max(self.shared.now.get()));
+            self.handle(Event::Woken);
+        }
+        self.shared.now.set(end);
+        self.handle(Event::Woken);
+    }
+
+    /// The machine sleeps.
+    pub fn sleep(&mut self, ms: u64) {
+        self.shared.slept.set(self.shared.slept.get() + ms * MS);
+    }
+}

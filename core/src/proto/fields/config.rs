@@ -1,0 +1,165 @@
+//! Field numbers of `TraceConfig`, by message: what is to be recorded.
+
+/// `TraceConfig`: what a consumer wants recorded.
+pub mod trace_config {
+    /// Message: [`buffer_config`], repeated.
+    pub const BUFFERS: u32 = 1;
+    /// Message: [`trace_config_data_source`], repeated.
+    pub const DATA_SOURCES: u32 = 2;
+    /// Varint: it ends after this.
+    pub const DURATION_MS: u32 = 3;
+    /// Bool: limits of what users upload.
+    pub const ENABLE_EXTRA_GUARDRAILS: u32 = 4;
+    /// Varint: 1 lets all producers come again, 2 only those of the service's user.
+    pub const LOCKDOWN_MODE: u32 = 5;
+    /// Message: [`producer_config`], repeated.
+    pub const PRODUCERS: u32 = 6;
+    /// Bool: the service writes the trace.
+    pub const WRITE_INTO_FILE: u32 = 8;
+    /// Varint: how often.
+    pub const FILE_WRITE_PERIOD_MS: u32 = 9;
+    /// Varint: it ends when the file would be longer.
+    pub const MAX_FILE_SIZE_BYTES: u32 = 10;
+    /// Message: `GuardrailOverrides`.
+    pub const GUARDRAIL_OVERRIDES: u32 = 11;
+    /// Bool: recording begins when it is told to.
+    pub const DEFERRED_START: u32 = 12;
+    /// Varint: how often producers are to send what they have.
+    pub const FLUSH_PERIOD_MS: u32 = 13;
+    /// Varint: how long they have for that.
+    pub const FLUSH_TIMEOUT_MS: u32 = 14;
+    /// Message: [`trigger_config`].
+    pub const TRIGGER_CONFIG: u32 = 17;
+    /// Message: [`builtin_data_source`].
+    pub const BUILTIN_DATA_SOURCES: u32 = 20;
+    /// Message: [`incremental_state_config`].
+    pub const INCREMENTAL_STATE_CONFIG: u32 = 21;
+    /// String: no other session has it.
+    pub const UNIQUE_SESSION_NAME: u32 = 22;
+    /// Varint: how long data sources have to stop.
+    pub const DATA_SOURCE_STOP_TIMEOUT_MS: u32 = 23;
+    /// Varint: 1 is deflate.
+    pub const COMPRESSION_TYPE: u32 = 24;
+    /// Int: the upper half of the trace's number.
+    pub const TRACE_UUID_MSB: u32 = 27;
+    /// Int: the lower half.
+    pub const TRACE_UUID_LSB: u32 = 28;
+    /// String: the file that the service creates.
+    pub const OUTPUT_PATH: u32 = 29;
+    /// Int: the highest is cloned for a report.
+    pub const BUGREPORT_SCORE: u32 = 30;
+    /// Message: which fields are left in.
+    pub const TRACE_FILTER: u32 = 33;
+    /// Bool: the duration counts sleep.
+    pub const PREFER_SUSPEND_CLOCK_FOR_DURATION: u32 = 36;
+    /// String.
+    pub const BUGREPORT_FILENAME: u32 = 38;
+    /// Message: [`session_semaphore`], repeated.
+    pub const SESSION_SEMAPHORES: u32 = 39;
+    /// Message: of the service's threads.
+    pub const PRIORITY_BOOST: u32 = 40;
+    /// Varint: ends other sessions.
+    pub const EXCLUSIVE_PRIO: u32 = 41;
+    /// Bool.
+    pub const TRACE_ALL_MACHINES: u32 = 43;
+    /// Varint: 2 is never, 3 before each write.
+    pub const WRITE_FLUSH_MODE: u32 = 44;
+    /// Varint: 2 is after each write.
+    pub const FFLUSH_POST_WRITE: u32 = 45;
+    /// Message: how packets are compressed.
+    pub const COMPRESSION: u32 = 47;
+}
+
+/// `TraceConfig.BufferConfig`.
+pub mod buffer_config {
+    /// Varint.
+    pub const SIZE_KB: u32 = 1;
+    /// Varint: 2 keeps what came first.
+    pub const FILL_POLICY: u32 = 4;
+    /// Bool.
+    pub const TRANSFER_ON_CLONE: u32 = 5;
+    /// Bool.
+    pub const CLEAR_BEFORE_CLONE: u32 = 6;
+    /// String.
+    pub const NAME: u32 = 7;
+}
+
+/// `TraceConfig.DataSource`.
+pub mod trace_config_data_source {
+    /// Message: `DataSourceConfig`.
+    pub const CONFIG: u32 = 1;
+    /// String: a producer, repeated.
+    pub const PRODUCER_NAME_FILTER: u32 = 2;
+    /// String: a pattern of producers, repeated.
+    pub const PRODUCER_NAME_REGEX_FILTER: u32 = 3;
+    /// String: a machine, repeated.
+    pub const MACHINE_NAME_FILTER: u32 = 4;
+}
+
+/// `TraceConfig.ProducerConfig`.
+pub mod producer_config {
+    /// String.
+    pub const PRODUCER_NAME: u32 = 1;
+    /// Varint.
+    pub const SHM_SIZE_KB: u32 = 2;
+    /// Varint.
+    pub const PAGE_SIZE_KB: u32 = 3;
+}
+
+/// `TraceConfig.BuiltinDataSource`: what the service itself writes.
+pub mod builtin_data_source {
+    /// Bool.
+    pub const DISABLE_CLOCK_SNAPSHOTTING: u32 = 1;
+    /// Bool.
+    pub const DISABLE_TRACE_CONFIG: u32 = 2;
+    /// Bool.
+    pub const DISABLE_SYSTEM_INFO: u32 = 3;
+    /// Bool.
+    pub const DISABLE_SERVICE_EVENTS: u32 = 4;
+    /// Varint: a clock of [`builtin_clock`](super::builtin_clock).
+    pub const PRIMARY_TRACE_CLOCK: u32 = 5;
+    /// Varint.
+    pub const SNAPSHOT_INTERVAL_MS: u32 = 6;
+    /// Bool.
+    pub const DISABLE_CHUNK_USAGE_HISTOGRAMS: u32 = 8;
+}
+
+/// `TraceConfig.IncrementalStateConfig`.
+pub mod incremental_state_config {
+    /// Varint.
+    pub const CLEAR_PERIOD_MS: u32 = 1;
+}
+
+/// `TraceConfig.TriggerConfig`.
+pub mod trigger_config {
+    /// Varint.
+    pub const TRIGGER_MODE: u32 = 1;
+    /// Message: [`trigger`], repeated.
+    pub const TRIGGERS: u32 = 2;
+    /// Varint.
+    pub const TRIGGER_TIMEOUT_MS: u32 = 3;
+    /// Bool: to clone a session rather than stop it.
+    pub const USE_CLONE_SNAPSHOT_IF_AVAILABLE: u32 = 5;
+}
+
+/// `TraceConfig.TriggerConfig.Trigger`.
+pub mod trigger {
+    /// String.
+    pub const NAME: u32 = 1;
+    /// String: a pattern of producers that may fire it.
+    pub const PRODUCER_NAME_REGEX: u32 = 2;
+    /// Varint: how long the session goes on.
+    pub const STOP_DELAY_MS: u32 = 3;
+    /// Varint: how often it works in a day.
+    pub const MAX_PER_24_H: u32 = 4;
+    /// Double: how often it does not.
+    pub const SKIP_PROBABILITY: u32 = 5;
+}
+
+/// `TraceConfig.SessionSemaphore`.
+pub mod session_semaphore {
+    /// String.
+    pub const NAME: u32 = 1;
+    /// Varint.
+    pub const MAX_OTHER_SESSION_COUNT: u32 = 2;
+}

@@ -1,0 +1,180 @@
+//! What the service needs of Linux: memory, clocks, and open files.
+
+use std::collections::HashMap;
+use std::fs::OpenOptions;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use regex_lite::Regex;
+use rustix::rand::{GetRandomFlags, getrandom};
+use rustix::system::{sysinfo, uname};
+use rustix::time::{ClockId, clock_gettime};
+use tracebuf_service::{Clocks, FileToken, Host, Machine};
+use tracebuf_std::memory::PagedMemory;
+
+use crate::system::SharedWords;
+
+/// Most patterns that are kept ready.
+const MOST_PATTERNS: usize = 256;
+
+/// The machine that the daemon runs on.
+#[derive(Debug)]
+pub(crate) struct LinuxHost {
+    machine: Machine,
+    files: HashMap<u64, OwnedFd>,
+    last_file: u64,
+    patterns: HashMap<String, Regex>,
+    /// The folder below which everybody may have files made.
+    folder: Option<PathBuf>,
+}
+
+impl LinuxHost {
+    pub(crate) fn new() -> Self {
+        let (kernel, system) = (uname(), sysinfo());
+        let text = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
+        let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32);
+        let name = std::env::var("PERFETTO_MACHINE_NAME").ok().filter(|name| !name.is_empty());
+        let machine = Machine {
+            uid: rustix::process::geteuid().as_raw(),
+            name: name.unwrap_or_else(|| text(kernel.sysname())),
+            sysname: text(kernel.sysname()),
+            release: text(kernel.release()),
+            version: text(kernel.version()),
+            machine: text(kernel.machine()),
+            page_size: rustix::param::page_size() as u32,
+            cpus,
+            ram: (system.totalram as u128 * u128::from(system.mem_unit)) as u64,
+        };
+        Self { machine, files: HashMap::new(), last_file: 0, patterns: HashMap::new(), folder: None }
+    }
+
+    pub(crate) fn set_folder(&mut self, folder: PathBuf) {
+        self.folder = Some(folder);
+    }
+
+    /// Keeps an open file.
+    pub(crate) fn keep(&mut self, file: OwnedFd) -> FileToken {
+        self.last_file += 1;
+        self.files.insert(self.last_file, file);
+        FileToken(self.last_file)
+    }
+
+    /// Gives an open file back.
+    pub(crate) fn take(&mut self, token: FileToken) -> Option<OwnedFd> {
+        self.files.remove(&token.0)
+    }
+
+    /// Whether a user may have a file made: it would be the service's.
+    fn may_create(&self, path: &Path, uid: u32) -> bool {
+        let is_below = |folder: &PathBuf| {
+            let parent = path.parent().and_then(|parent| parent.canonicalize().ok());
+            parent.zip(folder.canonicalize().ok()).is_some_and(|(parent, folder)| parent.starts_with(folder))
+        };
+        uid == 0 || uid == self.machine.uid || self.folder.as_ref().is_some_and(is_below)
+    }
+}
+
+fn nanoseconds(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
+    // Both are positive from 1970 to 2554.
+    (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
+}
+
+impl Host for LinuxHost {
+    type Memory = PagedMemory;
+    type Shared = SharedWords;
+
+    fn memory(&mut self, bytes: usize) -> Option<PagedMemory> {
+        PagedMemory::new(bytes).ok().map(PagedMemory::in_large_pages)
+    }
+
+    fn share(&mut self, bytes: usize) -> Option<(SharedWords, FileToken)> {
+        let (words, file) = SharedWords::new(bytes).ok()?;
+        Some((words, self.keep(file)))
+    }
+
+    fn adopt(&mut self, file: FileToken) -> Option<SharedWords> {
+        SharedWords::of(&self.take(file)?).ok()
+    }
+
+    fn create(&mut self, path: &str, uid: u32) -> Result<FileToken, String> {
+        let path = Path::new(path);
+        if !self.may_create(path, uid) {
+            return Err(format!("user {uid} may not let the service create files there"));
+        }
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+        let file = file.map_err(|error| error.to_string())?;
+        let readable = std::fs::Permissions::from_mode(0o644);
+        file.set_permissions(readable).map_err(|error| error.to_string())?;
+        Ok(self.keep(file.into()))
+    }
+
+    fn clocks(&mut self) -> Clocks {
+        Clocks {
+            realtime_coarse: nanoseconds(ClockId::RealtimeCoarse),
+            monotonic_coarse: nanoseconds(ClockId::MonotonicCoarse),
+            boottime: nanoseconds(ClockId::Boottime),
+            realtime: nanoseconds(ClockId::Realtime),
+            monotonic: nanoseconds(ClockId::Monotonic),
+            monotonic_raw: nanoseconds(ClockId::MonotonicRaw),
+        }
+    }
+
+    fn random(&mut self) -> u64 {
+        let mut bytes = [0; 8];
+        match getrandom(&mut bytes, GetRandomFlags::empty()) {
+            Ok(8) => u64::from_ne_bytes(bytes),
+            // Early in a machine's life it may have none.
+            _ => nanoseconds(ClockId::Realtime).wrapping_mul(0x9E37_79B9_7F4A_7C15),
+        }
+    }
+
+    fn matches(&mut self, pattern: &str, text: &str) -> Result<bool, String> {
+        if !self.patterns.contains_key(pattern) {
+            if self.patterns.len() >= MOST_PATTERNS {
+                self.patterns.clear();
+            }
+            let regex = Regex::new(&format!("^(?:{pattern})$")).map_err(|error| error.to_string())?;
+            self.patterns.insert(pattern.to_owned(), regex);
+        }
+        Ok(self.patterns.get(pattern).is_some_and(|regex| regex.is_match(text)))
+    }
+
+    fn machine(&self) -> &Machine {
+        &self.machine
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_matches_all_of_a_name_or_nothing_and_a_wrong_one_is_an_error() {
+        let mut host = LinuxHost::new();
+        let names = ["com.a", "com.ab", "xcom.a", "com_a"];
+        assert_eq!(
+            names.map(|name| host.matches("com\\.a|x", name)),
+            [Ok(true), Ok(false), Ok(false), Ok(false)]
+        );
+        assert!(host.matches("(", "").is_err());
+    }
+
+    #[test]
+    fn files_are_made_for_those_who_may_and_never_in_place_of_another() {
+        let mut host = LinuxHost::new();
+        let folder = std::env::temp_dir().join(format!("tracebuf-daemon-host-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let path = folder.join("trace");
+        let text = path.to_str().expect("it is text");
+        let other = host.machine.uid.wrapping_add(1000);
+        assert!(host.create(text, other).is_err_and(|error| error.contains("may not")));
+        host.set_folder(folder.clone());
+        assert!(host.create(&folder.join("../trace").to_string_lossy(), other).is_err());
+        let file = host.create(text, other).expect("below the folder");
+        assert!(host.take(file).is_some() && host.take(file).is_none());
+        assert!(host.create(text, host.machine.uid).is_err(), "it is there");
+        std::fs::remove_dir_all(folder).expect("it is there");
+    }
+}

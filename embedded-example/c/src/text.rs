@@ -11,10 +11,34 @@ const LONGEST: usize = 80;
 ///
 /// # Safety
 /// Null, or text that ends with a zero and does not change while the result is used.
+#[inline(never)]
 pub(crate) unsafe fn text(text: *const c_char) -> &'static str {
     if text.is_null() {
         return "";
     }
+    let bytes = text.cast::<u8>();
+    let (mut len, mut all) = (0, 0);
+    while len < LONGEST {
+        // SAFETY: the caller's promise; no byte before this is the zero at the end.
+        let byte = unsafe { bytes.add(len).read() };
+        if byte == 0 {
+            break;
+        }
+        all |= byte;
+        len += 1;
+    }
+    if all < 0x80 {
+        // SAFETY: so many bytes were read, and all are ASCII.
+        return unsafe { str::from_utf8_unchecked(core::slice::from_raw_parts(bytes, len)) };
+    }
+    // SAFETY: the caller's promise.
+    unsafe { beyond_ascii(text) }
+}
+
+/// # Safety
+/// As [`text`], and not null.
+#[cold]
+unsafe fn beyond_ascii(text: *const c_char) -> &'static str {
     // SAFETY: the caller's promise.
     let text = unsafe { CStr::from_ptr(text) }.to_str().unwrap_or("?");
     let mut len = LONGEST.min(text.len());

@@ -29,6 +29,10 @@ pub(crate) const NOT_YET: i32 = -3;
 
 /// The caller's region.
 pub(crate) type Trace = Region<NAMES, TEXT, CHUNKS>;
+
+/// Sizes that cannot be do not compile.
+const _: Trace = Trace::zeroed();
+
 /// The caller's timer.
 #[derive(Clone, Copy)]
 pub(crate) struct Ticks(extern "C" fn() -> u32);

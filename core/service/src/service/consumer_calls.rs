@@ -3,9 +3,9 @@
 use alloc::string::String;
 
 use tracebuf::proto::fields::consumer::{
-    attach_request, attach_response, change_trace_config_request, clone_session_response, detach_request,
-    enable_tracing_request, flush_request, get_trace_stats_response, observe_events_request,
-    query_service_state_request, save_trace_for_bugreport_response,
+    attach_request, attach_response, change_trace_config_request, detach_request, enable_tracing_request,
+    flush_request, get_trace_stats_response, observe_events_request, query_service_state_request,
+    save_trace_for_bugreport_response,
 };
 use tracebuf::proto::reader::{FieldValue, Fields, message, numbers};
 
@@ -123,13 +123,7 @@ impl<H: Host> Service<H> {
                 let response = response.bytes(fields::MSG, b"Removed: use CloneSession");
                 self.reply(connection, request, &response);
             }
-            "CloneSession" => {
-                use clone_session_response as fields;
-                let response = ProtoBuilder::new().number(fields::SUCCESS, false);
-                let response =
-                    response.bytes(fields::ERROR, b"CloneSession is not supported by this service");
-                self.reply(connection, request, &response);
-            }
+            "CloneSession" => self.clone_session(connection, request, arguments),
             _ => self.reject(connection, request),
         }
     }
@@ -140,7 +134,7 @@ impl<H: Host> Service<H> {
         let session = id.and_then(|id| self.sessions.get_mut(&id));
         let Some(session) = session else { return self.reject(connection, request) };
         let before = core::mem::replace(&mut session.enabled_by, request);
-        let is_over = session.state == State::Disabled && session.file.is_none();
+        let is_over = session.state.is_over() && session.file.is_none();
         self.reject(connection, before);
         if let Some(id) = id.filter(|_| is_over) {
             self.say_that_it_ended(id);
@@ -168,7 +162,7 @@ impl<H: Host> Service<H> {
         session.detached = Some(key);
         session.consumer = None;
         let enabled_by = session.enabled_by.take();
-        let is_over = session.state == State::Disabled;
+        let is_over = session.state.is_over();
         if let Some(one) = self.connections.get_mut(&connection) {
             one.consumer.session = None;
         }

@@ -3,6 +3,8 @@
 #![allow(unreachable_pub, reason = "modules of one program")]
 
 mod clients;
+mod clones;
+mod compression;
 mod consumers;
 mod files;
 mod flushes;

@@ -12,6 +12,7 @@ mod hostile;
 mod queries;
 mod random;
 mod sessions;
+mod stop_session;
 mod stops;
 mod triggers;
 mod world;

@@ -91,12 +91,12 @@ mod tests {
     #[test]
     fn a_file_is_read_as_it_is_now() {
         let (files, proc) = (OpenFiles::new(), Path::new("/proc"));
-        let ticks = || files.read(proc, "self/schedstat").expect("a file");
-        let first = ticks();
-        while ticks() == first {}
+        let uptime = || files.read(proc, "uptime").expect("a file");
+        let first = uptime();
+        while uptime() == first {}
         // Longer than a read.
-        let environment = files.read(proc, "kallsyms").expect("a file");
-        assert_eq!(environment.len(), std::fs::read("/proc/kallsyms").expect("a file").len());
+        let symbols = files.read(proc, "kallsyms").expect("a file");
+        assert_eq!(symbols.len(), std::fs::read("/proc/kallsyms").expect("a file").len());
         assert_eq!(files.files.lock().expect("a lock").len(), 2);
         assert_eq!(
             files.read(proc, "no such file").map_err(|error| error.kind()),

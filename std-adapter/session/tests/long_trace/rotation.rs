@@ -79,7 +79,7 @@ fn each_file_opens_by_itself_and_together_they_have_everything_once() {
         let trace = if compressed { trace.compress(tracebuf_session::Compression::Deflate) } else { trace };
         let session =
             Session::builder().exhaustion(Exhaustion::Stall).long_trace(trace).start().expect("a session");
-        let slices = if compressed { 60_000 } else { 15_000 };
+        let slices = if compressed { 120_000 } else { 15_000 };
         record(&session, slices);
         let stopped = session.stop().expect("a stop");
         let losses = stopped.summary().losses();

@@ -133,6 +133,7 @@ CLASSES = {
     "observe_events_request": "ObserveEventsRequest",
     "observe_events_response": "ObserveEventsResponse",
     "observable_events": "ObservableEvents",
+    "clone_trigger_hit": "ObservableEvents_CloneTriggerHit",
     "data_source_instance_state_change": "ObservableEvents_DataSourceInstanceStateChange",
     "query_service_state_request": "QueryServiceStateRequest",
     "query_service_state_response": "QueryServiceStateResponse",
@@ -143,6 +144,7 @@ CLASSES = {
     "query_capabilities_response": "QueryCapabilitiesResponse",
     "tracing_service_capabilities": "TracingServiceCapabilities",
     "save_trace_for_bugreport_response": "SaveTraceForBugreportResponse",
+    "clone_session_request": "CloneSessionRequest",
     "clone_session_response": "CloneSessionResponse",
 }
 CPP_ENUMS = {

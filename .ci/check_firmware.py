@@ -11,6 +11,7 @@ usage: check_firmware.py TRACE             nothing lost: slices nest and end, ti
        check_firmware.py --c TRACE         nothing lost of what the C program of embedded-example/c/test does
        check_firmware.py --c-later TRACE   for what it does after that trace: names and all, and nothing from before
        check_firmware.py --embassy TRACE   nothing lost: tasks, their polls and idle time, as the binary embassy has them
+       check_firmware.py --freertos TRACE  nothing lost: what embedded-example/c/test/freertos.c records, exactly
        check_firmware.py --log LINES TRACE     each line of the log, `seconds<tab>text`, is an instant of the main loop,
                                            within a millisecond, and there are no others
        check_firmware.py --part-of WHOLE TRACE   after losses: every packet is one of WHOLE, in WHOLE's order
@@ -220,6 +221,40 @@ def check_embassy(path):
         raise Bad("slices that do not end: %s" % left)
 
 
+def check_freertos(path):
+    counts, counters, left = in_place(path)
+    expected = {
+        "own/door": 1, "own/bell": 1, "own/plain": 1, "own/tag": 1, "own/?": 1, "own/step": 50,
+        "motor/turns": 1, "motor/half": 1, "one of ten/hello": 10,
+        "sender/created": 1, "sender/ready": 1, "sender/runs": 51, "sender/queue send": 50,
+        # The tick, with the sender running; to which its going on is nothing new.
+        "sender/queue send from interrupt": 20, "interrupt/interrupt": 20,
+        "receiver/created": 1, "receiver/ready": 51, "receiver/runs": 50, "receiver/ended": 1,
+        "receiver/queue receive": 50, "receiver/waits to receive": 50,
+        "short/created": 1, "short/ready": 1, "short/runs": 1, "short/ended": 1, "executor/idle": 1,
+    }
+    if counts != expected or left:
+        raise Bad("%s differ; slices that do not end: %s" % (set(counts.items()) ^ set(expected.items()), left))
+    expected = {
+        "message": list(range(50)), "large": [-2**63],
+        "free heap": [4096 - 16, 4096 - 32, 4096 - 16, 4096 - 32, 4096 - 16],
+    }
+    counters = {name: values for name, values in counters.items() if name != "fraction"}
+    if counters != expected:
+        raise Bad("counters are %s" % counters)
+    events = [packet.track_event for packet in load(path) if packet.HasField("track_event")]
+    fractions = [event.double_counter_value for event in events if event.HasField("double_counter_value")]
+    lines = [event.log_message.prio for event in events if event.HasField("log_message")]
+    details = {
+        event.name: (list(event.flow_ids), [(a.name, a.int_value, a.string_value) for a in event.debug_annotations])
+        for event in events if event.name in ("door", "bell", "plain")
+    }
+    arguments = [("open", -1, ""), ("by", 0, "hand")]
+    expected = {"door": ([7], arguments), "bell": ([7], arguments), "plain": ([], [])}
+    if fractions != [0.5] or lines != [5] or details != expected:
+        raise Bad("fractions %s, log %s, details %s" % (fractions, lines, details))
+
+
 def check_log(lines, path):
     with open(lines) as file:
         log = [line.rstrip("\n").split("\t") for line in file]
@@ -298,6 +333,7 @@ def main():
     parser.add_argument("--c", action="store_true")
     parser.add_argument("--c-later", action="store_true")
     parser.add_argument("--embassy", action="store_true")
+    parser.add_argument("--freertos", action="store_true")
     parser.add_argument("paths", nargs="+")
     arguments = parser.parse_args()
     try:
@@ -313,6 +349,8 @@ def main():
             check_snapshot(*arguments.paths)
         elif arguments.embassy:
             check_embassy(*arguments.paths)
+        elif arguments.freertos:
+            check_freertos(*arguments.paths)
         elif arguments.log:
             check_log(arguments.log, *arguments.paths)
         elif arguments.c:

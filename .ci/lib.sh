@@ -12,7 +12,7 @@ readonly FIRMWARE_TARGETS="thumbv6m-none-eabi thumbv7em-none-eabihf"
 readonly RISCV_TARGETS="riscv32imac-unknown-none-elf riscv32imc-unknown-none-elf"
 # How long a part may take: several times what the longest takes on two busy cores.  (Tests that nextest runs have a limit
 # each, in .config/nextest.toml.)
-readonly PART_SECONDS=${PART_SECONDS:-1200}
+PART_SECONDS=${PART_SECONDS:-1200}
 readonly FUZZ_TARGETS="ops commit smb validator replay attach differential receive sockets ftrace vm inplace"
 
 # What is installed when it is missing, in the versions that all this was last run with.  What is there in another one

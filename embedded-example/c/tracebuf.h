@@ -1,31 +1,35 @@
 /*
- * tracebuf for C firmware: a trace for https://ui.perfetto.dev in a static region.
+ * tracebuf for firmware in C: a trace for https://ui.perfetto.dev, recorded in place.
  *
- *     static _Alignas(8) uint8_t region[8192] __attribute__((section(".uninit")));
+ *     static _Alignas(8) uint8_t region[TRACEBUF_REGION_SIZE] __attribute__((section(".uninit")));
+ *     static tracebuf_writer main_loop;
+ *     tracebuf_rtt _SEGGER_RTT;
  *
- *     if (tracebuf_init(region, sizeof region, 25000000, read_clock) == TRACEBUF_FOUND)
- *         tracebuf_export(write_before, NULL);
- *     tracebuf_writer *main_loop = tracebuf_writer_new("main loop");
+ *     tracebuf_init(region, sizeof region, 64000000, read_cycles);
+ *     tracebuf_writer_init(&main_loop, "main loop");
  *     for (;;) {
- *         tracebuf_slice_begin(main_loop, "step");
- *         step();
- *         tracebuf_slice_end(main_loop);
- *         tracebuf_drain();
+ *         tracebuf_begin(&main_loop, "step");
+ *         tracebuf_count(&main_loop, "level", step());
+ *         tracebuf_end(&main_loop);
+ *         tracebuf_rtt_poll(&_SEGGER_RTT);
  *     }
  *
- * The linker script needs an output section `.uninit (NOLOAD)` in RAM that start-up code does not clear: test/link.ld
- * has one. Without NOLOAD the region is part of the image, and what was recorded before a reset may be overwritten.
+ * On the host, `tracebuf receive` makes a trace of what the probe reads, or of what tracebuf_stream_poll gave to any
+ * other line; `tracebuf recover` of a dump of memory. What was finished before a reset is in it, if the region is in an
+ * output section `.uninit (NOLOAD)` that start-up code does not clear: test/link.ld has one.
  *
- * Link libtracebuf_c.a: `cargo build --profile small -p tracebuf-c --target thumbv7em-none-eabihf` builds it for size
- * into target/thumbv7em-none-eabihf/small; for a Cortex-M0 or M0+ the target is thumbv6m-none-eabi. With it test/main.c
- * takes 48 KB of flash; with that of `--release`, built for speed, 65 KB. Besides the region it takes 4.0 KB of RAM,
- * however few writers and counters there are, and 1.2 KB of stack; 2.9 KB in a start that finds what was left before
- * a reset, and 3.8 KB in an export. If there is less, the stack grows into what lies below it, perhaps the region.
+ * Link libtracebuf_c.a: `cargo build --profile small -p tracebuf-c --target thumbv7em-none-eabihf` builds it into
+ * target/thumbv7em-none-eabihf/small; for a Cortex-M0 or M0+ the target is thumbv6m-none-eabi. Use --gc-sections: what
+ * is not called takes no flash. tracebuf_freertos.h has FreeRTOS' trace macros over these functions, and
+ * tracebuf_packets.h is for devices that look into their own traces.
  *
- * Each priority (main loop, each interrupt) has its own writer and passes no other's to any call. Names are string
- * literals: their memory must not change. They are UTF-8; a name that is not (such as Latin-1 with umlauts) appears as
- * "?". A name of more than 80 bytes is cut after the last whole character that fits. Nothing here allocates, and only
- * an export waits; no failure needs a reaction from the program: what does not fit is dropped and counted in the trace.
+ * Nothing here allocates, waits or panics. No failure needs a reaction: what does not fit is dropped and counted in the
+ * trace. NULL, and what was never made, is ignored everywhere. Interrupts are masked only where it says so, and on
+ * Armv6-M for atomic instructions.
+ *
+ * Names are string literals, or other memory that never changes: a name is copied once and known by its address after
+ * that. Texts and the names of writers, tracks and tasks are copied each time, so they may lie anywhere. All are UTF-8
+ * and end with a zero; what is not UTF-8 (such as Latin-1 with umlauts) is "?". The first 64 bytes are kept.
  */
 #ifndef TRACEBUF_H
 #define TRACEBUF_H
@@ -37,111 +41,164 @@
 extern "C" {
 #endif
 
-/* The most writers and counters. */
-#define TRACEBUF_WRITERS 4
-#define TRACEBUF_COUNTERS 8
-
-typedef struct tracebuf_writer tracebuf_writer;
-typedef struct tracebuf_counter tracebuf_counter;
-
 /*
- * The time in ticks, which must never go back. Every priority calls it. A 32-bit counter wraps after minutes and must
- * be extended to 64 bits: test/main.c shows how. The clock must record nothing itself: the writer that asks for the
- * time is in the middle of an event, and what else it is given then is lost without being counted.
+ * Sizes: 64 names with 4 * 128 bytes of text, tracks and tasks among them; a ring of 32 chunks of 256 bytes. If others
+ * are wanted, build the library with TRACEBUF_NAMES, TRACEBUF_TEXT or TRACEBUF_CHUNKS in the environment, and define
+ * them for this header, too. Names (up to 1,024) and chunks (4 to 32,768) are powers of two. TRACEBUF_TIMER_BITS is
+ * only for the library: 16 to 32, the latter if nothing is said.
  */
-typedef uint64_t (*tracebuf_clock)(void);
+#ifndef TRACEBUF_NAMES
+#define TRACEBUF_NAMES 64
+#endif
+#ifndef TRACEBUF_TEXT
+#define TRACEBUF_TEXT 128
+#endif
+#ifndef TRACEBUF_CHUNKS
+#define TRACEBUF_CHUNKS 32
+#endif
 
-/*
- * Takes bytes of a trace, as many as it can, and returns how many; less than 0 ends the export. If it returns 0 it is
- * called again until it takes some, so it must end the export if, say, a host's disk is full. Called within it,
- * tracebuf_drain does nothing, and tracebuf_export returns TRACEBUF_BUSY.
- */
-typedef int32_t (*tracebuf_write)(void *context, const uint8_t *bytes, size_t size);
+/* Bytes of a region. */
+#define TRACEBUF_REGION_SIZE (64 + 8 * (TRACEBUF_NAMES) + 4 * (TRACEBUF_TEXT) + 256 * (TRACEBUF_CHUNKS))
 
 enum {
     TRACEBUF_OK = 0,
-    TRACEBUF_FOUND = 1,      /* the region holds what was recorded before a reset: export it at once */
-    TRACEBUF_TOO_SMALL = -1, /* the region is smaller than 1.2 KiB, or it or the clock is NULL */
-    TRACEBUF_TWICE = -2,     /* called before, or within another call, by an interrupt or another task */
-    TRACEBUF_NOT_YET = -3,   /* tracebuf_init was not called */
-    TRACEBUF_WRITE = -4,     /* the writing function failed, or is NULL */
-    TRACEBUF_BUSY = -5,      /* called within an export, or while another task is exporting */
+    TRACEBUF_FOUND = 1,    /* the region holds what was recorded before a reset: it is sent first */
+    TRACEBUF_WRONG = -1,   /* NULL, not aligned to 4 bytes, or a region smaller than the library's sizes need */
+    TRACEBUF_TWICE = -2,   /* there is one already, or an interrupt came while it was being made */
+    TRACEBUF_NOT_YET = -3, /* tracebuf_init was not called, or failed */
 };
 
 /*
- * Starts the recorder over a region of memory, once. The region may be as small as 1.2 KiB, but some 4 KiB are needed
- * for events to be decoded once older ones were overwritten: names and clock must be in it too. Times in the trace are
- * in microseconds; with 0 ticks a second all of them are 0.
+ * A timer that counts up and wraps, at a frequency that does not change. Every priority reads it, so that must be quick
+ * and safe to interrupt. Bits above TRACEBUF_TIMER_BITS are zero. Something must record, poll, or call
+ * tracebuf_keep_time in each 3/8 of its period.
+ */
+typedef uint32_t (*tracebuf_timer)(void);
+
+/* Whoever writes: in zeroed memory, as a static is. It must stay where it is. */
+typedef struct tracebuf_writer { uint32_t opaque[8]; } tracebuf_writer;
+
+/* Another track than a writer's own: in zeroed memory. */
+typedef struct tracebuf_track { uint32_t opaque[2]; } tracebuf_track;
+
+/* A control block that debug probes look for, and its buffer of 1,024 bytes: in zeroed static memory. */
+typedef struct tracebuf_rtt { uint32_t opaque[12 + 256]; } tracebuf_rtt;
+
+/* An argument of an event: a text, or if that is NULL, the number. Without a name, none. */
+typedef struct tracebuf_arg {
+    const char *name;
+    const char *text;
+    int32_t number;
+} tracebuf_arg;
+
+/*
+ * Details of an event. Those with the same flow, unless it is 0, are joined by arrows. What does not fit into 96 bytes
+ * is left out: a flow or a number takes 8, a text 4 and its bytes.
  *
- * In memory that start-up code does not clear, what an earlier start recorded is found again, stays readable, and is
- * gradually overwritten. Its times are not this start's, and its timelines have the same names: export it into a file
- * of its own, before anything is recorded.
+ *     tracebuf_instant_with(&w, "door", &(tracebuf_details){ .flow = 7, .args = { { .name = "open", .number = 1 } } });
  */
-int32_t tracebuf_init(void *region, size_t size, uint64_t ticks_per_second, tracebuf_clock clock);
-
-/* Makes a timeline for one priority. NULL if there are too many, or before tracebuf_init: other calls ignore NULL. */
-tracebuf_writer *tracebuf_writer_new(const char *name);
-
-/* Makes a counter, for all writers; two of one name are two. NULL if there are too many: other calls ignore NULL. */
-tracebuf_counter *tracebuf_counter_new(const char *name);
+typedef struct tracebuf_details {
+    uint32_t flow;
+    tracebuf_arg args[2];
+} tracebuf_details;
 
 /*
- * A slice ends with the call of tracebuf_slice_end that belongs to its begin. Of a slice whose begin is lost, because
- * shared memory was full, the end is left out, and an end that is lost is made up for before the writer's next begin or
- * end: so slices stay within each other. Slices deeper than 32 count as begun.
+ * Starts the recorder over a region, once. What an earlier start recorded there stays, if sizes and frequency are the
+ * same; the host makes a trace of its own of each start. Cost: some 20 instructions for each chunk and name.
  */
-void tracebuf_slice_begin(tracebuf_writer *writer, const char *name);
-void tracebuf_slice_end(tracebuf_writer *writer);
-void tracebuf_instant(tracebuf_writer *writer, const char *name);
-void tracebuf_count(tracebuf_writer *writer, tracebuf_counter *counter, int64_t value);
+int32_t tracebuf_init(void *region, size_t size, uint32_t ticks_per_second, tracebuf_timer timer);
 
-/*
- * Completes the writer's current chunk of shared memory, so that the next tracebuf_drain moves it. Call it at the
- * writer's priority, after rare events: otherwise they wait until the chunk is full, or for an export, and meanwhile
- * the ring may overwrite the beginning of the last one, if that lies in the chunk before. Do not call it after each
- * event: a chunk counts as full however little it contains, and names and clock are written anew after a certain number
- * of chunks.
- */
-void tracebuf_flush(tracebuf_writer *writer);
+/* Keeps the time, where nothing records or polls for long. */
+void tracebuf_keep_time(void);
 
-/* Moves what the writers have completed into the ring. Call it at the lowest priority, often enough. */
-void tracebuf_drain(void);
+/* Ticks of the timer, in 64 bits. 0 before tracebuf_init. */
+uint64_t tracebuf_now(void);
 
-/*
- * Sets what calls for tracebuf_drain, or NULL for nothing: `wake` is called, at any priority that traces, when half of
- * shared memory waits to be moved, and when a writer is flushed. It is also called at once, and at the end of each
- * export, for what may be waiting then. It must be short, and must neither wait nor call anything declared here: it
- * pends the lowest-priority interrupt, which drains, such as PendSV (whose priority must be set: after a reset all have
- * the highest), or gives the semaphore of the task that drains. That is in time for four writers in a region of 12 KiB
- * or more, unless interrupts write very much at once. In one of 4 KiB it is in time for what tasks or the main loop
- * write, but some events of interrupts are dropped, and counted: the fewer writers, the fewer events. In smaller
- * regions, or without `wake`, the drain must run by itself.
- */
-void tracebuf_on_work(void (*wake)(void));
-
-/*
- * Events that were dropped since tracebuf_init because shared memory was full: tracebuf_drain ran too seldom. May be
- * called at any priority. Events that were already partly written are counted only in the trace, which counts these
- * too.
- */
+/* Events that found no place since the region was laid out, which is before an earlier start if it was found. */
 uint32_t tracebuf_dropped(void);
 
 /*
- * Sends everything in the ring that was not sent before, as a trace file, waiting for the line. Call it at the priority
- * of tracebuf_drain or below it, such as in the main loop if an interrupt drains: a drain that interrupts it does
- * nothing, and is called for again at its end. Recording goes on, and what is recorded is drained after each packet;
- * from writers that are faster than the line it takes no more than fills the ring once, and nothing is drained while it
- * sends the rest. What is recorded after it can be read without this file; an interrupt just at its end may be shown
- * without its name. What was overwritten before the line took it is counted in the trace, and TRACEBUF_OK is returned
- * nevertheless.
- *
- * After TRACEBUF_WRITE the file may end with half a packet. The next export first sends that packet whole, then
- * everything after it: if the function had written nothing, nothing is missing there. Otherwise names and clock of what
- * was already in the ring are in the file that ended early, and the next file is readable only from what was recorded
- * since; without the half packet the two make one file. A reset within an export, or between a failed one and the next,
- * costs only the packet that was being written; what is found after the reset needs that file in the same way.
+ * Makes a writer with a track of that name. Each priority, core or task that records has its own, and passes no other's
+ * to any call. A start may have 63; what those beyond record is counted as dropped. A writer keeps a chunk of the ring,
+ * so those of tasks that end are ended, and may be made again then.
  */
-int32_t tracebuf_export(tracebuf_write write, void *context);
+int32_t tracebuf_writer_init(tracebuf_writer *writer, const char *name);
+void tracebuf_writer_end(tracebuf_writer *writer);
+
+/*
+ * Slices, within each other, and instants. An end ends the slice that was begun last. 4 bytes each. On a Cortex-M4 an
+ * end takes some 60 instructions, and a begin 140 if its name has 8 bytes, 5 more for each further one.
+ */
+void tracebuf_begin(tracebuf_writer *writer, const char *name);
+void tracebuf_end(tracebuf_writer *writer);
+void tracebuf_instant(tracebuf_writer *writer, const char *name);
+void tracebuf_begin_with(tracebuf_writer *writer, const char *name, const tracebuf_details *details);
+void tracebuf_instant_with(tracebuf_writer *writer, const char *name, const tracebuf_details *details);
+
+/* Values of counters, which are known by their names; 8 bytes, or 12 for 64 bits. */
+void tracebuf_count(tracebuf_writer *writer, const char *counter, int32_t value);
+void tracebuf_count_i64(tracebuf_writer *writer, const char *counter, int64_t value);
+void tracebuf_count_f32(tracebuf_writer *writer, const char *counter, float value);
+
+/* A line of a log under a tag, which is a name. Priorities are Android's: 4 information, 5 a warning, 6 an error. */
+void tracebuf_log(tracebuf_writer *writer, uint32_t priority, const char *tag, const char *text);
+
+/* Another track, for events of a device, say. Those with the same name and number (of 24 bits) are one. */
+int32_t tracebuf_track_init(tracebuf_track *track, const char *name, uint32_t number);
+void tracebuf_begin_on(tracebuf_writer *writer, const tracebuf_track *track, const char *name);
+void tracebuf_end_on(tracebuf_writer *writer, const tracebuf_track *track);
+void tracebuf_instant_on(tracebuf_writer *writer, const tracebuf_track *track, const char *name);
+
+/*
+ * Fills a buffer with what is to go out next over whatever line, and returns how many bytes that is; fewer than asked
+ * for: there is no more now. Call it as often as the line has room, and four times a second at least. Writers are never
+ * stopped; what was overwritten before it could be sent shows as a gap. One caller at a time: another gets 0. It takes
+ * some 50 instructions a byte, and the library 500 bytes of RAM.
+ */
+size_t tracebuf_stream_poll(void *buffer, size_t size);
+
+/* With the next poll, also what has not filled a chunk goes out: before sleep, or at an end. */
+void tracebuf_stream_flush(void);
+
+/*
+ * The same into memory that a debug probe reads, whether one is there or not; returns how many bytes went there. A
+ * debugger finds the block by its id in RAM, or sooner if its symbol is _SEGGER_RTT. Poll either this or a line: each
+ * byte goes out once.
+ */
+size_t tracebuf_rtt_poll(tracebuf_rtt *rtt);
+
+/*
+ * Tasks, of any scheduler. Each has a track of its name with slices `runs` and instants `created`, `ready` and `ended`.
+ * tracebuf_tasks_init makes a writer for them; calls before it are ignored. All these may be called at any priority:
+ * interrupts are masked for the length of an event. In an NMI, or a fault, that has come within one, they are ignored
+ * and tracebuf_tasks_lost counts them. `task` is any number that no other task has at the time, such as its control
+ * block's address. Of 32 tasks, interrupts and schedulers the tracks are known; of more, events go to a track `others`.
+ */
+int32_t tracebuf_tasks_init(void);
+uint32_t tracebuf_tasks_lost(void);
+void tracebuf_task_created(uint32_t task, const char *name);
+void tracebuf_task_ended(uint32_t task);
+void tracebuf_task_ready(uint32_t task);
+
+/* The task runs in place of the one that ran; or none does. Of a task that runs already nothing is recorded. */
+void tracebuf_task_switched(uint32_t task);
+void tracebuf_task_none(void);
+
+/* For schedulers whose tasks go on within one another: a task interrupts the one that runs, until it ends. */
+void tracebuf_task_begins(uint32_t task);
+void tracebuf_task_ends(void);
+
+/* A scheduler, by any number, has nothing to run, or something again: a slice `idle` on a track `executor`. */
+void tracebuf_task_idle(uint32_t scheduler);
+void tracebuf_task_busy(uint32_t scheduler);
+
+/* The task that runs does something: an instant on its track, and a counter's value, from whatever runs. */
+void tracebuf_task_instant(const char *name);
+void tracebuf_task_count(const char *counter, int64_t value);
+
+/* An interrupt, by its number: a slice on a track of its own. */
+void tracebuf_isr_enter(uint32_t number);
+void tracebuf_isr_exit(uint32_t number);
 
 #ifdef __cplusplus
 }

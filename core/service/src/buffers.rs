@@ -3,12 +3,14 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use tracebuf::buffer::{TraceBuffer, Unobserved};
+use tracebuf::buffer::{BufferStats, ReadOnlyTraceBuffer, Reader, SequenceInfo, TraceBuffer, Unobserved};
 use tracebuf::service::{AllowedBuffers, Buffers};
 
 /// All buffers of a service, whichever session they belong to.
 pub(crate) struct BufferSlab<M> {
     all: BTreeMap<u16, TraceBuffer<M>>,
+    /// Clones of some, which nobody writes to. Their numbers are among the others.
+    copies: BTreeMap<u16, ReadOnlyTraceBuffer<M>>,
     /// The number given last: the next one is as far from those that rest as can be, so that late commits for a buffer
     /// that is gone find none.
     last: u16,
@@ -16,26 +18,46 @@ pub(crate) struct BufferSlab<M> {
 
 impl<M> BufferSlab<M> {
     pub(crate) const fn new() -> Self {
-        Self { all: BTreeMap::new(), last: 0 }
+        Self { all: BTreeMap::new(), copies: BTreeMap::new(), last: 0 }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.all.len()
+        self.all.len() + self.copies.len()
     }
 
-    /// Takes a buffer, and returns its number, from 1 on; `None` if all are taken.
-    pub(crate) fn insert(&mut self, buffer: TraceBuffer<M>) -> Option<u16> {
+    /// A number that no buffer has, from 1 on; `None` if all are taken.
+    fn next(&mut self) -> Option<u16> {
         let behind = (self.last..u16::MAX).skip(1).chain(1..=self.last.min(u16::MAX - 1));
-        // The last number is the one that no buffer has.
-        self.last = behind.into_iter().find(|number| !self.all.contains_key(number))?;
-        self.all.insert(self.last, buffer);
+        let is_free = |number: &u16| !self.all.contains_key(number) && !self.copies.contains_key(number);
+        self.last = behind.into_iter().find(is_free)?;
         Some(self.last)
     }
 
-    pub(crate) fn remove(&mut self, number: u16) -> Option<TraceBuffer<M>> {
-        self.all.remove(&number)
+    /// Takes a buffer, and returns its number.
+    pub(crate) fn insert(&mut self, buffer: TraceBuffer<M>) -> Option<u16> {
+        let number = self.next()?;
+        self.all.insert(number, buffer);
+        Some(number)
     }
 
+    /// Takes a clone, and returns its number.
+    pub(crate) fn insert_copy(&mut self, copy: ReadOnlyTraceBuffer<M>) -> Option<u16> {
+        let number = self.next()?;
+        self.copies.insert(number, copy);
+        Some(number)
+    }
+
+    /// Puts a buffer in the place of another.
+    pub(crate) fn replace(&mut self, number: u16, buffer: TraceBuffer<M>) -> Option<TraceBuffer<M>> {
+        self.all.get_mut(&number).map(|place| core::mem::replace(place, buffer))
+    }
+
+    /// Forgets one, and says whether it was there.
+    pub(crate) fn remove(&mut self, number: u16) -> bool {
+        self.all.remove(&number).is_some() || self.copies.remove(&number).is_some()
+    }
+
+    /// One that can be written to.
     pub(crate) fn get(&self, number: u16) -> Option<&TraceBuffer<M>> {
         self.all.get(&number)
     }
@@ -47,6 +69,26 @@ impl<M> BufferSlab<M> {
 }
 
 impl<M: AsRef<[u8]> + AsMut<[u8]>> BufferSlab<M> {
+    /// Begins to read one.
+    pub(crate) fn read(&mut self, number: u16) -> Option<Reader<'_>> {
+        match self.all.get_mut(&number) {
+            Some(buffer) => Some(buffer.read()),
+            None => self.copies.get_mut(&number).map(|copy| copy.read()),
+        }
+    }
+
+    /// The statistics of one as a trace has them.
+    pub(crate) fn stats(&self, number: u16) -> Option<BufferStats> {
+        let of_copy = || self.copies.get(&number).map(|copy| copy.stats().of_trace(copy.policy()));
+        self.get(number).map(|buffer| buffer.stats().of_trace(buffer.policy())).or_else(of_copy)
+    }
+
+    /// What is known of each sequence of one.
+    pub(crate) fn sequences(&self, number: u16) -> impl Iterator<Item = SequenceInfo> {
+        let copy = self.copies.get(&number).into_iter().flat_map(ReadOnlyTraceBuffer::sequences);
+        self.get(number).into_iter().flat_map(TraceBuffer::sequences).chain(copy)
+    }
+
     /// Drops what all buffers have of a producer that is gone.
     pub(crate) fn forget_producer(&mut self, producer_id: u16) {
         self.all.values_mut().for_each(|buffer| buffer.forget_producer(producer_id));
@@ -126,12 +168,17 @@ mod tests {
         let buffer = || TraceBuffer::new(vec![0; 1024], config).expect("room");
         let mut slab = BufferSlab::new();
         assert_eq!([(); 3].map(|()| slab.insert(buffer())), [Some(1), Some(2), Some(3)]);
-        assert!(slab.remove(2).is_some() && slab.remove(2).is_none());
+        assert!(slab.remove(2) && !slab.remove(2));
         assert_eq!(slab.insert(buffer()), Some(4), "2 rests");
         slab.last = u16::MAX - 2;
         assert_eq!([(); 3].map(|()| slab.insert(buffer())), [Some(u16::MAX - 1), Some(2), Some(5)]);
         assert!(slab.only(&[2, 5]).buffer(5).is_some() && slab.only(&[2]).buffer(5).is_none());
         assert_eq!(slab.len(), 6);
+        assert_eq!(slab.insert_copy(buffer().into_read_only()), Some(6));
+        slab.last = 5;
+        assert_eq!(slab.insert(buffer()), Some(7), "a clone has 6");
+        assert!(slab.buffer(6).is_none() && slab.read(6).is_some() && slab.stats(6).is_some());
+        assert!(slab.remove(6) && slab.read(6).is_none() && slab.len() == 7);
     }
 
     #[test]

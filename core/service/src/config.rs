@@ -25,6 +25,7 @@ pub(crate) const LONGEST: u64 = 7 * 24 * 3600 * 1000;
 /// Most buffers of a session.
 const MOST_BUFFERS: usize = 128;
 const DISCARD: u64 = 2;
+const DEFLATE: u64 = 1;
 
 /// What of a `TraceConfig` the service reads.
 #[derive(Clone, Debug, Default)]
@@ -56,7 +57,37 @@ pub(crate) struct TraceConfig {
     /// Names, and with how many others of each the session begins.
     pub(crate) semaphores: Vec<(String, u64)>,
     pub(crate) exclusive: u64,
+    pub(crate) compression: Compression,
     pub(crate) builtin: BuiltinConfig,
+}
+
+/// How a trace is to be compressed, as far as the service knows how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Compression {
+    #[default]
+    None,
+    Deflate,
+    /// In a way that the service cannot, or not here: the trace is written without.
+    Unknown,
+}
+
+impl Compression {
+    fn of(whole: &[u8]) -> Option<Self> {
+        let old_form = number(whole, field::COMPRESSION_TYPE).unwrap_or(0) == DEFLATE;
+        let kinds = Fields::of(message(whole, field::COMPRESSION)?).map(|kind| kind.number);
+        Some(
+            match kinds
+                .fold(Self::None, |known, kind| if kind == 1 { Self::Deflate } else { known.or_unknown() })
+            {
+                Self::Unknown | Self::None if old_form => Self::Deflate,
+                found => found,
+            },
+        )
+    }
+
+    fn or_unknown(self) -> Self {
+        if self == Self::Deflate { self } else { Self::Unknown }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -64,6 +95,10 @@ pub(crate) struct BufferConfig {
     pub(crate) size_kb: u64,
     pub(crate) policy: FillPolicy,
     pub(crate) name: String,
+    /// Whether a clone gets the buffer itself, and the session an empty one.
+    pub(crate) is_transferred: bool,
+    /// Whether it is emptied before each clone.
+    pub(crate) is_cleared: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -171,6 +206,7 @@ impl TraceConfig {
             guardrails: of(field::ENABLE_EXTRA_GUARDRAILS, 0) != 0,
             triggers: TriggerConfig::of(message(whole, field::TRIGGER_CONFIG).unwrap_or_default())?,
             exclusive: of(field::EXCLUSIVE_PRIO, 0),
+            compression: Compression::of(whole).ok_or_else(malformed)?,
             builtin: BuiltinConfig::of(builtin).ok_or_else(malformed)?,
             ..Self::default()
         };
@@ -210,7 +246,9 @@ impl TraceConfig {
             return Err("duration_ms must not be set with triggers, which have their own times".to_string());
         }
         if self.writes_file && self.triggers.as_ref().is_some_and(|triggers| !triggers.starts) {
-            return Err("write_into_file cannot be used with triggers that stop the session".to_string());
+            return Err(
+                "write_into_file cannot be used with triggers that stop or clone the session".to_string()
+            );
         }
         let in_name = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
         if !self.bugreport_filename.chars().all(in_name) {
@@ -253,9 +291,12 @@ impl TraceConfig {
 
 impl BufferConfig {
     fn of(buffer: &[u8]) -> Option<Self> {
-        let [size_kb, policy] = numbers(buffer, [buffer_config::SIZE_KB, buffer_config::FILL_POLICY])?;
+        use buffer_config::{CLEAR_BEFORE_CLONE, FILL_POLICY, NAME, SIZE_KB, TRANSFER_ON_CLONE};
+        let [size_kb, policy, is_transferred, is_cleared] =
+            numbers(buffer, [SIZE_KB, FILL_POLICY, TRANSFER_ON_CLONE, CLEAR_BEFORE_CLONE])?;
         let policy = if policy == DISCARD { FillPolicy::Discard } else { FillPolicy::RingBuffer };
-        Some(Self { size_kb, policy, name: text(message(buffer, buffer_config::NAME)?) })
+        let name = text(message(buffer, NAME)?);
+        Some(Self { size_kb, policy, name, is_transferred: is_transferred != 0, is_cleared: is_cleared != 0 })
     }
 }
 

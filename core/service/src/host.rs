@@ -106,6 +106,12 @@ pub trait Host {
     /// Why it is none.
     fn matches(&mut self, pattern: &str, text: &str) -> Result<bool, String>;
 
+    /// Packets as one zlib stream, for sessions that ask for it; `None` if that cannot be. A session that begins asks
+    /// with no bytes whether it can. At most some 1 MiB at a time, during which nobody else is served.
+    fn deflate(&mut self, _packets: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
+
     /// What the machine is.
     fn machine(&self) -> &Machine;
 }

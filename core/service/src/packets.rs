@@ -77,17 +77,18 @@ pub(crate) fn system(machine: &Machine, now: u64) -> ProtoBuilder {
 }
 
 pub(crate) fn moment(uid: u32, moment: Moment) -> ProtoBuilder {
-    let event = ProtoBuilder::new().number(moment.kind, true);
+    let event = ProtoBuilder::new().number(moment.kind, moment.value);
     at(uid, moment.time).message(trace_packet::SERVICE_EVENT, &event)
 }
 
-pub(crate) fn trigger(uid: u32, fired: &FiredTrigger) -> ProtoBuilder {
+/// A trigger, as that field of a packet.
+pub(crate) fn trigger(uid: u32, field: u32, fired: &FiredTrigger) -> ProtoBuilder {
     let told = ProtoBuilder::new()
         .bytes(received_trigger::TRIGGER_NAME, fired.name.as_bytes())
         .bytes(received_trigger::PRODUCER_NAME, fired.producer.as_bytes())
         .number(received_trigger::TRUSTED_PRODUCER_UID, i64::from(fired.uid as i32).cast_unsigned())
         .number(received_trigger::STOP_DELAY_MS, fired.stop_delay_ms);
-    at(uid, fired.time).message(trace_packet::TRIGGER, &told)
+    at(uid, fired.time).message(field, &told)
 }
 
 pub(crate) fn stats(uid: u32, stats: &[u8], now: u64) -> ProtoBuilder {

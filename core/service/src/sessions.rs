@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use tracebuf::proto::SequenceId;
 use tracebuf::proto::trace_stats::FinalFlush;
 
-use crate::config::TraceConfig;
+use crate::config::{TraceConfig, TriggerConfig};
 use crate::host::{Clocks, ConnectionId, FileToken};
 
 /// Where a session is in its life.
@@ -19,15 +19,23 @@ pub(crate) enum State {
     /// Told to stop; data sources may still have something to say.
     Stopping,
     Disabled,
+    /// A copy of another: there to be read.
+    Cloned,
 }
 
 impl State {
+    /// Whether it records no more.
+    pub(crate) const fn is_over(self) -> bool {
+        matches!(self, Self::Disabled | Self::Cloned)
+    }
+
     pub(crate) const fn text(self) -> &'static str {
         match self {
             Self::Configured => "CONFIGURED",
             Self::Started => "STARTED",
             Self::Stopping => "STOP_WAIT",
             Self::Disabled => "DISABLED",
+            Self::Cloned => "CLONED_READ_ONLY",
         }
     }
 }
@@ -64,7 +72,15 @@ pub(crate) struct Instance {
 pub(crate) struct Moment {
     /// A field of `TracingServiceEvent`.
     pub(crate) kind: u32,
+    /// What the field says: true, or a number.
+    pub(crate) value: u64,
     pub(crate) time: u64,
+}
+
+impl Moment {
+    pub(crate) const fn new(kind: u32, time: u64) -> Self {
+        Self { kind, value: 1, time }
+    }
 }
 
 /// A trigger that a session has received.
@@ -99,6 +115,8 @@ pub(crate) struct Told {
     pub(crate) stats_are_due: bool,
     pub(crate) moments: Vec<Moment>,
     pub(crate) triggers: Vec<FiredTrigger>,
+    /// The trigger for which the session was cloned.
+    pub(crate) clone_trigger: Option<FiredTrigger>,
     pub(crate) initial_clocks: Option<Clocks>,
     pub(crate) clocks: Vec<Clocks>,
 }
@@ -132,6 +150,8 @@ pub(crate) struct Session {
     pub(crate) ends_at: Option<u64>,
     /// Whether a trigger of it was fired.
     pub(crate) is_triggered: bool,
+    /// Triggers of which the consumer is to hear later, so that it clones the session.
+    pub(crate) hits: Vec<FiredTrigger>,
     pub(crate) has_told_all_started: bool,
     /// A flush before the end is under way.
     pub(crate) is_ending: bool,
@@ -174,6 +194,7 @@ impl Session {
             started: None,
             ends_at: None,
             is_triggered: false,
+            hits: Vec::new(),
             has_told_all_started: false,
             is_ending: false,
             is_freed: false,
@@ -196,7 +217,7 @@ impl Session {
         {
             moments.remove(oldest);
         }
-        moments.push(Moment { kind, time });
+        moments.push(Moment::new(kind, time));
     }
 
     /// Notes what clocks show, if some have moved against the others since.
@@ -231,9 +252,12 @@ impl Session {
         if self.config.counts_sleep { clocks.boottime } else { clocks.monotonic }
     }
 
-    /// Whether it waits for a trigger: until then there is nothing to read.
-    pub(crate) const fn waits_for_trigger(&self) -> bool {
-        self.config.triggers.is_some() && !self.is_triggered
+    /// Whether its consumer may read it: neither what goes into a file, nor before a trigger, nor what is there to be
+    /// cloned.
+    pub(crate) fn is_readable(&self) -> bool {
+        let may_read = |triggers: &TriggerConfig| self.is_triggered && !triggers.clones;
+        self.state == State::Cloned
+            || !self.config.writes_file && self.config.triggers.as_ref().is_none_or(may_read)
     }
 
     pub(crate) fn are_all_stopped(&self) -> bool {

@@ -103,6 +103,8 @@ pub mod trace_packet {
     pub const FIRST_PACKET_ON_SEQUENCE: u32 = 87;
     /// Varint: the machine the producer runs on, if not the service's. The service's.
     pub const MACHINE_ID: u32 = 98;
+    /// Message: `Trigger`: what a trace is a clone for. The service's.
+    pub const CLONE_SNAPSHOT_TRIGGER: u32 = 113;
     /// Message: `TraceProvenance`. The service's.
     pub const TRACE_PROVENANCE: u32 = 124;
     /// Message: `ProtoVms`. The service's.

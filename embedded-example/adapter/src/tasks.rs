@@ -196,17 +196,34 @@ pub fn ends() {
     });
 }
 
-/// A task runs in place of the one that ran: what a scheduler says that knows only of switches. `None`: none runs.
+/// A task runs in place of the one that ran: what a scheduler says that knows only of switches. `None`: none runs. It
+/// is told nothing new if that task runs already, as after a tick that has woken nobody.
 pub fn switched(id: Option<u32>) {
     with(|hooks| {
+        let track = id.map(|id| hooks.track(Of::Task(id), "task"));
+        if hooks.deeper == 0 && hooks.running == track.as_slice() {
+            return;
+        }
         hooks.running.clear();
         hooks.deeper = 0;
-        let track = id.map(|id| hooks.track(Of::Task(id), "task"));
         if let Some(track) = track {
             hooks.running.push(track).unwrap_or_default();
         }
         hooks.writer.switch(track);
     });
+}
+
+/// The task that runs does something, such as sending a message: an instant on its track.
+pub fn instant(name: &'static str) {
+    with(|hooks| {
+        let track = hooks.running.last().copied().unwrap_or(hooks.others);
+        hooks.writer.instant_on(track, name);
+    });
+}
+
+/// A counter's value, such as the bytes of a heap that are free, from whatever runs.
+pub fn count(counter: &'static str, value: i64) {
+    with(|hooks| hooks.writer.count(counter, value));
 }
 
 /// An executor, or a scheduler, has nothing to run: a slice `idle` on a track of its own until [`busy`].

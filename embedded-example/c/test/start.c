@@ -22,8 +22,12 @@ static void fault(void) { end(0); }
 
 extern uint32_t stack_top, data_start, data_end, data_load, bss_start, bss_end;
 
+#define COPROCESSORS (*(volatile uint32_t *)0xE000ED88)
+
 void reset(void)
 {
+    COPROCESSORS |= 0xF << 20; /* the FPU, which takes arguments of type float */
+    __asm__ volatile("dsb\n\tisb");
     uint32_t *from = &data_load;
     for (uint32_t *to = &data_start; to < &data_end;)
         *to++ = *from++;

@@ -20,7 +20,7 @@ use crate::failure::Failure;
 /// For Linux. Ends on SIGTERM and Ctrl-C, after traces that it writes into files are complete. Called `traced`, it takes the
 /// options of that program.
 ///
-/// Exit status: 0 when it was told to end, 1 when it cannot listen.
+/// Exit status: 0 when it was told to end, 1 when it cannot listen, or stop a session.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// A socket for programs that record: a path, or a name with @; several times for several.
@@ -35,6 +35,10 @@ pub(crate) struct Args {
     /// Let every user have traces written below this folder (output_path); else root and the service's own user may.
     #[arg(long, value_name = "FOLDER")]
     output_folder: Option<PathBuf>,
+    /// Stop a session of a service that runs, which is yours or you are root: by its unique name, the key by which it
+    /// was detached, or its number. It is flushed, and its consumer can read it still.
+    #[arg(long, value_name = "SESSION", conflicts_with_all = ["background", "output_folder", "producer_socket"])]
+    stop: Option<String>,
     /// Run in the background, and print the process's number.
     #[arg(long)]
     background: bool,

@@ -2,10 +2,13 @@
 
 use std::collections::HashMap;
 use std::fs::OpenOptions;
+use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use flate2::Compression;
+use flate2::write::ZlibEncoder;
 use regex_lite::Regex;
 use rustix::rand::{GetRandomFlags, getrandom};
 use rustix::system::{sysinfo, uname};
@@ -141,6 +144,11 @@ impl Host for LinuxHost {
         Ok(self.patterns.get(pattern).is_some_and(|regex| regex.is_match(text)))
     }
 
+    fn deflate(&mut self, packets: &[u8]) -> Option<Vec<u8>> {
+        let mut stream = ZlibEncoder::new(Vec::new(), Compression::default());
+        stream.write_all(packets).and_then(|()| stream.finish()).ok()
+    }
+
     fn machine(&self) -> &Machine {
         &self.machine
     }
@@ -159,6 +167,18 @@ mod tests {
             [Ok(true), Ok(false), Ok(false), Ok(false)]
         );
         assert!(host.matches("(", "").is_err());
+    }
+
+    #[test]
+    fn packets_are_deflated_into_a_stream_that_has_them_again() {
+        use std::io::Read;
+        let packets = b"a packet, ".repeat(10_000);
+        for packets in [&packets[..], &[]] {
+            let stream = LinuxHost::new().deflate(packets).expect("there is memory");
+            let mut back = Vec::new();
+            flate2::read::ZlibDecoder::new(&stream[..]).read_to_end(&mut back).expect("a stream");
+            assert!(back == packets && stream.len() < 1000);
+        }
     }
 
     #[test]

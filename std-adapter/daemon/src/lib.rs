@@ -21,6 +21,7 @@
 //! | `daemon` | [`Daemon`]: one loop, which hears and does | all |
 //! | `stream` | one connection: what comes, and what is not sent yet | `system` |
 //! | `listening` | [`SocketNames`]: where clients come | `system` |
+//! | `stop` | [`stop_session`] | `listening` |
 //! | `ready` | [`say_ready`] | `system` |
 //! | `host` | memory, clocks and open files | `system` |
 //! | `output` | a thread for each file | – |
@@ -35,9 +36,11 @@ mod host;
 mod listening;
 mod output;
 mod ready;
+mod stop;
 mod stream;
 mod system;
 
 pub use daemon::Daemon;
 pub use listening::{Permissions, SocketNames};
 pub use ready::say_ready;
+pub use stop::stop_session;

@@ -166,6 +166,18 @@ fn made(name: &str, port: Port, permissions: Option<&Permissions>) -> io::Result
     Ok(listener)
 }
 
+/// Connects to a service at a name. Waits as long as it takes.
+pub(crate) fn connected(name: &str) -> io::Result<OwnedFd> {
+    let address = match name.strip_prefix('@') {
+        Some(name) => SocketAddrUnix::new_abstract_name(name.as_bytes())?,
+        None => SocketAddrUnix::new(name)?,
+    };
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    let described = |error: io::Error| io::Error::new(error.kind(), format!("the socket {name}: {error}"));
+    connect(&socket, &address).map_err(|error| described(error.into()))?;
+    Ok(socket)
+}
+
 fn unix() -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     Ok(socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?)

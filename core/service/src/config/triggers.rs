@@ -16,8 +16,10 @@ const CLONE: u64 = 4;
 /// Which triggers start or stop a session, and how long it waits for one.
 #[derive(Clone, Debug)]
 pub(crate) struct TriggerConfig {
-    /// Whether they start it; else they stop it.
+    /// Whether they start it; else they stop it, or let it be cloned.
     pub(crate) starts: bool,
+    /// Whether its consumer is to clone it.
+    pub(crate) clones: bool,
     pub(crate) timeout_ms: u64,
     pub(crate) triggers: Vec<Trigger>,
 }
@@ -44,9 +46,7 @@ impl TriggerConfig {
         }
         match mode {
             0 => return Ok(None),
-            // Clones are not available, so that a session which would be cloned is stopped.
-            START | STOP => {}
-            CLONE => return Err("CLONE_SNAPSHOT is not supported by this service".to_string()),
+            START | STOP | CLONE => {}
             other => return Err(format!("Unknown trigger mode {other}")),
         }
         if timeout_ms == 0 || timeout_ms > LONGEST {
@@ -62,7 +62,7 @@ impl TriggerConfig {
             }
             triggers.push(one);
         }
-        Ok(Some(Self { starts: mode == START, timeout_ms, triggers }))
+        Ok(Some(Self { starts: mode == START, clones: mode == CLONE || clones != 0, timeout_ms, triggers }))
     }
 }
 

@@ -1,20 +1,22 @@
 //! What consumers say.
 
-use alloc::string::String;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
 use tracebuf::proto::fields::consumer::{
-    attach_request, attach_response, change_trace_config_request, clone_session_response, detach_request,
-    enable_tracing_request, flush_request, get_trace_stats_response, observe_events_request,
-    query_service_state_request, save_trace_for_bugreport_response,
+    attach_request, attach_response, change_trace_config_request, detach_request, enable_tracing_request,
+    flush_request, get_trace_stats_response, observe_events_request, query_service_state_request,
+    save_trace_for_bugreport_response,
 };
 use tracebuf::proto::reader::{FieldValue, Fields, message, numbers};
 
 use super::Service;
 use super::flushes::{Then, flags};
 use crate::host::{Action, ConnectionId, FileToken, Host};
-use crate::sessions::State;
+use crate::sessions::{Session, State};
 use crate::wire::ProtoBuilder;
-use crate::wire::consumers::{CONSUMER_METHODS, CONSUMER_PORT};
+use crate::wire::consumers::{CONSUMER_METHODS, CONSUMER_PORT, session_to_stop, stop_answer};
 use crate::wire::frames::{self, ClientFrame};
 
 impl<H: Host> Service<H> {
@@ -123,15 +125,32 @@ impl<H: Host> Service<H> {
                 let response = response.bytes(fields::MSG, b"Removed: use CloneSession");
                 self.reply(connection, request, &response);
             }
-            "CloneSession" => {
-                use clone_session_response as fields;
-                let response = ProtoBuilder::new().number(fields::SUCCESS, false);
-                let response =
-                    response.bytes(fields::ERROR, b"CloneSession is not supported by this service");
-                self.reply(connection, request, &response);
-            }
+            "CloneSession" => self.clone_session(connection, request, arguments),
+            "StopTracebufSession" => self.stop_for(connection, request, &session_to_stop(arguments)),
             _ => self.reject(connection, request),
         }
+    }
+
+    /// Ends a session of whichever consumer of this user, or of any if it is root: its programs flush first.
+    fn stop_for(&mut self, connection: ConnectionId, request: Option<u64>, name: &str) {
+        let uid = self.connections.get(&connection).map_or(u32::MAX, |one| one.peer.uid);
+        let is_it = |id: &u64, session: &Session| {
+            let is_named = session.config.name == name || session.detached.as_deref() == Some(name);
+            !name.is_empty() && (is_named || id.to_string() == name)
+        };
+        let may_stop = |session: &Session| (uid == 0 || session.uid == uid) && !session.state.is_over();
+        let found = self.sessions.iter().filter(|(id, session)| may_stop(session) && is_it(id, session));
+        let found: Vec<u64> = found.map(|(id, _)| *id).collect();
+        let result = match found[..] {
+            [id] => {
+                self.log(format!("user {uid} stops session {id}"));
+                self.flush_and_stop(id);
+                Ok(())
+            }
+            [] => Err("no session of this user has that name, key or number"),
+            _ => Err("several sessions have that name or key: say a number"),
+        };
+        self.reply(connection, request, &stop_answer(result));
     }
 
     /// After it has attached to a session, a consumer wants to hear of its end.
@@ -140,7 +159,7 @@ impl<H: Host> Service<H> {
         let session = id.and_then(|id| self.sessions.get_mut(&id));
         let Some(session) = session else { return self.reject(connection, request) };
         let before = core::mem::replace(&mut session.enabled_by, request);
-        let is_over = session.state == State::Disabled && session.file.is_none();
+        let is_over = session.state.is_over() && session.file.is_none();
         self.reject(connection, before);
         if let Some(id) = id.filter(|_| is_over) {
             self.say_that_it_ended(id);
@@ -168,7 +187,7 @@ impl<H: Host> Service<H> {
         session.detached = Some(key);
         session.consumer = None;
         let enabled_by = session.enabled_by.take();
-        let is_over = session.state == State::Disabled;
+        let is_over = session.state.is_over();
         if let Some(one) = self.connections.get_mut(&connection) {
             one.consumer.session = None;
         }

@@ -8,7 +8,7 @@ use tracebuf::buffer::{Config, TraceBuffer};
 
 use super::Service;
 use super::timers::{MS, Timer};
-use crate::config::{BufferConfig, TraceConfig};
+use crate::config::{BufferConfig, Compression, TraceConfig};
 use crate::host::{Action, ConnectionId, FileToken, Host};
 use crate::sessions::{OutputFile, Session, State};
 
@@ -71,14 +71,9 @@ impl<H: Host> Service<H> {
             self.host.matches(pattern, "").map_err(|error| format!("Invalid pattern {pattern}: {error}"))?;
         }
         self.check_guardrails(&config)?;
-        let of_user = self.sessions.values().filter(|session| session.uid == uid).count();
-        if of_user >= MOST_OF_A_USER {
-            return Err(format!("Too many concurrent tracing sessions ({of_user}) for uid {uid}"));
-        }
-        if self.sessions.len() >= MOST_SESSIONS {
-            return Err(format!("Too many concurrent tracing sessions ({})", self.sessions.len()));
-        }
-        let has_name = |session: &Session| session.config.name == config.name;
+        self.check_count(uid)?;
+        let has_name =
+            |session: &Session| session.config.name == config.name && session.state != State::Cloned;
         if !config.name.is_empty() && self.sessions.values().any(has_name) {
             return Err(format!("A trace with this unique session name ({}) already exists", config.name));
         }
@@ -89,6 +84,11 @@ impl<H: Host> Service<H> {
         }
         if config.guardrails {
             self.guarded.insert(config.name.clone(), self.now);
+        }
+        let deflates = config.compression == Compression::Deflate && self.host.deflate(&[]).is_some();
+        if config.compression != Compression::None && !deflates {
+            config.compression = Compression::None;
+            self.log("a trace that was to be compressed is written without".to_string());
         }
         if config.uuid == [0; 2] {
             config.uuid = [self.host.random(), self.host.random()];
@@ -119,6 +119,18 @@ impl<H: Host> Service<H> {
         Ok(id)
     }
 
+    /// There may be so many sessions, and so many of a user.
+    pub(super) fn check_count(&self, uid: u32) -> Result<(), String> {
+        let of_user = self.sessions.values().filter(|session| session.uid == uid).count();
+        if of_user >= MOST_OF_A_USER {
+            return Err(format!("Too many concurrent tracing sessions ({of_user}) for uid {uid}"));
+        }
+        if self.sessions.len() >= MOST_SESSIONS {
+            return Err(format!("Too many concurrent tracing sessions ({})", self.sessions.len()));
+        }
+        Ok(())
+    }
+
     /// Sessions that are to be uploaded come with some time between them, by their names.
     fn check_guardrails(&mut self, config: &TraceConfig) -> Result<(), String> {
         let now = self.now;
@@ -132,7 +144,7 @@ impl<H: Host> Service<H> {
     /// A session begins beside so many others with the same semaphore as each of them allows.
     fn check_semaphores(&self, config: &TraceConfig) -> Result<(), String> {
         for (name, most) in &config.semaphores {
-            let others = self.sessions.values().filter(|session| session.state != State::Disabled);
+            let others = self.sessions.values().filter(|session| !session.state.is_over());
             let limits = others.filter_map(|session| {
                 session.config.semaphores.iter().find(|(other, _)| other == name).map(|(_, most)| *most)
             });
@@ -149,7 +161,7 @@ impl<H: Host> Service<H> {
         if config.exclusive > 0 && uid != 0 && uid != self.host.machine().uid {
             return Err("Exclusive sessions are for root and the service's own user".to_string());
         }
-        let others = self.sessions.values().filter(|session| session.state != State::Disabled);
+        let others = self.sessions.values().filter(|session| !session.state.is_over());
         match others.map(|session| session.config.exclusive).max() {
             Some(most) if most > 0 && config.exclusive <= most => {
                 Err(format!("An exclusive session of priority {most} is there"))
@@ -162,7 +174,7 @@ impl<H: Host> Service<H> {
     fn end_others(&mut self) {
         let others: Vec<u64> = self.sessions.keys().copied().collect();
         for id in others {
-            if let Some(session) = self.sessions.get_mut(&id).filter(|one| one.state != State::Disabled) {
+            if let Some(session) = self.sessions.get_mut(&id).filter(|one| !one.state.is_over()) {
                 session.error.get_or_insert_with(|| "An exclusive session has ended this one".to_string());
                 self.disable(id, false);
             }
@@ -182,7 +194,11 @@ impl<H: Host> Service<H> {
         Ok(numbers)
     }
 
-    fn make_buffer(&mut self, buffer: &BufferConfig, histograms: bool) -> Option<TraceBuffer<H::Memory>> {
+    pub(super) fn make_buffer(
+        &mut self,
+        buffer: &BufferConfig,
+        histograms: bool,
+    ) -> Option<TraceBuffer<H::Memory>> {
         let bytes = u32::try_from(buffer.size_kb << 10).ok()?;
         // Small ones have room for few sequences anyhow.
         let sequences = u32::from(SEQUENCES).min((bytes >> 8).max(64)) as u16;

@@ -55,9 +55,12 @@ impl<H: Host> Service<H> {
             limit.saturating_sub(given).saturating_sub(1).saturating_sub(END.min(limit / 4))
         });
         let mut piece = Piece::new(room);
-        let read = if was_full { Read::All } else { self.read(id, &mut piece, PIECE) };
+        // What is compressed takes less room than is known beforehand: so the last pieces are ever smaller.
+        let most = if self.compresses(id) { (room / 2).clamp(1, PIECE as u64) as usize } else { PIECE };
+        let read = if was_full { Read::All } else { self.read(id, &mut piece, most) };
         let is_full = read == Read::Full;
-        self.give(id, token, piece.into_bytes());
+        let packets = self.compressed(id, piece.into_bytes());
+        self.give(id, token, packets);
         let Some(session) = self.sessions.get_mut(&id) else { return false };
         let syncs = session.config.syncs_writes;
         let Some(file) = &mut session.file else { return false };

@@ -20,6 +20,9 @@ pub(super) mod flags {
     pub(in super::super) const PERIODIC: u64 = 1 | 1 << 4;
     pub(in super::super) const STOP: u64 = 2 | 1 << 4;
     pub(in super::super) const EXPLICIT: u64 = 4;
+    pub(in super::super) const CLONE: u64 = 3 | 1 << 4;
+    /// A clone that goes with a bug report.
+    pub(in super::super) const FOR_BUGREPORT: u64 = 1 << 8;
 }
 
 /// A flush that producers have not all answered.
@@ -40,6 +43,8 @@ pub(super) enum Then {
     Write,
     /// To stop the session.
     Stop,
+    /// To copy the session for a consumer.
+    Clone(ConnectionId),
 }
 
 impl<H: Host> Service<H> {
@@ -130,6 +135,7 @@ impl<H: Host> Service<H> {
                 }
                 self.write_now(id);
             }
+            Then::Clone(connection) => self.copy_for(connection, is_done),
             Then::Stop => self.disable(id, true),
         }
     }

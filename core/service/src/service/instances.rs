@@ -4,7 +4,6 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use tracebuf::buffer::TraceBuffer;
 use tracebuf::proto::fields::ipc::data_source_config as field;
 use tracebuf::proto::reader::Fields;
 use tracebuf::service::AllowedBuffers;
@@ -301,8 +300,7 @@ impl<H: Host> Service<H> {
                 numbers.iter().for_each(|number| allowed.forbid(*number));
             }
         }
-        let buffers = numbers.iter().filter_map(|number| self.buffers.remove(*number));
-        buffers.for_each(|buffer: TraceBuffer<H::Memory>| drop(buffer));
+        numbers.into_iter().for_each(|number| _ = self.buffers.remove(number));
     }
 
     /// How long data sources of a session have to stop, in nanoseconds.

@@ -12,10 +12,12 @@
 //! | `flushes` | what producers have not sent yet |
 //! | `reading` | packets for consumers and files |
 //! | `files` | traces that the service writes |
+//! | `clones` | what a session has by now, for whoever asks |
 //! | `triggers` | what producers fire |
 //! | `timers` | what is to happen later |
 //! | `queries`, `observing` | what consumers ask, and what they hear unasked |
 
+mod clones;
 mod connections;
 mod consumer_calls;
 mod enable;
@@ -39,6 +41,7 @@ use crate::buffers::BufferSlab;
 use crate::host::{Action, ConnectionId, Event, Host};
 use crate::producers::Producer;
 use crate::sessions::Session;
+use clones::PendingClone;
 use connections::Connection;
 use flushes::PendingFlush;
 use timers::Timer;
@@ -74,6 +77,8 @@ pub struct Service<H: Host> {
     sessions: BTreeMap<u64, Session>,
     buffers: BufferSlab<H::Memory>,
     flushes: BTreeMap<u64, PendingFlush>,
+    /// What consumers wait for that clone a session.
+    clones: BTreeMap<ConnectionId, PendingClone>,
     timers: BTreeSet<(u64, Timer)>,
     /// Consumers that wait for packets, and sessions with something to write.
     readers: BTreeSet<ConnectionId>,
@@ -123,6 +128,7 @@ impl<H: Host> Service<H> {
             sessions: BTreeMap::new(),
             buffers: BufferSlab::new(),
             flushes: BTreeMap::new(),
+            clones: BTreeMap::new(),
             timers: BTreeSet::new(),
             readers: BTreeSet::new(),
             writers: BTreeSet::new(),

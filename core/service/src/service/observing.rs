@@ -1,17 +1,19 @@
 //! What consumers hear unasked.
 
 use tracebuf::proto::fields::consumer::{
-    data_source_instance_state_change as change, observable_events, observe_events_response,
+    clone_trigger_hit, data_source_instance_state_change as change, observable_events,
+    observe_events_response,
 };
 
 use super::Service;
 use crate::host::{ConnectionId, Host};
-use crate::sessions::InstanceState;
+use crate::sessions::{FiredTrigger, InstanceState};
 use crate::wire::ProtoBuilder;
 use crate::wire::frames;
 
 const INSTANCES: u64 = 1;
 const ALL_STARTED: u64 = 2;
+const CLONE_TRIGGER: u64 = 4;
 /// Bytes of events in one message.
 const MOST: usize = 64 << 10;
 
@@ -77,6 +79,24 @@ impl<H: Host> Service<H> {
             one.consumer.all_started = true;
             self.to_tell.insert(connection);
         }
+    }
+
+    /// A trigger was fired for which the consumer is to clone the session. A message has room for one.
+    pub(super) fn observe_hit(&mut self, id: u64, hit: &FiredTrigger) {
+        use clone_trigger_hit as fields;
+        let Some(connection) = self.observer(id, CLONE_TRIGGER) else { return };
+        let told = ProtoBuilder::new()
+            .number(fields::TRACING_SESSION_ID, id)
+            .bytes(fields::TRIGGER_NAME, hit.name.as_bytes())
+            .bytes(fields::PRODUCER_NAME, hit.producer.as_bytes())
+            .number(fields::PRODUCER_UID, hit.uid)
+            .number(fields::BOOT_TIME_NS, hit.time)
+            .number(fields::TRIGGER_DELAY_MS, hit.stop_delay_ms);
+        let Some(one) = self.connections.get_mut(&connection) else { return };
+        let changes = core::mem::take(&mut one.consumer.changes);
+        one.consumer.changes = changes.message(observable_events::CLONE_TRIGGER_HIT, &told);
+        self.to_tell.insert(connection);
+        self.tell_events();
     }
 
     /// Says what has come together since the last time.

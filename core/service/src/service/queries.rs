@@ -27,15 +27,11 @@ impl<H: Host> Service<H> {
     /// The `TraceStats` of a session.
     pub(super) fn stats_of(&self, id: u64) -> Vec<u8> {
         let Some(session) = self.sessions.get(&id) else { return Vec::new() };
-        let buffers: Vec<BufferStats> = session
-            .buffers
-            .iter()
-            .filter_map(|number| self.buffers.get(*number))
-            .map(|buffer| buffer.stats().of_trace(buffer.policy()))
-            .collect();
+        let buffers: Vec<BufferStats> =
+            session.buffers.iter().filter_map(|number| self.buffers.stats(*number)).collect();
         let mut writers: Vec<WriterStats> = Vec::new();
         for (number, place) in session.buffers.iter().zip(0..) {
-            let sequences = self.buffers.get(*number).into_iter().flat_map(|buffer| buffer.sequences());
+            let sequences = self.buffers.sequences(*number);
             writers.extend(sequences.filter_map(|of| {
                 let sequence = session.sequences.get(&(of.producer_id, of.writer_id))?;
                 Some(writer_stats(&of, *sequence, place))
@@ -74,8 +70,9 @@ impl<H: Host> Service<H> {
         use tracing_service_capabilities as fields;
         let capabilities = ProtoBuilder::new()
             .number(fields::HAS_QUERY_CAPABILITIES, true)
-            .each([1_u32, 2], |of, kind| of.number(fields::OBSERVABLE_EVENTS, kind))
-            .number(fields::HAS_TRACE_CONFIG_OUTPUT_PATH, true);
+            .each([1_u32, 2, 4], |of, kind| of.number(fields::OBSERVABLE_EVENTS, kind))
+            .number(fields::HAS_TRACE_CONFIG_OUTPUT_PATH, true)
+            .number(fields::HAS_CLONE_SESSION, true);
         let response = ProtoBuilder::new().message(query_capabilities_response::CAPABILITIES, &capabilities);
         self.reply(connection, request, &response);
     }

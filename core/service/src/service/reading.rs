@@ -3,14 +3,17 @@
 use alloc::vec::Vec;
 
 use tracebuf::buffer::DataLoss;
+use tracebuf::proto::TracePackets;
 use tracebuf::proto::fields::consumer::tracing_service_event as moment;
-use tracebuf::service::{Buffers, trusted_fields};
+use tracebuf::proto::fields::{trace, trace_packet};
+use tracebuf::service::trusted_fields;
 
 use super::Service;
+use crate::config::Compression;
 use crate::host::{ConnectionId, Host};
 use crate::packets;
-use crate::sessions::{Session, State};
-use crate::sinks::{PacketSink, Slices};
+use crate::sessions::{Moment, Session};
+use crate::sinks::{PacketSink, Piece, Slices};
 use crate::wire::ProtoBuilder;
 
 /// Bytes of packets that a consumer gets in one turn.
@@ -37,9 +40,7 @@ impl<H: Host> Service<H> {
             return self.reject(connection, request);
         }
         let session = one.consumer.session.and_then(|id| self.sessions.get(&id));
-        let is_readable =
-            session.is_some_and(|session| !session.config.writes_file && !session.waits_for_trigger());
-        if !is_readable {
+        if !session.is_some_and(Session::is_readable) {
             return self.end_reading(connection, request);
         }
         if let (Some(one), Some(_)) = (self.connections.get_mut(&connection), request) {
@@ -64,7 +65,15 @@ impl<H: Host> Service<H> {
             return false;
         }
         let mut slices = Slices::new(request);
-        let read = self.read(id, &mut slices, TURN);
+        let read = if self.compresses(id) {
+            let mut piece = Piece::new(u64::MAX);
+            let read = self.read(id, &mut piece, TURN);
+            let packets = self.compressed(id, piece.into_bytes());
+            TracePackets::new(&packets).flatten().for_each(|packet| _ = slices.own(packet));
+            read
+        } else {
+            self.read(id, &mut slices, TURN)
+        };
         let is_over = read != Read::Some;
         for frame in slices.finish(is_over) {
             self.send(connection, &frame);
@@ -78,6 +87,20 @@ impl<H: Host> Service<H> {
         !is_over
     }
 
+    pub(super) fn compresses(&self, id: u64) -> bool {
+        self.sessions.get(&id).is_some_and(|session| session.config.compression == Compression::Deflate)
+    }
+
+    /// Packets as a trace file has them, all in one if the session compresses them and they are shorter so.
+    pub(super) fn compressed(&mut self, id: u64, packets: Vec<u8>) -> Vec<u8> {
+        let deflated = if self.compresses(id) { self.host.deflate(&packets) } else { None };
+        let packed = deflated.map(|all| {
+            let packet = ProtoBuilder::new().bytes(trace_packet::COMPRESSED_PACKETS, &all);
+            ProtoBuilder::new().message(trace::PACKET, &packet).into_bytes()
+        });
+        packed.filter(|packed| packed.len() < packets.len()).unwrap_or(packets)
+    }
+
     /// Reads some of a session: what the service has to say first, then the buffers in turn, then statistics.
     pub(super) fn read(&mut self, id: u64, sink: &mut impl PacketSink, most: usize) -> Read {
         if !self.say_beginning(id, sink) {
@@ -85,8 +108,7 @@ impl<H: Host> Service<H> {
         }
         let Some(session) = self.sessions.get_mut(&id) else { return Read::All };
         for number in session.buffers.clone() {
-            let Some(buffer) = self.buffers.buffer(number) else { continue };
-            let mut reader = buffer.read();
+            let Some(mut reader) = self.buffers.read(number) else { continue };
             while sink.len() < most {
                 let Some(packet) = reader.next_packet() else { break };
                 let sequence =
@@ -140,7 +162,9 @@ impl<H: Host> Service<H> {
             all.extend(config.builtin.system_info.then(|| packets::system(machine, now)));
         }
         let fired = core::mem::take(&mut told.triggers).into_iter().filter(|_| config.builtin.config);
-        all.extend(fired.map(|fired| packets::trigger(uid, &fired)));
+        let cause = told.clone_trigger.take().filter(|_| config.builtin.config);
+        all.extend(cause.map(|cause| packets::trigger(uid, trace_packet::CLONE_SNAPSHOT_TRIGGER, &cause)));
+        all.extend(fired.map(|fired| packets::trigger(uid, trace_packet::TRIGGER, &fired)));
         let mut moments = core::mem::take(&mut told.moments);
         moments.sort_by_key(|moment| moment.time);
         all.extend(moments.into_iter().filter(|_| config.builtin.events).map(|of| packets::moment(uid, of)));
@@ -155,14 +179,13 @@ impl<H: Host> Service<H> {
         };
         let has_events = session.config.builtin.events;
         let stats_are_due = core::mem::take(&mut session.told.stats_are_due);
-        let is_over = session.state == State::Disabled;
+        let is_over = session.state.is_over();
         if !stats_are_due && !is_over && sink.len() == 0 {
             return true;
         }
         let mut all: Vec<ProtoBuilder> = Vec::new();
         if has_events {
-            let completed =
-                crate::sessions::Moment { kind: moment::READ_TRACING_BUFFERS_COMPLETED, time: now };
+            let completed = Moment::new(moment::READ_TRACING_BUFFERS_COMPLETED, now);
             all.push(packets::moment(uid, completed));
         }
         if stats_are_due {

@@ -80,7 +80,7 @@ impl<H: Host> Service<H> {
         match was {
             State::Configured | State::Started => session.state = State::Stopping,
             State::Stopping if !waits => {}
-            State::Stopping | State::Disabled => return,
+            State::Stopping | State::Disabled | State::Cloned => return,
         }
         let waits = waits && was == State::Started;
         let instances: Vec<u64> = session.instances.iter().map(|one| one.id).collect();
@@ -167,7 +167,7 @@ impl<H: Host> Service<H> {
         }
         let Some(session) = self.sessions.get_mut(&id) else { return };
         session.is_freed = true;
-        if session.state != State::Disabled {
+        if !session.state.is_over() {
             self.disable(id, false);
         }
         if self.sessions.get(&id).is_some_and(|session| session.file.is_none()) {

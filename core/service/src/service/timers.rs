@@ -18,6 +18,8 @@ pub(super) enum Timer {
     Duration(u64),
     /// A trigger has had enough time to start the session.
     Trigger(u64),
+    /// Its consumer is to clone the session.
+    Clone(u64),
     /// Its data sources have had enough time to stop.
     Stop(u64),
     /// Producers have had enough time to answer a flush.
@@ -50,6 +52,7 @@ impl<H: Host> Service<H> {
             match timer {
                 Timer::Duration(id) => self.duration_is_over(id),
                 Timer::Trigger(id) => self.no_trigger_came(id),
+                Timer::Clone(id) => self.clone_is_due(id),
                 Timer::Stop(id) => {
                     if self.sessions.get(&id).is_some_and(|session| session.state == State::Stopping) {
                         self.disabled(id);
@@ -141,6 +144,7 @@ impl<H: Host> Service<H> {
         let is_its = |timer: &Timer| match timer {
             Timer::Duration(of)
             | Timer::Trigger(of)
+            | Timer::Clone(of)
             | Timer::Stop(of)
             | Timer::Write(of)
             | Timer::PeriodicFlush(of)

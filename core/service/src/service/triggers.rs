@@ -4,7 +4,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use super::Service;
-use super::timers::MS;
+use super::timers::{MS, Timer};
 use crate::config::Trigger;
 use crate::host::Host;
 use crate::sessions::{FiredTrigger, State};
@@ -63,25 +63,41 @@ impl<H: Host> Service<H> {
         }
         let is_first = !core::mem::replace(&mut session.is_triggered, true);
         session.note_clocks(clocks);
-        if session.told.triggers.len() < MOST_UNTOLD {
-            session.told.triggers.push(FiredTrigger {
-                name: trigger.name.clone(),
-                producer: String::from(producer),
-                uid,
-                stop_delay_ms: trigger.stop_delay_ms,
-                time: now,
-            });
-        }
+        let fired = FiredTrigger {
+            name: trigger.name.clone(),
+            producer: String::from(producer),
+            uid,
+            stop_delay_ms: trigger.stop_delay_ms,
+            time: now,
+        };
+        let clones = session.config.triggers.as_ref().is_some_and(|triggers| triggers.clones);
         let starts = session.config.triggers.as_ref().is_some_and(|triggers| triggers.starts);
+        if clones && session.hits.len() < MOST_UNTOLD {
+            session.hits.push(fired.clone());
+        }
+        if session.told.triggers.len() < MOST_UNTOLD {
+            session.told.triggers.push(fired);
+        }
         match (starts, session.state) {
             (true, State::Configured) => {
                 self.start(id);
                 self.end_after(id, trigger.stop_delay_ms);
             }
             // A session that was to be started by hand may be stopped by a trigger only once it is.
+            _ if clones => self.set_timer(trigger.stop_delay_ms.saturating_mul(MS), Timer::Clone(id)),
             (false, State::Started) if is_first => self.end_after(id, trigger.stop_delay_ms),
             _ => {}
         }
         true
+    }
+
+    /// Lets the consumer of a session hear of triggers for which it is to clone it.
+    pub(super) fn clone_is_due(&mut self, id: u64) {
+        let now = self.host.clocks().boottime;
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let is_due =
+            |hit: &mut FiredTrigger| hit.time.saturating_add(hit.stop_delay_ms.saturating_mul(MS)) <= now;
+        let due: Vec<FiredTrigger> = session.hits.extract_if(.., is_due).collect();
+        due.into_iter().for_each(|hit| self.observe_hit(id, &hit));
     }
 }

@@ -303,7 +303,9 @@ impl Program {
     pub fn speak(&mut self, world: &mut World) {
         let Some((_, said)) = self.producer else { return };
         let requests = std::mem::take(&mut *said.0.lock().unwrap());
-        requests.into_iter().for_each(|request| self.say(world, request));
+        // Its own numbers of flushes are not the service's.
+        let requests = requests.into_iter().filter(|request| !matches!(request, Request::Flush(_)));
+        requests.for_each(|request| self.say(world, request));
     }
 
     pub fn say(&mut self, world: &mut World, request: Request) {

@@ -3,6 +3,8 @@
 #![allow(unreachable_pub, reason = "modules of one program")]
 
 mod clients;
+mod clones;
+mod compression;
 mod consumers;
 mod files;
 mod flushes;
@@ -10,6 +12,7 @@ mod hostile;
 mod queries;
 mod random;
 mod sessions;
+mod stop_session;
 mod stops;
 mod triggers;
 mod world;

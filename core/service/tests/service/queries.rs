@@ -99,7 +99,7 @@ fn capabilities_are_those_that_there_are_and_what_is_not_supported_says_so() {
     let said = message(&said, fields::query_capabilities_response::CAPABILITIES).expect("well-formed");
     use fields::tracing_service_capabilities as of;
     let all = [of::HAS_QUERY_CAPABILITIES, of::HAS_TRACE_CONFIG_OUTPUT_PATH, of::HAS_CLONE_SESSION];
-    assert_eq!(numbers(said, all), Some([1, 1, 0]));
+    assert_eq!(numbers(said, all), Some([1, 1, 1]));
     for (name, text) in [("CloneSession", 2), ("SaveTraceForBugreport", 2)] {
         let (true, said) = ask(&mut world, name) else { panic!("it is answered") };
         assert_eq!(number(&said, 1), Some(0));

@@ -1,13 +1,13 @@
 //! Clients that do anything in any order: whatever they do, nobody waits for ever, and in the end nothing is left.
 
-use tracebuf::proto::fields::config::trace_config;
+use tracebuf::proto::fields::config::{buffer_config, trace_config};
 use tracebuf::proto::fields::consumer::{
-    observe_events_request, query_service_state_response, tracing_service_state,
+    clone_session_response, observe_events_request, query_service_state_response, tracing_service_state,
 };
 use tracebuf::proto::reader::{message, messages, number};
 use tracebuf_service::wire::ProtoBuilder;
 use tracebuf_service::wire::commands::ServiceCommand;
-use tracebuf_service::{Event, FileToken};
+use tracebuf_service::{ConnectionId, Event, FileToken};
 
 use crate::clients::{Consumer, Program, config_of, replies};
 use crate::world::World;
@@ -34,6 +34,8 @@ struct Clients {
     /// Descriptors that clients have sent.
     files: Vec<FileToken>,
     starts: Vec<u64>,
+    /// Calls that ask for a clone.
+    clones: Vec<(ConnectionId, u64)>,
 }
 
 impl Clients {
@@ -42,6 +44,13 @@ impl Clients {
         let sources: Vec<(&str, u32)> =
             (0..random.below(4)).map(|_| (random.of(&SOURCES), random.below(2) as u32)).collect();
         let mut config = config_of(buffers, &sources);
+        if random.below(2) == 0 {
+            let buffer = ProtoBuilder::new()
+                .number(buffer_config::SIZE_KB, 32_u32)
+                .number(buffer_config::TRANSFER_ON_CLONE, random.below(2))
+                .number(buffer_config::CLEAR_BEFORE_CLONE, random.below(2));
+            config = config.message(trace_config::BUFFERS, &buffer);
+        }
         let writes = random.below(3) == 0;
         config = config.number(trace_config::WRITE_INTO_FILE, writes);
         for (field, most) in [
@@ -53,6 +62,7 @@ impl Clients {
             (trace_config::MAX_FILE_SIZE_BYTES, 4000),
             (trace_config::WRITE_FLUSH_MODE, 3),
             (trace_config::EXCLUSIVE_PRIO, 1),
+            (trace_config::COMPRESSION_TYPE, 1),
         ] {
             if random.below(3) == 0 {
                 config = config.number(field, random.below(most + 1));
@@ -116,7 +126,7 @@ impl Clients {
             _ => {
                 if let Some(at) = of(self.consumers.len(), random) {
                     let (consumer, calls) = &mut self.consumers[at];
-                    let call = match random.below(12) {
+                    let call = match random.below(15) {
                         0..=2 => {
                             let (config, writes) = Self::config(random);
                             let file = (writes || random.below(8) == 0).then(|| world.file());
@@ -139,6 +149,20 @@ impl Clients {
                             // Its answers go on.
                             consumer.call(world, "ObserveEvents", &kinds);
                             None
+                        }
+                        11 | 12 => {
+                            // Sessions have small numbers, and some of these are clones.
+                            let id = ProtoBuilder::new().number(1, random.below(10));
+                            let file = (random.below(2) == 0).then(|| world.file());
+                            self.files.extend(file);
+                            let request = consumer.call_with(world, "CloneSession", &id, file);
+                            self.clones.push((consumer.connection, request));
+                            Some(request)
+                        }
+                        13 => {
+                            let id = random.below(40).to_string();
+                            let id = ProtoBuilder::new().bytes(1, id.as_bytes());
+                            Some(consumer.call(world, "StopTracebufSession", &id))
                         }
                         _ => Some(consumer.call(world, "GetTraceStats", &ProtoBuilder::new())),
                     };
@@ -163,8 +187,12 @@ fn left(world: &mut World) -> (u64, usize) {
 
 #[test]
 fn whatever_clients_do_everybody_is_answered_and_in_the_end_nothing_is_left() {
+    let mut cloned = 0;
     for seed in 0..60 {
         let (mut world, mut random, mut clients) = (World::default(), Random(seed), Clients::default());
+        if seed % 2 == 0 {
+            world.can_deflate();
+        }
         for _ in 0..300 {
             clients.step(&mut world, &mut random);
         }
@@ -181,6 +209,13 @@ fn whatever_clients_do_everybody_is_answered_and_in_the_end_nothing_is_left() {
             let unanswered: Vec<_> = calls.iter().filter(ends).collect();
             assert!(unanswered.is_empty(), "seed {seed}: {unanswered:?}");
         }
+        let is_cloned = |(connection, request): &&(ConnectionId, u64)| {
+            let answers = replies(&world, *connection, *request);
+            answers
+                .first()
+                .is_some_and(|(_, _, said)| number(said, clone_session_response::SUCCESS) == Some(1))
+        };
+        cloned += clients.clones.iter().filter(is_cloned).count();
         for (consumer, _) in clients.consumers.drain(..) {
             world.hang_up(consumer.connection);
         }
@@ -200,4 +235,5 @@ fn whatever_clients_do_everybody_is_answered_and_in_the_end_nothing_is_left() {
             assert_eq!(is_closed + usize::from(is_complete), 1, "seed {seed}: {file:?} is closed once");
         }
     }
+    assert!(cloned > 20, "{cloned} sessions were cloned");
 }

@@ -1,17 +1,18 @@
 //! Triggers, semaphores and exclusive sessions.
 
 use tracebuf::proto::fields::config::{session_semaphore, trace_config, trigger, trigger_config};
-use tracebuf::proto::fields::consumer::received_trigger;
+use tracebuf::proto::fields::consumer::{self as fields, received_trigger};
 use tracebuf::proto::fields::ipc::{activate_triggers_request, method};
 use tracebuf::proto::fields::trace_packet;
-use tracebuf::proto::reader::{message, number};
+use tracebuf::proto::reader::{message, number, numbers};
 use tracebuf_service::wire::ProtoBuilder;
 
-use crate::clients::{Consumer, Program, config_of, times};
-use crate::world::{SERVICE, World};
+use crate::clients::{Consumer, Program, config_of, replies, times};
+use crate::world::{MS, SERVICE, World};
 
 const START: u32 = 1;
 const STOP: u32 = 2;
+const CLONE: u32 = 4;
 
 fn trigger(name: &str, delay_ms: u32) -> ProtoBuilder {
     ProtoBuilder::new().bytes(trigger::NAME, name.as_bytes()).number(trigger::STOP_DELAY_MS, delay_ms)
@@ -164,7 +165,7 @@ fn triggers_that_make_no_sense_are_refused_with_their_reason() {
         (with(START, 0, &[go()]), "trigger_timeout_ms"),
         (with(START, 7 * 24 * 3600 * 1000 + 1, &[go()]), "trigger_timeout_ms"),
         (with(3, 1000, &[go()]), "Unknown trigger mode 3"),
-        (with(4, 1000, &[go()]), "CLONE_SNAPSHOT is not supported"),
+        (with(CLONE, 1000, &[go()]).number(trace_config::WRITE_INTO_FILE, true), "write_into_file"),
         (with(STOP, 1000, &[go(), go()]), "Duplicate trigger name go"),
         (with(STOP, 1000, &[go()]).number(trace_config::DURATION_MS, 1_u32), "duration_ms"),
         (with(STOP, 1000, &[go()]).number(trace_config::WRITE_INTO_FILE, true), "write_into_file"),
@@ -175,9 +176,48 @@ fn triggers_that_make_no_sense_are_refused_with_their_reason() {
         let error = refused(config);
         assert!(error.contains(reason), "{reason}: {error}");
     }
-    let mut consumer = Consumer::of(&mut world, 0);
-    let enabled = consumer.enable(&mut world, &with_clone(STOP));
-    assert_eq!(consumer.ended(&world, enabled), None, "it is not available, and so it stops");
+}
+
+#[test]
+fn each_trigger_of_a_session_that_is_cloned_is_told_to_its_consumer_after_its_delay() {
+    let clones_if_it_can = |delay| {
+        let all = ProtoBuilder::new().number(1, STOP).number(3, 60_000_u32).number(5, true);
+        let all = all.message(trigger_config::TRIGGERS, &trigger("go", delay));
+        config_of(&[64], &[("events", 0)]).message(trace_config::TRIGGER_CONFIG, &all)
+    };
+    for config in [with(CLONE, 60_000, &[trigger("go", 500)]), clones_if_it_can(500)] {
+        let mut world = World::default();
+        let mut program = Program::offering(&mut world, 1000, &[("events", 4)]);
+        let mut consumer = Consumer::of(&mut world, 0);
+        let mask = ProtoBuilder::new().number(fields::observe_events_request::EVENTS_TO_OBSERVE, 4_u32);
+        let observed = consumer.call(&mut world, "ObserveEvents", &mask);
+        let enabled = consumer.enable(&mut world, &config);
+        let hits = |world: &World| {
+            let all = replies(world, consumer.connection, observed).into_iter().map(|(good, more, said)| {
+                assert!(good && more);
+                let events = message(&said, fields::observe_events_response::EVENTS).expect("well-formed");
+                let hit = message(events, fields::observable_events::CLONE_TRIGGER_HIT).expect("well-formed");
+                let name = message(hit, fields::clone_trigger_hit::TRIGGER_NAME).expect("a name").to_vec();
+                (name, numbers(hit, [1, 4, 5, 6]).expect("numbers"))
+            });
+            all.collect::<Vec<_>>()
+        };
+        let first = world.boot_time();
+        fire(&mut program, &mut world, &["go", "other"]);
+        world.pass(200);
+        fire(&mut program, &mut world, &["go"]);
+        world.pass(299);
+        assert_eq!(hits(&world), []);
+        world.pass(1);
+        let hit = |time| (b"go".to_vec(), [1, 1000, time, 500]);
+        assert_eq!(hits(&world), [hit(first)]);
+        world.pass(200);
+        assert_eq!(hits(&world), [hit(first), hit(first + 200 * MS)]);
+        assert_eq!(consumer.ended(&world, enabled), None, "it goes on");
+        world.pass(60_000);
+        assert_eq!(consumer.ended(&world, enabled).as_deref(), Some(""));
+        assert!(consumer.read(&mut world).is_empty(), "it is there to be cloned");
+    }
 }
 
 #[test]

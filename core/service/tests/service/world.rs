@@ -23,6 +23,8 @@ struct Shared {
     memories: RefCell<BTreeMap<u64, &'static [AtomicU32]>>,
     last_file: Cell<u64>,
     created: RefCell<BTreeMap<String, u64>>,
+    /// Packets that were compressed, by the place that stands for them; `None`: nothing can be.
+    packed: RefCell<Option<Vec<Vec<u8>>>>,
 }
 
 pub struct TestHost {
@@ -91,6 +93,14 @@ impl Host for TestHost {
     /// Patterns of these tests: `*` alone matches all, and `(` is none.
     fn matches(&mut self, pattern: &str, text: &str) -> Result<bool, String> {
         if pattern == "(" { Err("unclosed".into()) } else { Ok(pattern == "*" || pattern == text) }
+    }
+
+    /// Stands for a codec: the place of what it was given, and some bytes as a stream would have.
+    fn deflate(&mut self, packets: &[u8]) -> Option<Vec<u8>> {
+        let mut packed = self.shared.packed.borrow_mut();
+        let all = packed.as_mut()?;
+        all.push(packets.to_vec());
+        Some([&(all.len() as u32 - 1).to_le_bytes()[..], &vec![0; packets.len() / 4]].concat())
     }
 
     fn machine(&self) -> &Machine {
@@ -304,6 +314,16 @@ impl World {
 
     pub fn limit_memory(&self, bytes: usize) {
         self.shared.memory_left.set(Some(bytes));
+    }
+
+    pub fn can_deflate(&self) {
+        self.shared.packed.borrow_mut().get_or_insert_default();
+    }
+
+    /// What was compressed into this.
+    pub fn inflate(&self, packed: &[u8]) -> Vec<u8> {
+        let place = u32::from_le_bytes(*packed.first_chunk().expect("its place"));
+        self.shared.packed.borrow().as_ref().expect("it compresses")[place as usize].clone()
     }
 
     pub fn boot_time(&self) -> u64 {

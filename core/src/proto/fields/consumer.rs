@@ -86,6 +86,24 @@ pub mod observable_events {
     pub const INSTANCE_STATE_CHANGES: u32 = 1;
     /// Bool.
     pub const ALL_DATA_SOURCES_STARTED: u32 = 2;
+    /// Message: [`clone_trigger_hit`].
+    pub const CLONE_TRIGGER_HIT: u32 = 3;
+}
+
+/// `ObservableEvents.CloneTriggerHit`.
+pub mod clone_trigger_hit {
+    /// Int.
+    pub const TRACING_SESSION_ID: u32 = 1;
+    /// String.
+    pub const TRIGGER_NAME: u32 = 2;
+    /// String.
+    pub const PRODUCER_NAME: u32 = 3;
+    /// Varint.
+    pub const PRODUCER_UID: u32 = 4;
+    /// Varint.
+    pub const BOOT_TIME_NS: u32 = 5;
+    /// Varint.
+    pub const TRIGGER_DELAY_MS: u32 = 6;
 }
 
 /// `ObservableEvents.DataSourceInstanceStateChange`.
@@ -202,12 +220,36 @@ pub mod save_trace_for_bugreport_response {
     pub const MSG: u32 = 2;
 }
 
+/// `CloneSessionRequest`.
+pub mod clone_session_request {
+    /// Varint: all ones for the one with the highest score.
+    pub const SESSION_ID: u32 = 1;
+    /// Bool.
+    pub const FOR_BUGREPORT: u32 = 3;
+    /// String.
+    pub const UNIQUE_SESSION_NAME: u32 = 4;
+    /// String: the trigger for which it is cloned.
+    pub const CLONE_TRIGGER_NAME: u32 = 5;
+    /// String.
+    pub const CLONE_TRIGGER_PRODUCER_NAME: u32 = 6;
+    /// Int.
+    pub const CLONE_TRIGGER_TRUSTED_PRODUCER_UID: u32 = 7;
+    /// Varint.
+    pub const CLONE_TRIGGER_BOOT_TIME_NS: u32 = 8;
+    /// Varint.
+    pub const CLONE_TRIGGER_DELAY_MS: u32 = 9;
+}
+
 /// `CloneSessionResponse`.
 pub mod clone_session_response {
     /// Bool.
     pub const SUCCESS: u32 = 1;
     /// String.
     pub const ERROR: u32 = 2;
+    /// Int.
+    pub const UUID_MSB: u32 = 3;
+    /// Int.
+    pub const UUID_LSB: u32 = 4;
 }
 
 /// `TracingServiceEvent`: a moment in the life of a session.
@@ -224,6 +266,10 @@ pub mod tracing_service_event {
     pub const TRACING_DISABLED: u32 = 5;
     /// Bool.
     pub const FLUSH_STARTED: u32 = 9;
+    /// Bool.
+    pub const CLONE_STARTED: u32 = 10;
+    /// Varint: the buffer's place.
+    pub const BUFFER_CLONED: u32 = 11;
 }
 
 /// `TraceUuid`.

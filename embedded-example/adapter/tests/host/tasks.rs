@@ -153,3 +153,39 @@ fn a_kernel_with_rtos_trace_names_its_tasks_itself() {
     ];
     assert_eq!(told(region), expected);
 }
+
+#[test]
+fn what_goes_on_is_not_told_again_and_does_things_on_its_own_track() {
+    let (_alone, region) = begin();
+    tasks::instant("nobody runs");
+    tasks::created(1, "low");
+    tasks::switched(Some(1));
+    tasks::switched(Some(1));
+    tasks::instant("sends");
+    tasks::begins(2);
+    // The one that interrupts has ended with this, too.
+    tasks::switched(Some(1));
+    tasks::switched(None);
+    tasks::switched(None);
+    let expected =
+        ["others: nobody runs!", "low: created!", "low runs", "low: sends!", "task runs", "low runs", "none"];
+    assert_eq!(told(region), expected);
+}
+
+#[test]
+fn counters_have_values_of_up_to_64_bits_from_whatever_runs() {
+    let (_alone, region) = begin();
+    tasks::count("free heap", 4_080);
+    tasks::count("free heap", i64::MIN);
+    let dump: Vec<u8> = region.words().flat_map(u32::to_ne_bytes).collect();
+    let view = RegionView::find(&dump).expect("a region");
+    let values: Vec<i64> = view
+        .chunks()
+        .flat_map(|chunk| chunk.records())
+        .map(|record| match record.expect("whole").1 {
+            Record::Count { value, .. } => value,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(values, [4_080, i64::MIN]);
+}

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode, Stdio};
 
-use tracebuf_daemon::{Daemon, Permissions, SocketNames, say_ready};
+use tracebuf_daemon::{Daemon, Permissions, SocketNames, say_ready, stop_session};
 
 use super::Args;
 use crate::failure::status;
@@ -21,6 +21,9 @@ pub(super) fn serve(arguments: &Args) -> io::Result<ExitCode> {
     }
     if !arguments.consumer_socket.is_empty() {
         names.consumers.clone_from(&arguments.consumer_socket);
+    }
+    if let Some(session) = &arguments.stop {
+        return stop_session(&names, session).map(|()| ExitCode::SUCCESS);
     }
     if let Some(text) = &arguments.set_socket_permissions {
         let [producers, consumers] = permissions(text)?;

@@ -293,3 +293,27 @@ fn under_the_name_of_perfettos_service_it_takes_its_options() {
     let relay = Command::new(&traced).arg("--enable-relay-endpoint").output().expect("it ends");
     assert!(!relay.status.success() && text(&relay.stderr).contains("no relay endpoint"));
 }
+
+#[test]
+fn a_session_is_stopped_by_its_name_from_outside_once_and_one_that_is_not_there_is_an_error() {
+    let service = Service::start("serve-stop");
+    let (follower, recorder) = service.followed();
+    let mut consumer = service.consumer();
+    let enabled =
+        consumer.enable(&track_events().bytes(config::trace_config::UNIQUE_SESSION_NAME, b"mine"), None);
+    assert!(wait_until(30, || recorder.is_on()));
+    recorder.instant("hello");
+    follower.flush(Duration::from_secs(30)).expect("the service takes it");
+    let stop = |name: &str| {
+        let mut command = Service::command(&service.folder);
+        let output = command.args(["--stop", name]).stderr(Stdio::piped()).output().expect("it runs");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (status, error) = stop("other");
+    assert!(status == Some(1) && error.contains("no session"), "{error}");
+    assert_eq!(stop("mine"), (Some(0), String::new()));
+    consumer.answers(enabled);
+    let trace = consumer.read(&service.folder.join("trace"));
+    assert_eq!((trace.events(3), trace.losses()), (1, 0));
+    assert_eq!(stop("mine").0, Some(1), "it has ended");
+}

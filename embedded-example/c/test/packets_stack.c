@@ -1,11 +1,11 @@
 /*
- * How much stack the calls take: no more than tracebuf.h says, neither in the first start nor in the one after a reset,
- * which finds what the first has recorded.
+ * How much stack the calls take: no more than tracebuf_packets.h says, neither in the first start nor in the one after
+ * a reset, which finds what the first has recorded.
  */
 #include "start.h"
-#include "tracebuf.h"
+#include "tracebuf_packets.h"
 
-/* In bytes. Keep in step with what tracebuf.h says. */
+/* In bytes. Keep in step with what tracebuf_packets.h says. */
 #define RECORDING 1200
 #define START 2900
 #define EXPORT 3800
@@ -16,8 +16,8 @@
 
 static _Alignas(8) uint8_t region[8192] __attribute__((section(".uninit")));
 
-static tracebuf_writer *writer;
-static tracebuf_counter *counter;
+static tracebuf_packets_writer *writer;
+static tracebuf_packets_counter *counter;
 static int32_t started;
 
 static uint64_t clock(void)
@@ -37,28 +37,28 @@ static int32_t write_all(void *context, const uint8_t *bytes, size_t size)
 
 static void start(void)
 {
-    started = tracebuf_init(region, sizeof region, 1000000, clock);
+    started = tracebuf_packets_init(region, sizeof region, 1000000, clock);
     if (started < 0)
         end(0);
 }
 
 static void record(void)
 {
-    writer = tracebuf_writer_new("main loop");
-    counter = tracebuf_counter_new("steps");
+    writer = tracebuf_packets_writer_new("main loop");
+    counter = tracebuf_packets_counter_new("steps");
     for (int32_t step = 0; step < 2000; step++) {
-        tracebuf_slice_begin(writer, "step");
-        tracebuf_count(writer, counter, step);
-        tracebuf_instant(writer, "instant");
-        tracebuf_slice_end(writer);
-        tracebuf_drain();
+        tracebuf_packets_slice_begin(writer, "step");
+        tracebuf_packets_count(writer, counter, step);
+        tracebuf_packets_instant(writer, "instant");
+        tracebuf_packets_slice_end(writer);
+        tracebuf_packets_drain();
     }
-    tracebuf_flush(writer);
+    tracebuf_packets_flush(writer);
 }
 
 static void export(void)
 {
-    if (tracebuf_export(write_all, NULL) != TRACEBUF_OK)
+    if (tracebuf_packets_export(write_all, NULL) != TRACEBUF_PACKETS_OK)
         end(0);
 }
 
@@ -79,9 +79,9 @@ __attribute__((noinline)) static uint32_t stack_of(void (*call)(void))
 void run(void)
 {
     const uint32_t for_start = stack_of(start);
-    if (for_start > (started == TRACEBUF_FOUND ? START : RECORDING) || stack_of(record) > RECORDING)
+    if (for_start > (started == TRACEBUF_PACKETS_FOUND ? START : RECORDING) || stack_of(record) > RECORDING)
         end(0);
-    if (started != TRACEBUF_FOUND) {
+    if (started != TRACEBUF_PACKETS_FOUND) {
         RESET_CONTROL = 0x05FA0004;
         for (;;) {
         }

@@ -3,7 +3,7 @@
  * wherever one was stopped.
  */
 #include "start.h"
-#include "tracebuf.h"
+#include "tracebuf_packets.h"
 
 /* Some ten times as many as it takes to stop a task between two instructions that must be one step. */
 #define SLICES 30000
@@ -68,7 +68,7 @@ static void task(uint32_t number)
 {
     while (slices < SLICES) {
         has_written[number] = 0;
-        tracebuf_export(write_alone, (void *)number);
+        tracebuf_packets_export(write_alone, (void *)number);
     }
     end(1);
 }
@@ -79,7 +79,7 @@ static void second_task(void) { task(1); }
 
 void run(void)
 {
-    if (tracebuf_init(region, sizeof region, 1000, clock) != TRACEBUF_OK)
+    if (tracebuf_packets_init(region, sizeof region, 1000, clock) != TRACEBUF_PACKETS_OK)
         end(0);
     /* What switching to it finds there: eleven registers below where it begins, and the mode. */
     uint32_t *second = stacks[1] + STACK_WORDS;

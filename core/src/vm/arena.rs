@@ -234,8 +234,7 @@ impl Arena<'_> {
 
     #[inline(always)]
     pub(super) fn key(&self, at: u32) -> u64 {
-        let cell = self.cell(at);
-        u64::from(cell.word(KEY)) | u64::from(cell.word(KEY | 1)) << 32
+        self.cell(at).key()
     }
 
     /// Two words by the index of the first, which is even.

@@ -82,6 +82,17 @@ impl Cell {
         self.0.get((word % CELL) as usize).map_or(0, |word| word.get())
     }
 
+    /// A node's key.
+    #[inline(always)]
+    pub(super) fn key(&self) -> u64 {
+        u64::from(self.word(KEY)) | u64::from(self.word(KEY | 1)) << 32
+    }
+
+    #[inline(always)]
+    pub(super) fn is(&self, key: u64) -> bool {
+        self.word(KEY) == key as u32 && self.word(KEY | 1) == (key >> 32) as u32
+    }
+
     #[inline(always)]
     pub(super) fn set(&mut self, word: u32, value: u32) {
         if let Some(word) = self.0.get_mut((word % CELL) as usize) {

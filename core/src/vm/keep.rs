@@ -1,6 +1,6 @@
 //! Ready-made programs: the last packet of each kind and key.
 
-use super::program::{KEEPS, Program};
+use super::program::{KEEPS, LEAVE, Program};
 use crate::proto::fields::{trace_packet, track_descriptor, track_event};
 use crate::proto::{Encoder, Message, Overflow, Sink};
 
@@ -55,13 +55,39 @@ impl Program<'_> {
     /// A kept packet of up to 24 bytes takes 64 bytes of the state's memory, and each 28 bytes more take 32.
     ///
     /// # Errors
-    /// [`Overflow`] if it does not fit: a kind takes some 60 bytes.
+    /// [`Overflow`] if it does not fit: a kind takes some 80 bytes.
     pub fn keep_last_by<'o>(kinds: &[Keep<'_>], out: &'o mut [u8]) -> Result<&'o [u8], Overflow> {
         let mut program = Encoder::new(out);
+        let [reg_load, set, del] = [instruction::REG_LOAD, instruction::SET, instruction::DEL]
+            .map(|op| [Instruction { op, ..Instruction::SELECT }]);
+        // The outcome of the only kind is the program's.
+        let is_marked = kinds.len() != 1;
         for kind in kinds {
-            program.message(vm_program::INSTRUCTIONS, &Group(kind))?;
+            // What the paths share is looked for once.
+            let shared = kind.with.iter().zip(kind.by).take_while(|(with, by)| with == by).count();
+            let ((shared, with), (_, by)) = (kind.with.split_at(shared), kind.by.split_at(shared));
+            let key = [
+                Instruction { path: with, ..Instruction::SELECT },
+                Instruction { path: by, nested: &reg_load, ..Instruction::SELECT },
+            ];
+            let group = [
+                match with {
+                    [] => Instruction { path: kind.by, nested: &reg_load, ..Instruction::SELECT },
+                    _ => Instruction { path: shared, nested: &key, ..Instruction::SELECT },
+                },
+                // It is no Error, so its level has no other use.
+                Instruction { level: KEEPS, key: true, nested: &set, ..Instruction::made(&kind.list) },
+                Instruction::made(&TAKEN),
+            ];
+            let [key, keep, _] = &group;
+            let (nested, level): (&[_], _) = if is_marked { (&group, SKIP) } else { (&[*key, *keep], LEAVE) };
+            let group = Instruction { level, nested, ..Instruction::SELECT };
+            program.message(vm_program::INSTRUCTIONS, &group)?;
         }
-        program.message(vm_program::INSTRUCTIONS, &TakenOrError)?;
+        if is_marked {
+            let forget = Instruction { create: false, nested: &del, ..Instruction::made(&TAKEN) };
+            program.message(vm_program::INSTRUCTIONS, &forget)?;
+        }
         program.finish()
     }
 }
@@ -72,6 +98,9 @@ const REGISTER: u64 = 0;
 
 const SOURCE: u64 = 1;
 const STATE: u64 = 2;
+
+/// The abort level of what may be an Error.
+const SKIP: u8 = 1;
 
 mod vm_program {
     pub(super) const INSTRUCTIONS: u32 = 2;
@@ -98,91 +127,80 @@ mod component {
     pub(super) const REGISTER: u32 = 6;
 }
 
-/// `select {}, level skip: select with; select by: reg_load; select state list[register]: set; select state taken`.
-struct Group<'a>(&'a Keep<'a>);
-
-impl Message for Group<'_> {
-    fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
-        let Self(kind) = self;
-        out.length(instruction::SELECT, 0)?;
-        // Any level that Perfetto does not know skips the instruction.
-        out.varint(instruction::ABORT_LEVEL, KEEPS.into())?;
-        let path = |cursor, path| Select { cursor, path, key: false, create: false };
-        out.message(instruction::NESTED, &Within(path(SOURCE, kind.with), None))?;
-        out.message(instruction::NESTED, &Within(path(SOURCE, kind.by), Some(instruction::REG_LOAD)))?;
-        let list = Select { key: true, create: true, ..path(STATE, core::slice::from_ref(&kind.list)) };
-        out.message(instruction::NESTED, &Within(list, Some(instruction::SET)))?;
-        let taken = Select { create: true, ..path(STATE, &[TAKEN]) };
-        out.message(instruction::NESTED, &Within(taken, None))
-    }
-}
-
-/// `select state taken: del`.
-struct TakenOrError;
-
-impl Message for TakenOrError {
-    fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
-        let taken = Select { cursor: STATE, path: &[TAKEN], key: false, create: false };
-        Within(taken, Some(instruction::DEL)).encode(out)
-    }
-}
-
-/// A `select` with an operation in it, of which the defaults are right.
-struct Within<'a>(Select<'a>, Option<u32>);
-
-impl Message for Within<'_> {
-    fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
-        out.message(instruction::SELECT, &self.0)?;
-        match self.1 {
-            Some(operation) => out.message(instruction::NESTED, &Operation(operation)),
-            None => Ok(()),
-        }
-    }
-}
-
-struct Operation(u32);
-
-impl Message for Operation {
-    fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
-        out.length(self.0, 0)
-    }
-}
-
-struct Select<'a> {
+/// An instruction: for each kind `select {}: select key; select state list[register]: set; select state taken`, and in
+/// the end `select state taken: del`.
+#[derive(Clone, Copy)]
+struct Instruction<'a> {
+    op: u32,
+    level: u8,
     cursor: u64,
     path: &'a [u32],
     /// Goes on to the element of a map whose key is in the register.
     key: bool,
     create: bool,
+    nested: &'a [Self],
 }
+
+impl<'a> Instruction<'a> {
+    const SELECT: Self = Self {
+        op: instruction::SELECT,
+        level: LEAVE,
+        cursor: SOURCE,
+        path: &[],
+        key: false,
+        create: false,
+        nested: &[],
+    };
+
+    /// Selects a field of the state, which is made if there is none.
+    const fn made(field: &'a u32) -> Self {
+        Self { cursor: STATE, path: core::slice::from_ref(field), create: true, ..Self::SELECT }
+    }
+}
+
+impl Message for Instruction<'_> {
+    fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
+        if self.op == instruction::SELECT {
+            out.message(self.op, &Select(self))?;
+        } else {
+            out.length(self.op, 0)?;
+        }
+        if self.level != LEAVE {
+            out.varint(instruction::ABORT_LEVEL, self.level.into())?;
+        }
+        for nested in self.nested {
+            out.message(instruction::NESTED, nested)?;
+        }
+        Ok(())
+    }
+}
+
+struct Select<'a>(&'a Instruction<'a>);
 
 impl Message for Select<'_> {
     fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
-        out.varint(select::CURSOR, self.cursor)?;
-        for field in self.path {
-            out.message(select::PATH, &Number(component::FIELD, *field))?;
+        let Self(of) = self;
+        out.varint(select::CURSOR, of.cursor)?;
+        for field in of.path {
+            out.message(select::PATH, &Component { id: component::FIELD, value: *field })?;
         }
-        if self.key {
-            out.message(select::PATH, &Key)?;
+        if of.key {
+            out.message(select::PATH, &Component { id: component::MAP_KEY_FIELD, value: 1 })?;
         }
-        if self.create { out.bool(select::CREATE, true) } else { Ok(()) }
+        if of.create { out.bool(select::CREATE, true) } else { Ok(()) }
     }
 }
 
-struct Number(u32, u32);
-
-impl Message for Number {
-    fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
-        out.varint(self.0, self.1.into())
-    }
+/// A component of a path, with the register if it is a map's key. The elements have no field for the key: it is read only
+/// where bytes become a map, which these never do.
+struct Component {
+    id: u32,
+    value: u32,
 }
 
-struct Key;
-
-impl Message for Key {
+impl Message for Component {
     fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
-        // The elements have no field for the key: it is read only where bytes become a map, which these never do.
-        out.varint(component::MAP_KEY_FIELD, 1)?;
-        out.varint(component::REGISTER, REGISTER)
+        out.varint(self.id, self.value.into())?;
+        if self.id == component::FIELD { Ok(()) } else { out.varint(component::REGISTER, REGISTER) }
     }
 }

@@ -15,20 +15,24 @@ impl Arena<'_> {
     /// The child with that key; makes an empty one if there is none.
     #[cfg_attr(tracebuf_size, inline(never))]
     pub(super) fn child(&mut self, owner: u32, key: u64) -> u32 {
-        let found = self.find(owner, key);
+        let (slot, found) = self.slot(owner, key);
         if found != NONE {
             return found;
         }
-        let node = self.fresh(0);
-        self.link(owner, node, key);
+        // What is new needs no entry in the log.
+        let node = self.fresh(owner << OWNER_SHIFT);
+        self.set(node | KEY, key as u32);
+        self.set(node | KEY | 1, (key >> 32) as u32);
+        self.put(slot, node);
+        self.count(owner, 1);
         node
     }
 
     /// Links a node that has no place, if there is none with that key. It goes otherwise.
     #[cfg_attr(tracebuf_size, inline(never))]
     fn link(&mut self, owner: u32, node: u32, key: u64) {
-        let slot = self.slot(owner, key);
-        if self.get(slot) != NONE {
+        let (slot, there) = self.slot(owner, key);
+        if there != NONE {
             self.drop_later(MESSAGE, node, 0);
             return;
         }
@@ -39,9 +43,12 @@ impl Arena<'_> {
         self.count(owner, 1);
     }
 
-    /// Counts children. Only an indexed node's count is of use, and a message's is lost.
+    /// Counts an indexed node's children.
+    #[cfg_attr(tracebuf_size, inline(never))]
     fn count(&mut self, owner: u32, more: i32) {
-        self.put(owner | HIGH, self.word(owner, HIGH).wrapping_add_signed(more));
+        if self.kind(owner) == INDEXED {
+            self.put(owner | HIGH, self.word(owner, HIGH).wrapping_add_signed(more));
+        }
     }
 
     /// Appends an empty element to a list without gaps.
@@ -100,6 +107,10 @@ impl Arena<'_> {
                     let cell = self.take();
                     if cell == NONE {
                         return;
+                    }
+                    #[cfg(not(tracebuf_size))]
+                    if self.fill(cell, &mut rest) {
+                        continue;
                     }
                     for word in 0..LINK {
                         let bytes = self.next_word(&mut rest);

@@ -30,7 +30,7 @@ pub(super) const ABORT: u8 = 3;
 /// A step that is not decoded yet.
 const WAITING: u8 = 255;
 
-/// One of the others: of instructions that keep packets, so that a state is loaded by keeping them again.
+/// One of the others: of instructions that keep a packet, so that a state is loaded by keeping them again.
 pub(super) const KEEPS: u8 = 107;
 
 /// Room for an instruction or for a component of a path: 16 bytes.
@@ -100,10 +100,10 @@ impl<'p> Program<'p> {
         Ok(Self { steps, top, fingerprint })
     }
 
-    /// The field in which an instruction keeps packets, if it is one that does: that of its third `select`.
+    /// The field in which an instruction keeps packets, if it is one that does: that of the second nested in it.
     pub(super) fn list_kept(&self, at: u32) -> Option<u32> {
-        let group = self.steps.get(at as usize).filter(|group| group.level == KEEPS)?;
-        let list = self.steps.get(group.end.wrapping_add(2) as usize)?;
+        let group = self.steps.get(at as usize)?;
+        let list = self.steps.get(group.end.wrapping_add(1) as usize).filter(|list| list.level == KEEPS)?;
         Some(self.steps.get(list.first as usize)?.first)
     }
 }

@@ -108,9 +108,12 @@ impl<'r, 'm> Run<'r, 'm> {
         if next == end {
             return true;
         }
-        self.push(Waiting::List { next: next.wrapping_add(1), end });
         self.charge();
-        let step = self.step(next);
+        let (step, next_one) = (self.step(next), next.wrapping_add(1));
+        // What becomes of the last is what becomes of the list, mostly.
+        if cfg!(tracebuf_size) || next_one != end || step.level != LEAVE {
+            self.push(Waiting::List { next: next_one, end });
+        }
         match step.op {
             SELECT => {
                 self.push(Waiting::Select { src: self.src, dst: self.dst, saved: self.saved });

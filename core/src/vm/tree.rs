@@ -4,7 +4,7 @@
 //! than keys have bits, and a new child is linked, an old one unlinked, by storing few words.
 
 use super::arena::Arena;
-use super::cell::{LEFT, LOW, NONE, RIGHT};
+use super::cell::{CELL, LEFT, LOW, NONE, RIGHT};
 
 /// The bits that decide: whether it is a number of more than 32 bits; then those, or the upper 63. Greater keys have no
 /// smaller codes.
@@ -17,25 +17,50 @@ const fn code(key: u64) -> u64 {
 const DEEPEST: u32 = 66;
 
 impl Arena<'_> {
-    /// The word that links to the child with that key, or would.
+    /// The word that links to the child with that key, or would; and that child, or [`NONE`].
     #[cfg_attr(tracebuf_size, inline(never))]
-    pub(super) fn slot(&self, owner: u32, key: u64) -> u32 {
-        let mut bits = code(key);
+    pub(super) fn slot(&self, owner: u32, key: u64) -> (u32, u32) {
         let mut slot = owner | LOW;
+        let mut at = self.word(owner, LOW);
+        let mut bits = code(key);
         for _ in 0..DEEPEST {
-            let at = self.get(slot);
-            if at == NONE || self.key(at) == key {
+            let Some(cell) = self.cells.get((at / CELL) as usize) else { break };
+            if at == NONE || cell.is(key) {
                 break;
             }
-            slot = at | LEFT | (bits >> 63) as u32;
+            let side = LEFT | (bits >> 63) as u32;
+            slot = at | side;
+            at = cell.word(side);
             bits <<= 1;
+            // Behind the first bit of the code of a number of 32 bits: half of the work from here on.
+            #[cfg(not(tracebuf_size))]
+            if bits as u32 == 0 {
+                return self.slot_by_word(slot, at, key, (bits >> 32) as u32);
+            }
         }
-        slot
+        (slot, at)
     }
 
-    #[cfg_attr(tracebuf_size, inline(never))]
+    /// The rest of the way, when all bits that are left fit a word.
+    #[cfg(not(tracebuf_size))]
+    #[inline(always)]
+    fn slot_by_word(&self, mut slot: u32, mut at: u32, key: u64, mut bits: u32) -> (u32, u32) {
+        for _ in 0..DEEPEST {
+            let Some(cell) = self.cells.get((at / CELL) as usize) else { break };
+            if at == NONE || cell.is(key) {
+                break;
+            }
+            let side = LEFT | bits >> 31;
+            slot = at | side;
+            at = cell.word(side);
+            bits <<= 1;
+        }
+        (slot, at)
+    }
+
+    #[inline(always)]
     pub(super) fn find(&self, owner: u32, key: u64) -> u32 {
-        self.get(self.slot(owner, key))
+        self.slot(owner, key).1
     }
 
     /// The child with the lowest key that is not below `key`, or [`NONE`].
@@ -73,7 +98,7 @@ impl Arena<'_> {
     /// Unlinks a node. A leaf below it takes its place.
     #[cfg_attr(tracebuf_size, inline(never))]
     pub(super) fn unlink(&mut self, node: u32) {
-        let slot = self.slot(self.owner(node), self.key(node));
+        let (slot, _) = self.slot(self.owner(node), self.key(node));
         let (mut leaf, mut leaf_slot) = (node, slot);
         loop {
             let mut below = leaf | LEFT;

@@ -124,6 +124,29 @@ fn a_kept_counter_takes_two_cells() {
 }
 
 #[test]
+fn a_program_of_one_kind_needs_no_mark() {
+    let kind = Keep { list: 5, with: &[11, 30], by: &[11, 12] };
+    let mut bytes = [0; 128];
+    let bytes = Program::keep_last_by(&[kind], &mut bytes).unwrap();
+    let packet =
+        |key: &[u8]| [number(8, 1 << 60), field(11, &[number(30, 7), key.to_vec()].concat())].concat();
+    let mut vm = machine(bytes, 4096);
+    for other in [packet(&[]), field(11, &number(12, 1)), number(30, 1), number(11, 1)] {
+        assert_ne!(vm.apply(&other), VmStatus::Ok);
+    }
+    assert!(state(&mut vm).is_empty());
+    let kept = [1, 1 << 28, (1 << 28) + 1, 1 << 40, u64::MAX].map(|key| packet(&number(12, key)));
+    for packet in kept.iter().rev() {
+        assert_eq!(vm.apply(packet), VmStatus::Ok);
+    }
+    let saved = state(&mut vm);
+    assert_eq!(saved, kept.map(|packet| field(5, &packet)).concat());
+    let mut other = machine(bytes, 4096);
+    assert_eq!(other.load_state(&saved), VmStatus::Ok);
+    assert_eq!(state(&mut other), saved);
+}
+
+#[test]
 fn a_kept_state_is_loaded_and_goes_on() {
     let both = [Keep { list: 5, with: &[60], by: &[60, 1] }, Keep { list: 6, with: &[61], by: &[61] }];
     let mut bytes = [0; 256];

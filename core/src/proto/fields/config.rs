@@ -2,9 +2,9 @@
 
 /// `TraceConfig`: what a consumer wants recorded.
 pub mod trace_config {
-    /// Message: [`buffer_config`], repeated.
+    /// Message: [`buffer_config`](super::buffer_config), repeated.
     pub const BUFFERS: u32 = 1;
-    /// Message: [`trace_config_data_source`], repeated.
+    /// Message: [`trace_config_data_source`](super::trace_config_data_source), repeated.
     pub const DATA_SOURCES: u32 = 2;
     /// Varint: it ends after this.
     pub const DURATION_MS: u32 = 3;
@@ -12,7 +12,7 @@ pub mod trace_config {
     pub const ENABLE_EXTRA_GUARDRAILS: u32 = 4;
     /// Varint: 1 lets all producers come again, 2 only those of the service's user.
     pub const LOCKDOWN_MODE: u32 = 5;
-    /// Message: [`producer_config`], repeated.
+    /// Message: [`producer_config`](super::producer_config), repeated.
     pub const PRODUCERS: u32 = 6;
     /// Bool: the service writes the trace.
     pub const WRITE_INTO_FILE: u32 = 8;
@@ -28,11 +28,11 @@ pub mod trace_config {
     pub const FLUSH_PERIOD_MS: u32 = 13;
     /// Varint: how long they have for that.
     pub const FLUSH_TIMEOUT_MS: u32 = 14;
-    /// Message: [`trigger_config`].
+    /// Message: [`trigger_config`](super::trigger_config).
     pub const TRIGGER_CONFIG: u32 = 17;
-    /// Message: [`builtin_data_source`].
+    /// Message: [`builtin_data_source`](super::builtin_data_source).
     pub const BUILTIN_DATA_SOURCES: u32 = 20;
-    /// Message: [`incremental_state_config`].
+    /// Message: [`incremental_state_config`](super::incremental_state_config).
     pub const INCREMENTAL_STATE_CONFIG: u32 = 21;
     /// String: no other session has it.
     pub const UNIQUE_SESSION_NAME: u32 = 22;
@@ -54,7 +54,7 @@ pub mod trace_config {
     pub const PREFER_SUSPEND_CLOCK_FOR_DURATION: u32 = 36;
     /// String.
     pub const BUGREPORT_FILENAME: u32 = 38;
-    /// Message: [`session_semaphore`], repeated.
+    /// Message: [`session_semaphore`](super::session_semaphore), repeated.
     pub const SESSION_SEMAPHORES: u32 = 39;
     /// Message: of the service's threads.
     pub const PRIORITY_BOOST: u32 = 40;
@@ -116,7 +116,7 @@ pub mod builtin_data_source {
     pub const DISABLE_SYSTEM_INFO: u32 = 3;
     /// Bool.
     pub const DISABLE_SERVICE_EVENTS: u32 = 4;
-    /// Varint: a clock of [`builtin_clock`](super::builtin_clock).
+    /// Varint: a clock of [`builtin_clock`](super::super::builtin_clock).
     pub const PRIMARY_TRACE_CLOCK: u32 = 5;
     /// Varint.
     pub const SNAPSHOT_INTERVAL_MS: u32 = 6;
@@ -134,7 +134,7 @@ pub mod incremental_state_config {
 pub mod trigger_config {
     /// Varint.
     pub const TRIGGER_MODE: u32 = 1;
-    /// Message: [`trigger`], repeated.
+    /// Message: [`trigger`](super::trigger), repeated.
     pub const TRIGGERS: u32 = 2;
     /// Varint.
     pub const TRIGGER_TIMEOUT_MS: u32 = 3;

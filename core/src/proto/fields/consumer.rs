@@ -24,7 +24,7 @@ pub mod change_trace_config_request {
 
 /// `ReadBuffersResponse`.
 pub mod read_buffers_response {
-    /// Message: [`slice`](self::slice), repeated.
+    /// Message: [`slice`](super::slice), repeated.
     pub const SLICES: u32 = 2;
 }
 
@@ -82,11 +82,11 @@ pub mod observe_events_response {
 
 /// `ObservableEvents`.
 pub mod observable_events {
-    /// Message: [`data_source_instance_state_change`], repeated.
+    /// Message: [`data_source_instance_state_change`](super::data_source_instance_state_change), repeated.
     pub const INSTANCE_STATE_CHANGES: u32 = 1;
     /// Bool.
     pub const ALL_DATA_SOURCES_STARTED: u32 = 2;
-    /// Message: [`clone_trigger_hit`].
+    /// Message: [`clone_trigger_hit`](super::clone_trigger_hit).
     pub const CLONE_TRIGGER_HIT: u32 = 3;
 }
 
@@ -130,9 +130,9 @@ pub mod query_service_state_response {
 
 /// `TracingServiceState`.
 pub mod tracing_service_state {
-    /// Message: [`tracing_service_state_producer`], repeated.
+    /// Message: [`tracing_service_state_producer`](super::tracing_service_state_producer), repeated.
     pub const PRODUCERS: u32 = 1;
-    /// Message: [`tracing_service_state_data_source`], repeated.
+    /// Message: [`tracing_service_state_data_source`](super::tracing_service_state_data_source), repeated.
     pub const DATA_SOURCES: u32 = 2;
     /// Int.
     pub const NUM_SESSIONS: u32 = 3;
@@ -140,7 +140,7 @@ pub mod tracing_service_state {
     pub const NUM_SESSIONS_STARTED: u32 = 4;
     /// String.
     pub const TRACING_SERVICE_VERSION: u32 = 5;
-    /// Message: [`tracing_session`], repeated.
+    /// Message: [`tracing_session`](super::tracing_session), repeated.
     pub const TRACING_SESSIONS: u32 = 6;
     /// Bool.
     pub const SUPPORTS_TRACING_SESSIONS: u32 = 7;

@@ -1,7 +1,7 @@
 //! embassy-executor's trace hooks: tasks, their polls, idle time, for any number of executors, in thread mode and in
 //! interrupts.
 //!
-//! [`tasks::record`](crate::tasks::record) begins it, before tasks are spawned. Each task has a track with a slice `runs`
+//! [`crate::tasks::record`] begins it, before tasks are spawned. Each task has a track with a slice `runs`
 //! for each poll, which ends where an executor of a higher priority interrupts it, and an instant when it is woken; each
 //! executor has a track with slices `idle`.
 //!

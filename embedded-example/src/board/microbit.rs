@@ -50,7 +50,7 @@ pub fn start(control_micros: u32, sensor_micros: u32) {
 
 /// The clock, which wraps after 268 s. It is read by capturing it into a register: each priority has its own,
 /// up to 3.
-pub(super) fn ticks(priority: usize) -> u32 {
+pub fn ticks(priority: usize) -> u32 {
     let of_priority = (priority & 3) * 4;
     CLOCK.register(0x040 + of_priority).write(1);
     CLOCK.register(0x540 + of_priority).read()

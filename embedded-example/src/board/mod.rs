@@ -8,9 +8,9 @@
 #[cfg_attr(board = "mps2_an386", path = "mps2_an386.rs")]
 mod chip;
 
-pub use chip::{FREQUENCY, acknowledge_control, acknowledge_sensor, start};
+pub use chip::{FREQUENCY, acknowledge_control, acknowledge_sensor, start, ticks};
 
-use chip::{VECTORS, lamp, ticks, uart};
+use chip::{VECTORS, lamp, uart};
 use core::convert::Infallible;
 use cortex_m::peripheral::NVIC;
 use embedded_hal::digital;

@@ -49,7 +49,7 @@ pub fn start(control_micros: u32, sensor_micros: u32) {
 }
 
 /// The clock, which wraps after 172 s. It counts down. Every priority may read it.
-pub(super) fn ticks(_priority: usize) -> u32 {
+pub fn ticks(_priority: usize) -> u32 {
     !CLOCK_VALUE.read()
 }
 

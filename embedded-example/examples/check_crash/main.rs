@@ -1,6 +1,7 @@
 //! A check of dumps of a target's RAM: what is recovered from them is what the target logged as recorded.
 //!
-//! usage: check_crash DUMP...       of the firmware `crash`, stopped anywhere
+//! usage: check_crash DUMP...             of the firmware `crash`, stopped anywhere
+//!        check_crash inplace DUMP...     of the firmware `crash_inplace`
 //!
 //! The log in the dump says what was done to the ring, and what was being done when the target stopped. The same is
 //! done to a ring here. What was in it both before and after the operation that was cut short must be recovered from
@@ -10,6 +11,8 @@
 
 #[cfg(target_os = "none")]
 compile_error!("this runs on the host");
+
+mod inplace;
 
 use std::process::ExitCode;
 use tracebuf::buffer::{FillPolicy, Patch, ReadOnlyTraceBuffer, Reader, TraceBuffer};
@@ -160,9 +163,17 @@ fn check(path: &str) -> Result<(Option<Kind>, u64, usize), String> {
 }
 
 fn main() -> ExitCode {
+    let mut paths = std::env::args().skip(1).peekable();
+    match paths.next_if(|first| first == "inplace") {
+        Some(_) => inplace::check_all(paths),
+        None => check_all(paths),
+    }
+}
+
+fn check_all(paths: impl Iterator<Item = String>) -> ExitCode {
     let (mut good, mut cut_short) = (0, [0; 5]);
     let (mut bad, mut most_patches, mut from_shared) = (0, 0, 0);
-    for path in std::env::args().skip(1) {
+    for path in paths {
         match check(&path) {
             Ok((kind, patches, shared)) => {
                 good += 1;

@@ -2,6 +2,7 @@
 
 mod crashes;
 mod damage;
+mod events;
 mod frames;
 mod laps;
 mod restarts;

@@ -12,7 +12,7 @@ fn a_producer_can_go_whatever_the_number_of_buffers() {
     let config = Config::new(FillPolicy::RingBuffer).sequences(4);
     let small = || TraceBuffer::new(vec![0; config.region_size(64) as usize], config).unwrap();
     let mut buffers: Vec<_> = (0..=1 << 16).map(|_| small()).collect();
-    assert_eq!(world.endpoint.disconnect(&mut buffers), 0);
+    assert_eq!(world.endpoint.disconnect(&mut buffers[..]), 0);
 }
 
 #[test]

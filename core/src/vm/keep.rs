@@ -65,7 +65,8 @@ impl Program<'_> {
         for kind in kinds {
             // What the paths share is looked for once.
             let shared = kind.with.iter().zip(kind.by).take_while(|(with, by)| with == by).count();
-            let ((shared, with), (_, by)) = (kind.with.split_at(shared), kind.by.split_at(shared));
+            let by = kind.by.get(shared..).unwrap_or_default();
+            let (shared, with) = kind.with.split_at_checked(shared).unwrap_or_default();
             let key = [
                 Instruction { path: with, ..Instruction::SELECT },
                 Instruction { path: by, nested: &reg_load, ..Instruction::SELECT },

@@ -110,3 +110,15 @@ fn what_does_not_check_is_not_believed() {
     assert_eq!(found(&sound[..2048], program), Err(VmError::Damaged));
     assert_eq!(found(&sound, self::program(MERGE)), Err(VmError::OtherProgram));
 }
+
+#[test]
+fn every_reason_why_there_is_no_machine_has_its_words() {
+    let all = [
+        (VmError::TooSmall { needed: 544 }, "544"),
+        (VmError::TooManySteps { enough: 7 }, "7 steps"),
+        (VmError::NoState, "no state"),
+        (VmError::OtherProgram, "another program"),
+        (VmError::Damaged, "damaged"),
+    ];
+    assert!(all.iter().all(|(error, words)| std::string::ToString::to_string(error).contains(words)));
+}

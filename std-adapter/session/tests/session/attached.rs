@@ -189,7 +189,10 @@ fn owned(folder: &Path, begin: impl FnOnce(&FlightRecorder)) {
     });
     session.attach(owner).expect("it runs");
     begin(&recorder);
-    while Arc::strong_count(&session) == 1 {
+    // For long: it may also look for a moment whether there is a session.
+    let mut looks = 0;
+    while looks < 50 {
+        looks = if Arc::strong_count(&session) == 1 { 0 } else { looks + 1 };
         std::thread::sleep(Duration::from_millis(1));
     }
     drop((recorder, session));

@@ -63,8 +63,8 @@ pub(crate) struct Args {
     /// with exit status 1, when the reader of a pipe has gone.
     #[arg(long)]
     long: bool,
-    /// With --long, compress the file, to a third or less: by deflate, or by zstd, which readers of traces know since
-    /// 2026.
+    /// With --long, compress the file, to a third or so: by deflate, or by zstd, which takes a tenth less and which readers
+    /// of traces know since 2026.
     #[arg(long, value_name = "HOW", num_args = 0..=1, require_equals = true, default_missing_value = "deflate",
         value_parser = compression, requires = "long")]
     compress: Option<Compression>,

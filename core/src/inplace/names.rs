@@ -78,9 +78,9 @@ fn enter<M: Memory>(region: &M, key: u32, name: &str, flags: u32) -> u32 {
         after_seeing();
         let word = NameWord(second.load(Ordering::Relaxed));
         if found == key && word.is_like(len, flags) {
-            // Where an address fits into a key, it need not be compared again.
-            let is_known = word.has(NameWord::VERIFIED)
-                && (cfg!(target_pointer_width = "32") || word.text() == NameWord::NO_TEXT);
+            // Where an address fits into a key, it need not be compared again; a track's number is no address.
+            let is_address = cfg!(target_pointer_width = "32") && flags & NameWord::TRACK == 0;
+            let is_known = word.has(NameWord::VERIFIED) && (is_address || word.text() == NameWord::NO_TEXT);
             if is_known || with_text(region, word.text(), name, false) {
                 second.fetch_or(NameWord::VERIFIED, Ordering::Relaxed);
                 return number;

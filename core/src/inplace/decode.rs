@@ -5,7 +5,7 @@
 use core::cmp::Reverse;
 
 use super::crc;
-use super::headers::{header_of, repaired};
+use super::headers::{HeaderView, header_of, repaired};
 use super::layout::{FRONT, Front, HEADER, NameWord, SUMS, State, detail, header, len_of};
 use super::records::Records;
 use super::words::{Text, Words};
@@ -31,7 +31,7 @@ use super::words::{Text, Words};
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct RegionView<'b> {
-    header: [u32; HEADER],
+    header: HeaderView,
     names: Words<'b>,
     text: Words<'b>,
     ring: Words<'b>,
@@ -48,6 +48,14 @@ pub struct NameView<'b> {
     pub is_track: bool,
     /// `None` if there was no room for it.
     pub text: Option<Text<'b>>,
+}
+
+impl core::ops::Deref for RegionView<'_> {
+    type Target = HeaderView;
+
+    fn deref(&self) -> &HeaderView {
+        &self.header
+    }
 }
 
 impl<'b> RegionView<'b> {
@@ -79,7 +87,7 @@ impl<'b> RegionView<'b> {
         let ring = 1usize << (chunk + chunks);
         let there = (words.bytes.len() / 4).saturating_sub(ring_at).min(ring);
         Some(Self {
-            header,
+            header: HeaderView(header),
             names: words.part(HEADER, 2 * names)?,
             text: words.part(texts_at, text)?,
             ring: words.part(ring_at, there)?,
@@ -96,31 +104,6 @@ impl<'b> RegionView<'b> {
     /// Its bytes, as far as the dump has them.
     pub fn size(&self) -> usize {
         HEADER * 4 + self.names.bytes.len() + self.text.bytes.len() + self.ring.bytes.len()
-    }
-
-    /// The timer's ticks per second; 0 if the device gave none.
-    pub fn frequency(&self) -> u32 {
-        self.header[header::FREQUENCY]
-    }
-
-    /// How many starts have recorded, this one included.
-    pub fn starts(&self) -> u32 {
-        self.header[header::STARTS]
-    }
-
-    /// Events that found no place, in all starts.
-    pub fn dropped(&self) -> u32 {
-        self.header[header::DROPPED]
-    }
-
-    /// How often a name found no place in the table.
-    pub fn unnamed(&self) -> u32 {
-        self.header[header::UNNAMED]
-    }
-
-    /// Whether complete chunks have [sums](ChunkView::is_intact).
-    pub fn has_sums(&self) -> bool {
-        self.header[header::TEXT] & SUMS != 0
     }
 
     /// Chunks of the ring that the dump does not have.
@@ -151,11 +134,7 @@ impl<'b> RegionView<'b> {
         let starts = self.starts();
         // Of more starts than are told apart, all may be there; of earlier ones nobody knows how many writers they had.
         let is_start = starts >= 32 || (1..=starts).contains(&start);
-        is_start && (start != starts & 31 || writer < self.header[header::WRITERS])
-    }
-
-    fn log(&self, byte: u32) -> u32 {
-        self.header[header::GEOMETRY] >> (8 * byte) & 0xFF
+        is_start && (start != starts & 31 || writer < self.header.0[header::WRITERS])
     }
 
     /// A name by its number. `None` if there is none: no event of a region that is whole has such a number, but 0.
@@ -225,7 +204,7 @@ impl<'b> ChunkView<'b> {
     }
 
     /// Whether it has a sum, as complete chunks of a build with the feature `inplace-crc` do, and that is right. `None`
-    /// without a sum: the chunk is open, or something is wrong, if [there should be one](RegionView::has_sums).
+    /// without a sum: the chunk is open, or something is wrong, if [there should be one](super::HeaderView::has_sums).
     pub fn is_intact(&self) -> Option<bool> {
         let mut at = FRONT;
         loop {

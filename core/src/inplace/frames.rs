@@ -1,8 +1,8 @@
 //! Frames of what is recorded in place: their layout on a line, and what the host reads in them.
 
 use super::decode::{ChunkView, NameView};
-use super::headers::header_of;
-use super::layout::{HEADER, NameWord, SUMS, header};
+use super::headers::{HeaderView, header_of};
+use super::layout::{HEADER, NameWord};
 use super::words::{Text, Words};
 
 /// Kinds of frames. Pieces of packets, on the same lines, have 0 to 3.
@@ -67,37 +67,20 @@ pub enum Message<'b> {
 /// Who sends: what is in the header of a region.
 #[derive(Clone, Copy, Debug)]
 pub struct Hello {
-    header: [u32; HEADER],
+    header: HeaderView,
     /// The time in ticks: see [`Message::Time`].
     pub now: u64,
 }
 
+impl core::ops::Deref for Hello {
+    type Target = HeaderView;
+
+    fn deref(&self) -> &HeaderView {
+        &self.header
+    }
+}
+
 impl Hello {
-    /// The timer's ticks per second; 0 if the device gave none.
-    pub fn frequency(&self) -> u32 {
-        self.header[header::FREQUENCY]
-    }
-
-    /// How many starts have recorded, this one included. 1: nothing was kept, so names are other ones.
-    pub fn starts(&self) -> u32 {
-        self.header[header::STARTS]
-    }
-
-    /// Events that found no place, in all starts.
-    pub fn dropped(&self) -> u32 {
-        self.header[header::DROPPED]
-    }
-
-    /// How often a name found no place in the table.
-    pub fn unnamed(&self) -> u32 {
-        self.header[header::UNNAMED]
-    }
-
-    /// Whether complete chunks have [sums](ChunkView::is_intact).
-    pub fn has_sums(&self) -> bool {
-        self.header[header::TEXT] & SUMS != 0
-    }
-
     /// Words of a chunk.
     pub fn chunk_words(&self) -> u32 {
         1 << self.log(1)
@@ -112,10 +95,6 @@ impl Hello {
     pub fn names(&self) -> u32 {
         1 << self.log(3)
     }
-
-    fn log(&self, byte: u32) -> u32 {
-        self.header[header::GEOMETRY] >> (8 * byte) & 0xFF
-    }
 }
 
 impl<'b> Message<'b> {
@@ -125,7 +104,9 @@ impl<'b> Message<'b> {
         let words = Words { bytes: piece, is_big: false };
         let long = |at| Some(u64::from(words.get(at)?) | u64::from(words.get(at + 1)?) << 32);
         match kind {
-            frame::HELLO => Some(Self::Hello(Hello { header: header_of(words)?, now: long(HEADER)? })),
+            frame::HELLO => {
+                Some(Self::Hello(Hello { header: HeaderView(header_of(words)?), now: long(HEADER)? }))
+            }
             frame::TIME => Some(Self::Time { start: words.get(0)? & 0xFFFF, now: long(1)? }),
             frame::NAME => {
                 let (first, key, word) = (words.get(0)?, words.get(1)?, NameWord(words.get(2)?));

@@ -3,6 +3,42 @@
 use super::layout::{HEADER, MAGIC, NameWord, SUMS, VERSION, check, header};
 use super::words::Words;
 
+/// What a region's header says: [`RegionView`](super::RegionView) and [`Hello`](super::Hello) have one.
+#[derive(Clone, Copy, Debug)]
+pub struct HeaderView(pub(super) [u32; HEADER]);
+
+impl HeaderView {
+    /// The timer's ticks per second; 0 if the device gave none.
+    pub fn frequency(&self) -> u32 {
+        self.0[header::FREQUENCY]
+    }
+
+    /// How many starts have recorded, this one included. 1: nothing was kept, so names are other ones.
+    pub fn starts(&self) -> u32 {
+        self.0[header::STARTS]
+    }
+
+    /// Events that found no place, in all starts.
+    pub fn dropped(&self) -> u32 {
+        self.0[header::DROPPED]
+    }
+
+    /// How often a name found no place in the table.
+    pub fn unnamed(&self) -> u32 {
+        self.0[header::UNNAMED]
+    }
+
+    /// Whether complete chunks have [sums](super::ChunkView::is_intact).
+    pub fn has_sums(&self) -> bool {
+        self.0[header::TEXT] & SUMS != 0
+    }
+
+    /// The binary logarithm of a size: 1 for words of a chunk, 2 for chunks, 3 for names.
+    pub(super) fn log(&self, byte: u32) -> u32 {
+        self.0[header::GEOMETRY] >> (8 * byte) & 0xFF
+    }
+}
+
 /// A region's header, if it is one of this version.
 pub(super) fn header_of(words: Words<'_>) -> Option<[u32; HEADER]> {
     if words.get(header::MAGIC)? != MAGIC {

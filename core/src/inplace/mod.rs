@@ -82,6 +82,7 @@ mod writer;
 pub use decode::{ChunkView, NameView, RegionView};
 pub use details::{Details, OnTrack};
 pub use frames::{Hello, Message};
+pub use headers::HeaderView;
 pub use layout::WRITERS_MAX;
 pub use read::ChunkCopy;
 pub use recorder::{Found, Recorder};

@@ -106,6 +106,8 @@ pub(crate) struct OutputFile {
     pub(crate) drains: bool,
     pub(crate) is_full: bool,
     pub(crate) is_finishing: bool,
+    /// The call by which a session was cloned into it, which is answered when it is complete.
+    pub(crate) cloned_by: Option<u64>,
 }
 
 /// What a session's trace says of the session, besides data.
@@ -113,6 +115,8 @@ pub(crate) struct OutputFile {
 pub(crate) struct Told {
     /// Everything that is said once has been.
     pub(crate) beginning: bool,
+    /// It has another number now than was said at its beginning.
+    pub(crate) is_renamed: bool,
     pub(crate) marker_is_due: bool,
     pub(crate) stats_are_due: bool,
     pub(crate) moments: Vec<Moment>,
@@ -261,7 +265,7 @@ impl Session {
     /// cloned.
     pub(crate) fn is_readable(&self) -> bool {
         let may_read = |triggers: &TriggerConfig| self.is_triggered && !triggers.clones;
-        self.state == State::Cloned
+        self.state == State::Cloned && self.file.is_none()
             || !self.config.writes_file && self.config.triggers.as_ref().is_none_or(may_read)
     }
 

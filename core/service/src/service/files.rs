@@ -18,7 +18,15 @@ const END: u64 = 16 << 10;
 
 impl OutputFile {
     pub(crate) const fn new(token: FileToken) -> Self {
-        Self { token, given: 0, written: 0, drains: false, is_full: false, is_finishing: false }
+        Self {
+            token,
+            given: 0,
+            written: 0,
+            drains: false,
+            is_full: false,
+            is_finishing: false,
+            cloned_by: None,
+        }
     }
 
     const fn waiting(&self) -> u64 {
@@ -41,7 +49,7 @@ impl<H: Host> Service<H> {
             self.writers.remove(&id);
             return false;
         };
-        let (limit, is_over) = (session.config.max_file_size, session.state == State::Disabled);
+        let (limit, is_over) = (session.config.max_file_size, session.state.is_over());
         let Some(file) = session.file.as_mut().filter(|file| file.drains && !file.is_finishing) else {
             self.writers.remove(&id);
             return false;
@@ -140,11 +148,12 @@ impl<H: Host> Service<H> {
     /// A file is complete, and closed.
     pub(super) fn file_finished(&mut self, token: FileToken) {
         let Some(id) = self.session_of(token) else { return };
-        if let Some(session) = self.sessions.get_mut(&id) {
-            session.file = None;
-        }
-        if self.sessions.get(&id).is_some_and(|session| session.state == State::Disabled) {
-            self.say_that_it_ended(id);
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let file = session.file.take();
+        match session.state {
+            State::Cloned => self.is_cloned_into_file(id, file.as_ref()),
+            State::Disabled => self.say_that_it_ended(id),
+            _ => {}
         }
     }
 }

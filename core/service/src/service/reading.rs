@@ -176,10 +176,15 @@ impl<H: Host> Service<H> {
         if core::mem::take(&mut told.marker_is_due) {
             all.push(packets::marker(uid));
         }
-        if !core::mem::replace(&mut told.beginning, true) {
-            all.extend(config.builtin.config.then(|| packets::config(uid, &config.whole, now)));
+        let is_beginning = !core::mem::replace(&mut told.beginning, true);
+        if is_beginning && config.builtin.config {
+            all.push(packets::config(uid, &config.whole, now));
+        }
+        if is_beginning || core::mem::take(&mut told.is_renamed) {
             all.push(packets::uuid(uid, config.uuid, now));
-            all.extend(config.builtin.system_info.then(|| packets::system(machine, now)));
+        }
+        if is_beginning && config.builtin.system_info {
+            all.push(packets::system(machine, now));
         }
         let fired = core::mem::take(&mut told.triggers).into_iter().filter(|_| config.builtin.config);
         let cause = told.clone_trigger.take().filter(|_| config.builtin.config);

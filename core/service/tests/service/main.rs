@@ -6,6 +6,7 @@ mod clients;
 mod clones;
 mod compression;
 mod consumers;
+mod file_clones;
 mod files;
 mod filters;
 mod flushes;

@@ -40,4 +40,6 @@ mod sessions;
 mod sinks;
 
 pub use host::{Action, Clocks, ConnectionId, Event, FileToken, Host, Machine, Peer, Port};
+pub use packets::uuid as uuid_packet;
 pub use service::Service;
+pub use sinks::Slices;

@@ -16,6 +16,7 @@ use super::flushes::{Then, flags};
 use crate::host::{Action, ConnectionId, FileToken, Host};
 use crate::sessions::{Session, State};
 use crate::wire::ProtoBuilder;
+use crate::wire::answers;
 use crate::wire::consumers::{CONSUMER_METHODS, CONSUMER_PORT, session_to_stop, stop_answer};
 use crate::wire::frames::{self, ClientFrame};
 
@@ -118,7 +119,9 @@ impl<H: Host> Service<H> {
                 let [sessions_only] = fields(arguments, [query_service_state_request::SESSIONS_ONLY]);
                 self.query_state(connection, request, sessions_only != 0);
             }
-            "QueryCapabilities" => self.query_capabilities(connection, request),
+            "QueryCapabilities" => {
+                self.reply(connection, request, &answers::capabilities(&answers::OBSERVABLE, true));
+            }
             "SaveTraceForBugreport" => {
                 use save_trace_for_bugreport_response as fields;
                 let response = ProtoBuilder::new().number(fields::SUCCESS, false);

@@ -9,6 +9,8 @@
 //! | `follow` | connections of programs with this crate to Perfetto's service | `handshake` |
 //! | `handshake` | such a connection until a tracing session begins | `tracing_session` |
 //! | `tracing_session` | such a connection from then on | `frame_reader`, `outbox` |
+//! | `consumer_socket` | [`ConsumerSocket`]: where those come who want what a session has | `consumer` |
+//! | `consumer` | such a one | `frame_reader` |
 //! | `data_sources` | data sources that a program offers and those that run | – |
 //! | `categories` | lists of wanted categories | – |
 //! | `outbox` | frames that are not sent yet | – |
@@ -17,6 +19,8 @@
 //! What programs and services say is encoded and decoded by [`tracebuf_service::wire`].
 
 mod categories;
+mod consumer;
+mod consumer_socket;
 mod data_sources;
 mod follow;
 mod frame_reader;
@@ -28,5 +32,6 @@ mod tracing_session;
 
 use tracebuf_service::wire::{ProtoBuilder, calls, commands, frames, program};
 
+pub use consumer_socket::{ConsumerSocket, ConsumerSocketBuilder};
 pub use follow::perfetto_socket;
 pub use socket::{PerfettoSocket, PerfettoSocketBuilder};

@@ -74,5 +74,6 @@ pub use follower::Follower;
 pub use link::SocketKind;
 pub use native::{ProducerSocket, ProducerSocketBuilder};
 pub use perfetto::{PerfettoSocket, PerfettoSocketBuilder, perfetto_socket};
+pub use perfetto::{RunningSource, SourceHost, SourceProducer, SourceRequest};
 pub use socket_file::SocketFile;
 pub use time_namespace::boot_time_ahead;

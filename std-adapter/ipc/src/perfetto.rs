@@ -7,6 +7,7 @@
 //! | `socket` | [`PerfettoSocket`]: where programs come, and what they are to record | `sdk_producer` |
 //! | `sdk_producer` | the service's transport of one program | all below but `handshake` and `tracing_session` |
 //! | `follow` | connections of programs with this crate to Perfetto's service | `handshake` |
+//! | `source_producer` | [`SourceProducer`](crate::SourceProducer): data sources for any number of sessions of a service | `handshake` |
 //! | `handshake` | such a connection until a tracing session begins | `tracing_session` |
 //! | `tracing_session` | such a connection from then on | `frame_reader`, `outbox` |
 //! | `data_sources` | data sources that a program offers and those that run | – |
@@ -24,9 +25,11 @@ mod handshake;
 mod outbox;
 mod sdk_producer;
 mod socket;
+mod source_producer;
 mod tracing_session;
 
 use tracebuf_service::wire::{ProtoBuilder, calls, commands, frames, program};
 
 pub use follow::perfetto_socket;
 pub use socket::{PerfettoSocket, PerfettoSocketBuilder};
+pub use source_producer::{RunningSource, SourceHost, SourceProducer, SourceRequest};

@@ -20,9 +20,10 @@ fn locking(mode: u32) -> ProtoBuilder {
 /// Whether a program of this user is let in, and how many data sources of it start.
 fn comes(world: &mut World, uid: u32) -> (bool, usize) {
     let connected = Program::of(world, uid, "late");
-    let is_in = world.frames(connected.connection).iter().any(|frame| {
-        matches!(ServiceFrame::of(frame), Some(ServiceFrame::Reply(2, Some(_))))
-    });
+    let is_in = world
+        .frames(connected.connection)
+        .iter()
+        .any(|frame| matches!(ServiceFrame::of(frame), Some(ServiceFrame::Reply(2, Some(_)))));
     world.hang_up(connected.connection);
     if !is_in {
         return (false, 0);
@@ -82,7 +83,9 @@ fn relays_are_refused_and_the_log_says_so() {
         let [answer] = world.frames(connection) else { panic!("one answer") };
         let Some(ServiceFrame::Bound(bound)) = ServiceFrame::of(answer) else { panic!("{answer:?}") };
         assert_ne!(number(bound, bind_service_reply::SUCCESS), Some(1));
-        assert!(matches!(&world.log[..], [line] if line.contains("\"RelayPort\"") && line.contains("relays")));
+        assert!(
+            matches!(&world.log[..], [line] if line.contains("\"RelayPort\"") && line.contains("relays"))
+        );
         // A name without end, and one that is no text, do no harm in a log.
         send(&mut world, connection, &bind(8, &"x".repeat(100_000)), None);
         send(&mut world, connection, &bind(9, "a\nb\u{1b}[31m"), None);

@@ -44,4 +44,6 @@ mod sinks;
 pub use host::{
     Action, Clocks, Codec, ConnectionId, Event, FileToken, Find, Host, Machine, Pattern, Peer, Port,
 };
+pub use packets::uuid as uuid_packet;
 pub use service::Service;
+pub use sinks::Slices;

@@ -9,9 +9,7 @@ use tracebuf::proto::{Message, SequenceId, TrustedFields};
 use crate::host::{Clocks, Machine};
 use crate::sessions::{FiredTrigger, Moment};
 use crate::wire::ProtoBuilder;
-
-/// What the service is called in traces and answers.
-pub(crate) const VERSION: &str = concat!("tracebuf ", env!("CARGO_PKG_VERSION"));
+use crate::wire::answers::VERSION;
 
 const MARKER: [u8; 16] =
     [0x82, 0x47, 0x7a, 0x76, 0xb2, 0x8d, 0x42, 0xba, 0x81, 0xdc, 0x33, 0x32, 0x6d, 0x57, 0xa0, 0x79];
@@ -56,7 +54,10 @@ pub(crate) fn config(uid: u32, config: &[u8], now: u64) -> ProtoBuilder {
     at(uid, now).bytes(trace_packet::TRACE_CONFIG, config)
 }
 
-pub(crate) fn uuid(uid: u32, [msb, lsb]: [u64; 2], now: u64) -> ProtoBuilder {
+/// The packet that says what a trace is called in the world: a number of 128 bits, `now` as boot time. `uid` is the
+/// service's user.
+#[must_use]
+pub fn uuid(uid: u32, [msb, lsb]: [u64; 2], now: u64) -> ProtoBuilder {
     let uuid = ProtoBuilder::new().number(trace_uuid::MSB, msb).number(trace_uuid::LSB, lsb);
     at(uid, now).message(trace_packet::TRACE_UUID, &uuid)
 }

@@ -5,10 +5,12 @@
 //! | [`calls`] | what programs say to a service, decoded | `frames` |
 //! | [`program`] | the same, encoded | `calls`, `frames` |
 //! | [`commands`] | what a service says to programs, encoded and decoded | – |
-//! | [`consumers`] | the methods of the other port | – |
+//! | [`answers`] | what a service answers consumers | `frames` |
+//! | [`consumers`] | the methods of the other port | `frames` |
 //! | [`frames`] | the outermost messages | – |
 //! | `builder` | messages under construction | – |
 
+pub mod answers;
 pub mod calls;
 pub mod commands;
 pub mod consumers;

@@ -81,6 +81,10 @@ pub mod trace_packet {
     /// Varint: bits of [`data_loss_reason`](super::data_loss_reason); what was lost on this sequence
     /// before this packet.
     pub const PREVIOUS_PACKET_DROPPED: u32 = 42;
+    /// Message: `ProcessDescriptor`, of writers from before there were tracks.
+    pub const PROCESS_DESCRIPTOR: u32 = 43;
+    /// Message: `ThreadDescriptor`, likewise.
+    pub const THREAD_DESCRIPTOR: u32 = 44;
     /// Message: `SystemInfo`.
     pub const SYSTEM_INFO: u32 = 45;
     /// Message: `Trigger`. The service's.
@@ -307,6 +311,8 @@ pub mod thread_descriptor {
     pub const TID: u32 = 2;
     /// String: name.
     pub const THREAD_NAME: u32 = 5;
+    /// Int: microseconds from which times of the sequence's events count that are distances.
+    pub const REFERENCE_TIMESTAMP_US: u32 = 6;
 }
 
 /// `CounterDescriptor`.

@@ -15,7 +15,7 @@ use super::flushes::{Then, flags};
 use crate::config::TraceConfig;
 use crate::host::{Action, ConnectionId, FileToken, Host};
 use crate::sessions::{FiredTrigger, FlushCounts, Moment, OutputFile, Session, State, Told};
-use crate::wire::ProtoBuilder;
+use crate::wire::answers::{self, WantedSession};
 
 /// A clone for which producers are to say what they have first.
 pub(super) struct PendingClone {
@@ -102,18 +102,17 @@ impl<H: Host> Service<H> {
             return Err("A consumer can clone only one session at a time".to_string());
         }
         let uid = self.connections.get(&connection).map_or(u32::MAX, |one| one.peer.uid);
-        let id = number(arguments, asked::SESSION_ID).unwrap_or(0);
-        let name = text(arguments, asked::UNIQUE_SESSION_NAME);
         let may_have = |session: &Session| (uid == 0 || session.uid == uid) && !session.is_freed;
         let mut all = self.sessions.iter().filter(|(_, session)| may_have(session));
         let is_original = |session: &Session| session.state != State::Cloned;
-        let found = if !name.is_empty() {
-            all.find(|(_, session)| is_original(session) && session.config.name == name)
-        } else if id == u64::MAX {
-            all.filter(|(_, session)| is_original(session) && session.config.bugreport_score > 0)
-                .max_by_key(|(_, session)| session.config.bugreport_score)
-        } else {
-            all.find(|(other, _)| **other == id)
+        let found = match WantedSession::of(arguments) {
+            WantedSession::Named(name) => {
+                all.find(|(_, session)| is_original(session) && session.config.name == name)
+            }
+            WantedSession::ForBugreport => all
+                .filter(|(_, session)| is_original(session) && session.config.bugreport_score > 0)
+                .max_by_key(|(_, session)| session.config.bugreport_score),
+            WantedSession::Numbered(id) => all.find(|(other, _)| **other == id),
         };
         let (id, session) = found.ok_or("There is no such session of this user")?;
         if !is_original(session) {
@@ -199,14 +198,9 @@ impl<H: Host> Service<H> {
         request: Option<u64>,
         made: Result<([u64; 2], bool), String>,
     ) {
-        let response = ProtoBuilder::new().number(fields::SUCCESS, made.is_ok());
-        let response = match made {
-            Ok(([msb, lsb], is_in_file)) => response
-                .number(fields::UUID_MSB, msb)
-                .number(fields::UUID_LSB, lsb)
-                .number(fields::WAS_WRITE_INTO_FILE, is_in_file),
-            Err(error) => response.bytes(fields::ERROR, error.as_bytes()),
-        };
+        let uuid = made.as_ref().map(|(uuid, _)| *uuid).map_err(String::as_str);
+        let is_in_file = made.as_ref().is_ok_and(|(_, is_in_file)| *is_in_file);
+        let response = answers::cloned(uuid).number(fields::WAS_WRITE_INTO_FILE, is_in_file);
         self.reply(connection, request, &response);
     }
 

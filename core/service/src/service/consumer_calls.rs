@@ -17,7 +17,7 @@ use crate::host::{Action, ConnectionId, FileToken, Host};
 use crate::sessions::{Session, State};
 use crate::wire::consumers::{CONSUMER_METHODS, CONSUMER_PORT, session_to_stop, stop_answer};
 use crate::wire::frames::{self, ClientFrame};
-use crate::wire::{ProtoBuilder, repeated};
+use crate::wire::{ProtoBuilder, answers, repeated};
 
 impl<H: Host> Service<H> {
     pub(super) fn consumer_frame(&mut self, connection: ConnectionId, frame: &[u8], file: Option<FileToken>) {
@@ -123,7 +123,9 @@ impl<H: Host> Service<H> {
                 let [sessions_only] = fields(arguments, [query_service_state_request::SESSIONS_ONLY]);
                 self.query_state(connection, request, sessions_only != 0);
             }
-            "QueryCapabilities" => self.query_capabilities(connection, request),
+            "QueryCapabilities" => {
+                self.reply(connection, request, &answers::capabilities(&answers::OBSERVABLE, true));
+            }
             "SaveTraceForBugreport" => {
                 use save_trace_for_bugreport_response as fields;
                 let response = ProtoBuilder::new().number(fields::SUCCESS, false);

@@ -3,14 +3,14 @@
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use tracebuf::proto::fields::consumer::{enable_tracing_response, tracing_service_event as moment};
+use tracebuf::proto::fields::consumer::tracing_service_event as moment;
 
 use super::Service;
 use super::flushes::{Then, flags};
 use super::timers::Timer;
 use crate::host::Host;
 use crate::sessions::{InstanceState, State};
-use crate::wire::ProtoBuilder;
+use crate::wire::answers;
 
 impl<H: Host> Service<H> {
     /// Lets all data sources of a session that is set up record.
@@ -148,12 +148,7 @@ impl<H: Host> Service<H> {
         request: Option<u64>,
         error: Option<&str>,
     ) {
-        let answer = ProtoBuilder::new().number(enable_tracing_response::DISABLED, true);
-        let answer = match error {
-            Some(error) => answer.bytes(enable_tracing_response::ERROR, error.as_bytes()),
-            None => answer,
-        };
-        self.reply(connection, request, &answer);
+        self.reply(connection, request, &answers::ended(error));
     }
 
     /// Ends a session, and forgets it as soon as its file is complete.

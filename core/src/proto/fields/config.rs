@@ -219,3 +219,61 @@ pub mod string_filter_rule {
     /// Varint: a kind of string, repeated.
     pub const SEMANTIC_TYPE: u32 = 5;
 }
+
+/// `FtraceConfig`: which of the kernel's events are recorded, and how.
+pub mod ftrace_config {
+    /// String: an event, as `group/name`, `group/*` or `name`, repeated.
+    pub const FTRACE_EVENTS: u32 = 1;
+    /// Varint: KiB of each processor's buffer.
+    pub const BUFFER_SIZE_KB: u32 = 10;
+    /// Varint: how often it is read.
+    pub const DRAIN_PERIOD_MS: u32 = 11;
+    /// Message: [`compact_sched_config`](super::compact_sched_config).
+    pub const COMPACT_SCHED: u32 = 12;
+    /// Bool: the kernel's functions are told by name.
+    pub const SYMBOLIZE_KSYMS: u32 = 13;
+}
+
+/// `FtraceConfig.CompactSchedConfig`.
+pub mod compact_sched_config {
+    /// Bool: switches are written as lists.
+    pub const ENABLED: u32 = 1;
+}
+
+/// `ProcessStatsConfig`: what is recorded of processes.
+pub mod process_stats_config {
+    /// Bool: all that are there at the start are told.
+    pub const SCAN_ALL_PROCESSES_ON_START: u32 = 2;
+    /// Bool: so are their threads.
+    pub const RECORD_THREAD_NAMES: u32 = 3;
+    /// Varint: how often is looked at what they use.
+    pub const PROC_STATS_POLL_MS: u32 = 4;
+}
+
+/// `SysStatsConfig`: how often is looked at what the machine does, and at which counters; all, if none is named.
+pub mod sys_stats_config {
+    /// Varint.
+    pub const MEMINFO_PERIOD_MS: u32 = 1;
+    /// Varint: values of `MeminfoCounters`, repeated.
+    pub const MEMINFO_COUNTERS: u32 = 2;
+    /// Varint.
+    pub const VMSTAT_PERIOD_MS: u32 = 3;
+    /// Varint: values of `VmstatCounters`, repeated.
+    pub const VMSTAT_COUNTERS: u32 = 4;
+    /// Varint.
+    pub const STAT_PERIOD_MS: u32 = 5;
+    /// Varint: 1 times of processors, 2 interrupts, 3 soft interrupts, 4 processes, repeated.
+    pub const STAT_COUNTERS: u32 = 6;
+    /// Varint.
+    pub const DEVFREQ_PERIOD_MS: u32 = 7;
+    /// Varint.
+    pub const CPUFREQ_PERIOD_MS: u32 = 8;
+    /// Varint.
+    pub const BUDDYINFO_PERIOD_MS: u32 = 9;
+    /// Varint.
+    pub const DISKSTAT_PERIOD_MS: u32 = 10;
+    /// Varint.
+    pub const PSI_PERIOD_MS: u32 = 11;
+    /// Varint.
+    pub const THERMAL_PERIOD_MS: u32 = 12;
+}

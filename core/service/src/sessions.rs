@@ -31,6 +31,17 @@ impl State {
         matches!(self, Self::Disabled | Self::Cloned)
     }
 
+    /// As `ConcurrentSessionEvent` has it.
+    pub(crate) const fn number(self) -> u32 {
+        match self {
+            Self::Disabled => 1,
+            Self::Configured => 2,
+            Self::Started => 3,
+            Self::Stopping => 4,
+            Self::Cloned => 5,
+        }
+    }
+
     pub(crate) const fn text(self) -> &'static str {
         match self {
             Self::Configured => "CONFIGURED",
@@ -70,19 +81,32 @@ pub(crate) struct Instance {
 }
 
 /// A moment in a session's life, which the trace tells of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Moment {
     /// A field of `TracingServiceEvent`.
     pub(crate) kind: u32,
-    /// What the field says: true, or a number.
+    /// What the field says: true, or a number, if it is not of data sources.
     pub(crate) value: u64,
     pub(crate) time: u64,
+    /// Data sources that it is about, each with its producer's name.
+    pub(crate) sources: Vec<(String, String)>,
 }
 
 impl Moment {
     pub(crate) const fn new(kind: u32, time: u64) -> Self {
-        Self { kind, value: 1, time }
+        Self { kind, value: 1, time, sources: Vec::new() }
     }
+}
+
+/// What another session became, and when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OtherSession {
+    pub(crate) id: u64,
+    pub(crate) state: State,
+    pub(crate) time: u64,
+    pub(crate) name: String,
+    pub(crate) uid: u32,
+    pub(crate) sources: usize,
 }
 
 /// A trigger that a session has received.
@@ -120,6 +144,8 @@ pub(crate) struct Told {
     pub(crate) marker_is_due: bool,
     pub(crate) stats_are_due: bool,
     pub(crate) moments: Vec<Moment>,
+    /// What sessions beside it were when it began, and became since.
+    pub(crate) others: Vec<OtherSession>,
     pub(crate) triggers: Vec<FiredTrigger>,
     /// The trigger for which the session was cloned.
     pub(crate) clone_trigger: Option<FiredTrigger>,
@@ -144,6 +170,8 @@ pub(crate) struct Session {
     /// The key by which a consumer finds it again.
     pub(crate) detached: Option<String>,
     pub(crate) state: State,
+    /// Since when it is that, as boot time.
+    pub(crate) since: u64,
     pub(crate) config: TraceConfig,
     pub(crate) buffers: Vec<u16>,
     pub(crate) instances: Vec<Instance>,
@@ -178,6 +206,10 @@ pub(crate) struct Session {
 const MOST_WAITING: usize = 64;
 /// Nanoseconds by which clocks must have moved against each other to be told of again.
 const DRIFT: u64 = 10_000_000;
+/// Most data sources of which it is said that they are slow.
+const MOST_SLOW: usize = 32;
+/// Most states of other sessions that wait.
+const MOST_OTHERS: usize = 4096;
 /// Most readings of clocks that wait.
 const MOST_CLOCKS: usize = 16;
 
@@ -194,6 +226,7 @@ impl Session {
             consumer: Some(consumer),
             detached: None,
             state: State::Configured,
+            since: 0,
             config,
             buffers,
             instances: Vec::new(),
@@ -213,6 +246,30 @@ impl Session {
             invalid_packets: 0,
             sequences: BTreeMap::new(),
             is_flushing_to_write: false,
+        }
+    }
+
+    /// Notes data sources that take too long, if there are some.
+    pub(crate) fn note_slow(&mut self, kind: u32, time: u64, mut sources: Vec<(String, String)>) {
+        sources.truncate(MOST_SLOW);
+        if !sources.is_empty() {
+            self.told.moments.retain(|moment| moment.kind != kind);
+            self.told.moments.push(Moment { sources, ..Moment::new(kind, time) });
+        }
+    }
+
+    /// Notes what another session has become, if it wants to know.
+    pub(crate) fn note_other(&mut self, id: u64, other: &Self) {
+        let others = &mut self.told.others;
+        if self.config.builtin.others && !self.state.is_over() && others.len() < MOST_OTHERS {
+            others.push(OtherSession {
+                id,
+                state: other.state,
+                time: other.since,
+                name: other.config.name.clone(),
+                uid: other.uid,
+                sources: other.instances.len(),
+            });
         }
     }
 

@@ -248,6 +248,7 @@ impl<H: Host> Service<H> {
             marker_is_due: true,
             stats_are_due: true,
             moments: source.told.moments.clone(),
+            others: source.told.others.clone(),
             triggers: core::mem::take(&mut source.told.triggers),
             clone_trigger: pending.trigger.take(),
             initial_clocks: source.started,
@@ -279,6 +280,7 @@ impl<H: Host> Service<H> {
         clone.note(moment::TRACING_DISABLED, clocks.boottime, false);
         self.last.session += 1;
         self.sessions.insert(self.last.session, clone);
+        self.set_state(self.last.session, State::Cloned);
         if let Some(one) = self.connections.get_mut(&connection) {
             one.consumer.session = Some(self.last.session);
         }

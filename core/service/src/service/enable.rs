@@ -122,7 +122,9 @@ impl<H: Host> Service<H> {
         let mut session = Session::new(uid, connection, request, config, buffers);
         session.file = output.map(OutputFile::new);
         session.filter = filter;
+        self.sessions.iter().for_each(|(other, beside)| session.note_other(*other, beside));
         self.sessions.insert(id, session);
+        self.set_state(id, State::Configured);
         if let Some(one) = self.connections.get_mut(&connection) {
             one.consumer.session = Some(id);
         }

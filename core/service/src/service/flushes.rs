@@ -1,6 +1,7 @@
 //! Flushes: producers send what they have, and what they are still writing is looked at.
 
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use tracebuf::proto::fields::consumer::tracing_service_event as moment;
@@ -9,7 +10,7 @@ use tracebuf::proto::trace_stats::FinalFlush;
 use super::Service;
 use super::timers::{MS, Timer};
 use crate::host::{ConnectionId, Host};
-use crate::sessions::{InstanceState, State};
+use crate::sessions::{Instance, InstanceState, State};
 use crate::wire::commands;
 
 /// Most flushes under way.
@@ -107,8 +108,17 @@ impl<H: Host> Service<H> {
         self.timers.remove(&(flush.timer, Timer::Flush(number)));
         self.scrape(flush.session);
         let clocks = self.host.clocks();
+        let is_last = matches!(flush.then, Then::Stop | Then::Clone(_));
+        let slow: Vec<(String, String)> = match self.sessions.get(&flush.session) {
+            Some(session) if is_last && !is_answered => {
+                let waits = |one: &&Instance| flush.waiting.contains(&one.producer) && one.is_flushed;
+                session.instances.iter().filter(waits).map(|one| self.named(one)).collect()
+            }
+            _ => Vec::new(),
+        };
         if let Some(session) = self.sessions.get_mut(&flush.session) {
             session.note_clocks(clocks);
+            session.note_slow(moment::LAST_FLUSH_SLOW_DATA_SOURCES, clocks.boottime, slow);
             session.note(moment::ALL_DATA_SOURCES_FLUSHED, clocks.boottime, true);
         }
         self.flushed(flush.session, flush.then, is_answered);

@@ -192,7 +192,10 @@ impl<H: Host> Service<H> {
         all.extend(fired.map(|fired| packets::trigger(uid, trace_packet::TRIGGER, &fired)));
         let mut moments = core::mem::take(&mut told.moments);
         moments.sort_by_key(|moment| moment.time);
-        all.extend(moments.into_iter().filter(|_| config.builtin.events).map(|of| packets::moment(uid, of)));
+        all.extend(moments.iter().filter(|_| config.builtin.events).map(|of| packets::moment(uid, of)));
+        let mut others = core::mem::take(&mut told.others);
+        others.sort_by_key(|other| other.time);
+        all.extend(others.iter().map(|other| packets::other(uid, other)));
         all.iter().all(|packet| sink.own(packet.as_bytes()))
     }
 
@@ -205,7 +208,7 @@ impl<H: Host> Service<H> {
         let has_something = session.told.stats_are_due || session.state.is_over() || sink.len() != 0;
         let completed = Moment::new(moment::READ_TRACING_BUFFERS_COMPLETED, now);
         let is_said = session.config.builtin.events && has_something;
-        !is_said || sink.own(packets::moment(uid, completed).as_bytes())
+        !is_said || sink.own(packets::moment(uid, &completed).as_bytes())
     }
 
     /// Statistics, if they are due; false if the sink is full.

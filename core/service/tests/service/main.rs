@@ -17,5 +17,6 @@ mod refusals;
 mod sessions;
 mod stop_session;
 mod stops;
+mod told;
 mod triggers;
 mod world;

@@ -130,6 +130,10 @@ pub(crate) struct OutputFile {
     pub(crate) drains: bool,
     pub(crate) is_full: bool,
     pub(crate) is_finishing: bool,
+    /// Bytes that each buffer had taken when all of it was read last.
+    pub(crate) drained: Vec<u64>,
+    /// Bytes that buffers have lost since, as far as the log says so.
+    pub(crate) lost: u64,
     /// The call by which a session was cloned into it, which is answered when it is complete.
     pub(crate) cloned_by: Option<u64>,
 }
@@ -197,6 +201,10 @@ pub(crate) struct Session {
     pub(crate) told: Told,
     pub(crate) flushes: FlushCounts,
     pub(crate) invalid_packets: u64,
+    /// Chunks and patches that were refused, of its producers that are gone.
+    pub(crate) discarded: [u64; 2],
+    /// That producers do not answer flushes was said, and none was answered since.
+    pub(crate) has_said_late: bool,
     pub(crate) sequences: BTreeMap<(u16, u16), SequenceId>,
     /// The flush before a write that has not ended.
     pub(crate) is_flushing_to_write: bool,
@@ -244,6 +252,8 @@ impl Session {
             told: Told::default(),
             flushes: FlushCounts::default(),
             invalid_packets: 0,
+            discarded: [0; 2],
+            has_said_late: false,
             sequences: BTreeMap::new(),
             is_flushing_to_write: false,
         }
@@ -324,6 +334,10 @@ impl Session {
         let may_read = |triggers: &TriggerConfig| self.is_triggered && !triggers.clones;
         self.state == State::Cloned && self.file.is_none()
             || !self.config.writes_file && self.config.triggers.as_ref().is_none_or(may_read)
+    }
+
+    pub(crate) fn has_producer(&self, number: u16) -> bool {
+        self.instances.iter().any(|instance| instance.producer == number)
     }
 
     pub(crate) fn are_all_stopped(&self) -> bool {

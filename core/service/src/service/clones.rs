@@ -227,6 +227,7 @@ impl<H: Host> Service<H> {
         let filter = if has_filter { self.make_filter(&config)? } else { None };
         let copies = self.copy_buffers(&config, &numbers)?;
         let (clocks, random) = (self.host.clocks(), self.host.random());
+        let discarded = self.sessions.get(&pending.source).map(|source| self.discarded(source));
         let Some(source) = self.sessions.get_mut(&pending.source) else {
             return Err("Original session ended".to_string());
         };
@@ -238,6 +239,7 @@ impl<H: Host> Service<H> {
         clone.state = State::Cloned;
         clone.started = source.started;
         clone.invalid_packets = source.invalid_packets;
+        clone.discarded = discarded.unwrap_or_default();
         let last = match (source.state, is_flushed) {
             (State::Started, true) => FinalFlush::Succeeded,
             (State::Started, false) => FinalFlush::Failed,

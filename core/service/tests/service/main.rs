@@ -11,6 +11,7 @@ mod files;
 mod filters;
 mod flushes;
 mod hostile;
+mod producers;
 mod queries;
 mod random;
 mod refusals;

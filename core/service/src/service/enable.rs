@@ -47,7 +47,9 @@ impl<H: Host> Service<H> {
         match starter.map(|triggers| triggers.timeout_ms) {
             Some(timeout) => self.set_timer(timeout.saturating_mul(MS), Timer::Trigger(id)),
             // No session lasts longer, and this one has not even begun.
-            None if session.config.is_deferred => self.set_timer(LONGEST.saturating_mul(MS), Timer::Trigger(id)),
+            None if session.config.is_deferred => {
+                self.set_timer(LONGEST.saturating_mul(MS), Timer::Trigger(id))
+            }
             None => self.start(id),
         }
     }

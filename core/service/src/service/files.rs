@@ -57,7 +57,9 @@ impl<H: Host> Service<H> {
     pub(super) fn look_at_files(&mut self) {
         let (mut early, mut lines) = (Vec::new(), Vec::new());
         for (id, session) in &mut self.sessions {
-            let Some(file) = session.file.as_mut().filter(|_| session.state == State::Started) else { continue };
+            let Some(file) = session.file.as_mut().filter(|_| session.state == State::Started) else {
+                continue;
+            };
             file.drained.resize(session.buffers.len(), 0);
             let mut lost = 0;
             for (number, drained) in session.buffers.iter().zip(&file.drained) {
@@ -65,13 +67,16 @@ impl<H: Host> Service<H> {
                 let stats = buffer.stats();
                 lost += stats.bytes_overwritten;
                 let is_ring = buffer.policy() == FillPolicy::RingBuffer;
-                if is_ring && !file.drains && taken(&stats).saturating_sub(*drained) >= stats.buffer_size / 2 {
+                if is_ring && !file.drains && taken(&stats).saturating_sub(*drained) >= stats.buffer_size / 2
+                {
                     file.drains = true;
                     early.push(*id);
                 }
             }
             if file.lost == 0 && lost > 0 {
-                lines.push(format!("session {id} loses data: it is overwritten before it is written into the file"));
+                lines.push(format!(
+                    "session {id} loses data: it is overwritten before it is written into the file"
+                ));
             }
             file.lost = lost;
         }

@@ -134,7 +134,9 @@ impl<H: Host> Service<H> {
         let has_said = core::mem::replace(&mut session.has_said_late, !late.is_empty());
         if let Some((producer, source)) = late.first().filter(|_| !has_said) {
             let more = late.len() - 1;
-            self.log(format!("{source} of {producer} and {more} more have not flushed in time, for session {id}"));
+            self.log(format!(
+                "{source} of {producer} and {more} more have not flushed in time, for session {id}"
+            ));
         }
     }
 

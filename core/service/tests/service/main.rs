@@ -16,6 +16,7 @@ mod queries;
 mod random;
 mod refusals;
 mod sessions;
+mod settings;
 mod stop_session;
 mod stops;
 mod told;

@@ -30,9 +30,11 @@ fn registered(world: &mut World) -> Vec<(String, Vec<u8>)> {
     let request = consumer.call(world, "QueryServiceState", &ProtoBuilder::new());
     let answers = replies(world, consumer.connection, request);
     world.hang_up(consumer.connection);
-    let state = message(&answers[0].2, fields::query_service_state_response::SERVICE_STATE).expect("well-formed");
+    let state =
+        message(&answers[0].2, fields::query_service_state_response::SERVICE_STATE).expect("well-formed");
     let all = messages(state, fields::tracing_service_state::DATA_SOURCES).map(|source| {
-        let told = message(source, fields::tracing_service_state_data_source::DS_DESCRIPTOR).expect("well-formed");
+        let told =
+            message(source, fields::tracing_service_state_data_source::DS_DESCRIPTOR).expect("well-formed");
         let of = |field| message(told, field).expect("well-formed").to_vec();
         (String::from_utf8(of(descriptor::NAME)).expect("text"), of(descriptor::TRACK_EVENT_DESCRIPTOR))
     });

@@ -100,6 +100,7 @@ impl Host for TestHost {
             monotonic_coarse: monotonic - 1,
             realtime: boottime + (1 << 60),
             realtime_coarse: boottime + (1 << 60) - 1,
+            tsc: 3 * monotonic,
         }
     }
 
@@ -178,8 +179,13 @@ impl Default for World {
     fn default() -> Self {
         let shared = Rc::<Shared>::default();
         shared.now.set(10_000 * MS);
-        let machine =
-            Machine { uid: SERVICE, name: "here".into(), sysname: "Test".into(), ..Machine::default() };
+        let machine = Machine {
+            uid: SERVICE,
+            name: "here".into(),
+            sysname: "Test".into(),
+            timezone_minutes: Some(-90),
+            ..Machine::default()
+        };
         Self {
             service: Service::new(TestHost { shared: shared.clone(), machine }),
             shared,

@@ -9,7 +9,7 @@ use tracebuf::buffer::{Config, TraceBuffer};
 
 use super::Service;
 use super::timers::{MS, Timer};
-use crate::config::{BufferConfig, TraceConfig};
+use crate::config::{BufferConfig, LONGEST, TraceConfig};
 use crate::filter::{Filtering, TraceFilter};
 use crate::host::{Action, ConnectionId, FileToken, Host};
 use crate::sessions::{OutputFile, Session, State};
@@ -46,7 +46,10 @@ impl<H: Host> Service<H> {
         let starter = session.config.triggers.as_ref().filter(|triggers| triggers.starts);
         match starter.map(|triggers| triggers.timeout_ms) {
             Some(timeout) => self.set_timer(timeout.saturating_mul(MS), Timer::Trigger(id)),
-            None if session.config.is_deferred => {}
+            // No session lasts longer, and this one has not even begun.
+            None if session.config.is_deferred => {
+                self.set_timer(LONGEST.saturating_mul(MS), Timer::Trigger(id))
+            }
             None => self.start(id),
         }
     }
@@ -122,7 +125,9 @@ impl<H: Host> Service<H> {
         let mut session = Session::new(uid, connection, request, config, buffers);
         session.file = output.map(OutputFile::new);
         session.filter = filter;
+        self.sessions.iter().for_each(|(other, beside)| session.note_other(*other, beside));
         self.sessions.insert(id, session);
+        self.set_state(id, State::Configured);
         if let Some(one) = self.connections.get_mut(&connection) {
             one.consumer.session = Some(id);
         }

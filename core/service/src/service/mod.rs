@@ -90,8 +90,6 @@ pub struct Service<H: Host> {
     /// Triggers of the last day, by name, with the boot time of each.
     fired: Vec<(String, u64)>,
     last: LastNumbers,
-    /// Chunks and patches of producers that are gone.
-    discarded: [u64; 2],
     /// The steady clock, as of the last event.
     now: u64,
     is_ending: bool,
@@ -138,7 +136,6 @@ impl<H: Host> Service<H> {
             guarded: BTreeMap::new(),
             fired: Vec::new(),
             last: LastNumbers::default(),
-            discarded: [0; 2],
             now: 0,
             is_ending: false,
             is_locked: false,
@@ -161,6 +158,7 @@ impl<H: Host> Service<H> {
             Event::End => self.end(),
         }
         self.do_what_is_due();
+        self.look_at_files();
         self.tell_events();
     }
 

@@ -176,10 +176,15 @@ impl<H: Host> Service<H> {
         if core::mem::take(&mut told.marker_is_due) {
             all.push(packets::marker(uid));
         }
-        if !core::mem::replace(&mut told.beginning, true) {
-            all.extend(config.builtin.config.then(|| packets::config(uid, &config.whole, now)));
+        let is_beginning = !core::mem::replace(&mut told.beginning, true);
+        if is_beginning && config.builtin.config {
+            all.push(packets::config(uid, &config.whole, now));
+        }
+        if is_beginning || core::mem::take(&mut told.is_renamed) {
             all.push(packets::uuid(uid, config.uuid, now));
-            all.extend(config.builtin.system_info.then(|| packets::system(machine, now)));
+        }
+        if is_beginning && config.builtin.system_info {
+            all.push(packets::system(machine, now));
         }
         let fired = core::mem::take(&mut told.triggers).into_iter().filter(|_| config.builtin.config);
         let cause = told.clone_trigger.take().filter(|_| config.builtin.config);
@@ -187,7 +192,10 @@ impl<H: Host> Service<H> {
         all.extend(fired.map(|fired| packets::trigger(uid, trace_packet::TRIGGER, &fired)));
         let mut moments = core::mem::take(&mut told.moments);
         moments.sort_by_key(|moment| moment.time);
-        all.extend(moments.into_iter().filter(|_| config.builtin.events).map(|of| packets::moment(uid, of)));
+        all.extend(moments.iter().filter(|_| config.builtin.events).map(|of| packets::moment(uid, of)));
+        let mut others = core::mem::take(&mut told.others);
+        others.sort_by_key(|other| other.time);
+        all.extend(others.iter().map(|other| packets::other(uid, other)));
         all.iter().all(|packet| sink.own(packet.as_bytes()))
     }
 
@@ -200,7 +208,7 @@ impl<H: Host> Service<H> {
         let has_something = session.told.stats_are_due || session.state.is_over() || sink.len() != 0;
         let completed = Moment::new(moment::READ_TRACING_BUFFERS_COMPLETED, now);
         let is_said = session.config.builtin.events && has_something;
-        !is_said || sink.own(packets::moment(uid, completed).as_bytes())
+        !is_said || sink.own(packets::moment(uid, &completed).as_bytes())
     }
 
     /// Statistics, if they are due; false if the sink is full.

@@ -111,6 +111,8 @@ pub(crate) struct OutputFile {
 pub(crate) struct Told {
     /// Everything that is said once has been.
     pub(crate) beginning: bool,
+    /// So have programs and their states.
+    pub(crate) vms: bool,
     pub(crate) marker_is_due: bool,
     pub(crate) stats_are_due: bool,
     pub(crate) moments: Vec<Moment>,

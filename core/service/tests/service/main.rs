@@ -9,6 +9,7 @@ mod consumers;
 mod files;
 mod flushes;
 mod hostile;
+mod programs;
 mod queries;
 mod random;
 mod sessions;

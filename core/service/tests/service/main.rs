@@ -12,6 +12,7 @@ mod filters;
 mod flushes;
 mod hostile;
 mod producers;
+mod programs;
 mod queries;
 mod random;
 mod refusals;

@@ -321,10 +321,16 @@ fn a_sender_that_is_interrupted_anywhere_sends_all_that_stays() {
         let told = host.of(1, 0);
         let last = if came { last } else { 3 * FULL + 5 };
         let values: Vec<i32> = told.iter().filter_map(|told| told.parse().ok()).collect();
-        assert!(values.is_sorted_by(|a, b| a < b) && values.last() == Some(&(last - 1)), "{access}: {told:?}");
+        assert!(
+            values.is_sorted_by(|a, b| a < b) && values.last() == Some(&(last - 1)),
+            "{access}: {told:?}"
+        );
         assert_eq!(told.last() == Some(&"instant"), came, "{access}: {told:?}");
         // The last two that were full, and what was there when it began, stay.
-        assert!(values.iter().filter(|value| **value >= last - 2 * FULL).count() as i32 == 2 * FULL, "{access}: {told:?}");
+        assert!(
+            values.iter().filter(|value| **value >= last - 2 * FULL).count() as i32 == 2 * FULL,
+            "{access}: {told:?}"
+        );
         assert!(!host.is_unnamed && host.lost == 0, "{access}");
         if !came {
             assert!(access > 100, "{access}");

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use tracebuf::producer::{AtomicU32, atomic_words};
+use super::memory::{Memory, SharedWords, words};
 use tracebuf_service::wire::frames::{FrameBuffer, MAX_IPC_FRAME};
 use tracebuf_service::{Action, Clocks, ConnectionId, Event, FileToken, Host, Machine, Peer, Port, Service};
 
@@ -20,7 +20,9 @@ struct Shared {
     /// Nanoseconds of sleep, by which boot time is ahead too.
     slept: Cell<u64>,
     memory_left: Cell<Option<usize>>,
-    memories: RefCell<BTreeMap<u64, &'static [AtomicU32]>>,
+    memories: RefCell<BTreeMap<u64, SharedWords>>,
+    /// How many buffers have memory.
+    buffers: Rc<Cell<usize>>,
     last_file: Cell<u64>,
     created: RefCell<BTreeMap<String, u64>>,
     /// Packets that were compressed, by the place that stands for them; `None`: nothing can be.
@@ -40,25 +42,24 @@ impl TestHost {
 }
 
 impl Host for TestHost {
-    type Memory = Vec<u8>;
-    type Shared = &'static [AtomicU32];
+    type Memory = Memory;
+    type Shared = SharedWords;
 
-    fn memory(&mut self, bytes: usize) -> Option<Vec<u8>> {
+    fn memory(&mut self, bytes: usize) -> Option<Memory> {
         if let Some(left) = self.shared.memory_left.get() {
             self.shared.memory_left.set(Some(left.checked_sub(bytes)?));
         }
-        Some(vec![0; bytes])
+        Some(Memory::new(bytes, self.shared.buffers.clone()))
     }
 
     fn share(&mut self, bytes: usize) -> Option<(Self::Shared, FileToken)> {
-        let words = atomic_words(vec![0_u32; bytes / 4].leak());
-        let file = self.file();
-        self.shared.memories.borrow_mut().insert(file.0, words);
+        let (words, file) = (words(bytes), self.file());
+        self.shared.memories.borrow_mut().insert(file.0, words.clone());
         Some((words, file))
     }
 
     fn adopt(&mut self, file: FileToken) -> Option<Self::Shared> {
-        self.shared.memories.borrow().get(&file.0).copied()
+        self.shared.memories.borrow().get(&file.0).cloned()
     }
 
     fn create(&mut self, path: &str, uid: u32) -> Result<FileToken, String> {
@@ -128,6 +129,8 @@ pub struct WrittenFile {
 }
 
 pub struct World {
+    /// What only these connections may hear.
+    pub secret: Option<(&'static [u8], BTreeSet<ConnectionId>)>,
     pub service: Service<TestHost>,
     shared: Rc<Shared>,
     ends: BTreeMap<ConnectionId, End>,
@@ -137,6 +140,7 @@ pub struct World {
     pub discarded: Vec<FileToken>,
     pub log: Vec<String>,
     last_connection: ConnectionId,
+    last_number: u64,
     /// Files take nothing, for now: bytes of each that wait.
     pub files_are_stuck: bool,
     unwritten: Vec<(FileToken, usize)>,
@@ -150,6 +154,7 @@ impl Default for World {
         let machine =
             Machine { uid: SERVICE, name: "here".into(), sysname: "Test".into(), ..Machine::default() };
         Self {
+            secret: None,
             service: Service::new(TestHost { shared: shared.clone(), machine }),
             shared,
             ends: BTreeMap::new(),
@@ -158,6 +163,7 @@ impl Default for World {
             discarded: Vec::new(),
             log: Vec::new(),
             last_connection: 0,
+            last_number: 0,
             files_are_stuck: false,
             unwritten: Vec::new(),
             finishing: Vec::new(),
@@ -233,6 +239,12 @@ impl World {
         self.run();
     }
 
+    /// A file takes nothing more.
+    pub fn fail(&mut self, file: FileToken) {
+        self.unwritten.retain(|(other, _)| *other != file);
+        self.handle(Event::Failed { file, error: "the disk is full".into() });
+    }
+
     /// Bytes given to files that these have not taken.
     pub fn unwritten(&self) -> usize {
         self.unwritten.iter().map(|(_, bytes)| bytes).sum()
@@ -240,6 +252,10 @@ impl World {
 
     fn take(&mut self, connection: ConnectionId, bytes: &[u8], file: Option<FileToken>) {
         let Some(end) = self.ends.get_mut(&connection) else { return };
+        if let Some((secret, confidants)) = &self.secret {
+            let is_told = bytes.windows(secret.len()).any(|part| part == *secret);
+            assert!(!is_told || confidants.contains(&connection), "{connection} hears what is not for it");
+        }
         end.files.extend(file);
         let frames = end.bytes.get_or_insert_with(|| FrameBuffer::new(MAX_IPC_FRAME));
         frames.push(bytes);
@@ -260,6 +276,12 @@ impl World {
         }
         self.run();
         waits
+    }
+
+    /// A number that is new with each call.
+    pub fn next_number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
     }
 
     pub fn connect(&mut self, port: Port, uid: u32) -> ConnectionId {
@@ -289,15 +311,20 @@ impl World {
         self.ends.get(&connection).map_or(&[], |end| &end.files)
     }
 
-    pub fn memory_of(&self, file: FileToken) -> &'static [AtomicU32] {
-        self.shared.memories.borrow()[&file.0]
+    pub fn memory_of(&self, file: FileToken) -> SharedWords {
+        self.shared.memories.borrow()[&file.0].clone()
+    }
+
+    /// How many buffers have memory, and how much shared memory the service has.
+    pub fn memory_in_use(&self) -> (usize, usize) {
+        let memories = self.shared.memories.borrow();
+        (self.shared.buffers.get(), memories.values().filter(|words| Rc::strong_count(words) > 1).count())
     }
 
     /// Memory that a producer brings.
     pub fn memory(&self, bytes: usize) -> FileToken {
         let file = self.file();
-        let words = atomic_words(vec![0_u32; bytes / 4].leak());
-        self.shared.memories.borrow_mut().insert(file.0, words);
+        self.shared.memories.borrow_mut().insert(file.0, words(bytes));
         file
     }
 

@@ -19,8 +19,8 @@ macro_rules! modules_of_its_tests {
 
 modules_of_its_tests!(
     clients = "../../core/service/tests/service/clients.rs",
+    host = "../../core/service/tests/service/host.rs",
     known = "../../core/service/tests/service/known.rs",
-    memory = "../../core/service/tests/service/memory.rs",
     model = "../../core/service/tests/service/model.rs",
     wild = "../../core/service/tests/service/wild.rs",
     witness = "../../core/service/tests/service/witness.rs",
@@ -46,9 +46,7 @@ impl Choices for Input<'_> {
 pub fn run(data: &[u8]) {
     let (mut input, mut world) = (Input::new(data), World::default());
     let how = input.byte();
-    if how & 1 != 0 {
-        world.can_deflate();
-    }
+    world.can_compress(how & 1 != 0, how & 4 != 0);
     // Root among the clients may end any session: then none is watched.
     let is_watched = how & 2 == 0;
     let mut clients = Clients::of(u32::from(is_watched));

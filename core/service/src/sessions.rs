@@ -1,5 +1,6 @@
 //! A tracing session: its state, its data sources, and what it has still to say.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -8,6 +9,7 @@ use tracebuf::proto::SequenceId;
 use tracebuf::proto::trace_stats::FinalFlush;
 
 use crate::config::{TraceConfig, TriggerConfig};
+use crate::filter::Filtering;
 use crate::host::{Clocks, ConnectionId, FileToken};
 
 /// Where a session is in its life.
@@ -158,6 +160,8 @@ pub(crate) struct Session {
     /// To be forgotten, as soon as its file is complete.
     pub(crate) is_freed: bool,
     pub(crate) file: Option<OutputFile>,
+    /// What of packets is left; `None` for all.
+    pub(crate) filter: Option<Box<Filtering>>,
     pub(crate) told: Told,
     pub(crate) flushes: FlushCounts,
     pub(crate) invalid_packets: u64,
@@ -199,6 +203,7 @@ impl Session {
             is_ending: false,
             is_freed: false,
             file: None,
+            filter: None,
             told: Told::default(),
             flushes: FlushCounts::default(),
             invalid_packets: 0,

@@ -25,6 +25,9 @@ pub(crate) trait PacketSink {
     /// Bytes taken.
     fn len(&self) -> usize;
 
+    /// What comes next is of the buffer in this place of the session's, or the service's own.
+    fn of_buffer(&mut self, _place: Option<usize>) {}
+
     /// Takes one of the service's own.
     fn own(&mut self, packet: &[u8]) -> bool {
         self.packet(packet.len(), core::iter::once(packet), &[])

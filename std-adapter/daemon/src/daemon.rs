@@ -12,7 +12,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
 use signal_hook::consts::{SIGINT, SIGTERM};
-use tracebuf_service::{Action, Event, FileToken, Host, Service};
+use tracebuf_service::{Action, Event, FileToken, Host, Port, Service};
 
 use crate::host::LinuxHost;
 use crate::listening::{Listener, SocketNames, listeners};
@@ -92,6 +92,17 @@ impl Daemon {
     /// Calls this with each line that the service has to say; else they go to standard error.
     pub fn log_with(&mut self, log: fn(&str)) {
         self.log = log;
+    }
+
+    /// A connection of a producer in this process, which is served once the daemon [runs](Self::run).
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn connect_producer(&mut self) -> io::Result<UnixStream> {
+        let (here, there) = UnixStream::pair()?;
+        here.set_nonblocking(true)?;
+        self.connected(here.into(), Port::Producers)?;
+        Ok(there)
     }
 
     /// Ends on SIGTERM and SIGINT, after traces are complete.
@@ -205,14 +216,19 @@ impl Daemon {
                     return;
                 }
             };
-            self.last_connection += 1;
-            let (connection, port, peer) = (self.last_connection, listener.port, peer(&socket));
-            let added = epoll::add(&self.epoll, &socket, EventData::new_u64(connection), EventFlags::IN);
-            if added.is_ok() {
-                self.streams.insert(connection, Stream::new(socket));
-                self.service.handle(Event::Connected { connection, port, peer });
-            }
+            let port = listener.port;
+            // One for which there is no room is closed, and may come again.
+            let _ = self.connected(socket, port);
         }
+    }
+
+    fn connected(&mut self, socket: OwnedFd, port: Port) -> io::Result<()> {
+        self.last_connection += 1;
+        let (connection, peer) = (self.last_connection, peer(&socket));
+        epoll::add(&self.epoll, &socket, EventData::new_u64(connection), EventFlags::IN)?;
+        self.streams.insert(connection, Stream::new(socket));
+        self.service.handle(Event::Connected { connection, port, peer });
+        Ok(())
     }
 
     fn receive(&mut self, connection: u64) {

@@ -74,7 +74,8 @@ pub use follower::Follower;
 pub use link::SocketKind;
 pub use native::{ProducerSocket, ProducerSocketBuilder};
 pub use perfetto::{
-    ConsumerSocket, ConsumerSocketBuilder, PerfettoSocket, PerfettoSocketBuilder, perfetto_socket,
+    ConsumerSocket, ConsumerSocketBuilder, PerfettoSocket, PerfettoSocketBuilder, RunningSource, SourceHost,
+    SourceProducer, SourceRequest, perfetto_socket,
 };
 pub use socket_file::SocketFile;
 pub use time_namespace::boot_time_ahead;

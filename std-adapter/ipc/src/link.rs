@@ -4,6 +4,7 @@
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -52,6 +53,11 @@ impl Link {
             Ok(()) | Err(Errno::PROTOTYPE) => Ok(true),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// A stream that somebody else has made.
+    pub(crate) fn of(stream: UnixStream) -> Self {
+        Self(ClosedInChildren::new(stream))
     }
 
     pub(crate) fn listening(path: &Path, kind: SocketKind) -> io::Result<Self> {

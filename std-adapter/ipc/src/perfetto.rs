@@ -7,6 +7,7 @@
 //! | `socket` | [`PerfettoSocket`]: where programs come, and what they are to record | `sdk_producer` |
 //! | `sdk_producer` | the service's transport of one program | all below but `handshake` and `tracing_session` |
 //! | `follow` | connections of programs with this crate to Perfetto's service | `handshake` |
+//! | `source_producer` | [`SourceProducer`](crate::SourceProducer): data sources for any number of sessions of a service | `handshake` |
 //! | `handshake` | such a connection until a tracing session begins | `tracing_session` |
 //! | `tracing_session` | such a connection from then on | `frame_reader`, `outbox` |
 //! | `consumer_socket` | [`ConsumerSocket`]: where those come who want what a session has | `consumer` |
@@ -28,6 +29,7 @@ mod handshake;
 mod outbox;
 mod sdk_producer;
 mod socket;
+mod source_producer;
 mod tracing_session;
 
 use tracebuf_service::wire::{ProtoBuilder, calls, commands, frames, program};
@@ -35,3 +37,4 @@ use tracebuf_service::wire::{ProtoBuilder, calls, commands, frames, program};
 pub use consumer_socket::{ConsumerSocket, ConsumerSocketBuilder};
 pub use follow::perfetto_socket;
 pub use socket::{PerfettoSocket, PerfettoSocketBuilder};
+pub use source_producer::{RunningSource, SourceHost, SourceProducer, SourceRequest};

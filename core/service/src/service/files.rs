@@ -96,7 +96,8 @@ impl<H: Host> Service<H> {
         if let Some(session) = self.sessions.get_mut(&id) {
             session.told.stats_are_due = true;
         }
-        self.say_all_but_data(id, &mut piece);
+        // What has no room is left out.
+        self.read(id, &mut piece, 0);
         self.give(id, token, piece.into_bytes());
     }
 

@@ -95,6 +95,8 @@ pub struct Service<H: Host> {
     /// The steady clock, as of the last event.
     now: u64,
     is_ending: bool,
+    /// Producers of other users than the service's are kept out.
+    is_locked: bool,
 }
 
 /// The numbers given last.
@@ -139,6 +141,7 @@ impl<H: Host> Service<H> {
             discarded: [0; 2],
             now: 0,
             is_ending: false,
+            is_locked: false,
         }
     }
 
@@ -191,6 +194,11 @@ impl<H: Host> Service<H> {
     /// The host.
     pub const fn host(&mut self) -> &mut H {
         &mut self.host
+    }
+
+    /// Whether lockdown keeps a user's producers out.
+    fn keeps_out(&self, uid: u32) -> bool {
+        self.is_locked && uid != self.host.machine().uid
     }
 
     fn log(&mut self, line: String) {

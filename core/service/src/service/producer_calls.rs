@@ -27,6 +27,9 @@ impl<H: Host> Service<H> {
             Some(ProducerFrame::Bind { request, is_known }) => {
                 let reply =
                     if is_known { frames::bound(request, METHODS) } else { frames::not_bound(request) };
+                if !is_known && let Some((_, ClientFrame::Bind(name))) = ClientFrame::of(frame) {
+                    self.log_unknown_port(name);
+                }
                 self.send(connection, &reply);
             }
             Some(ProducerFrame::Invoke { request, method: None, .. }) => self.reject(connection, request),
@@ -61,6 +64,15 @@ impl<H: Host> Service<H> {
         self.actions.extend(file.map(Action::Discard));
     }
 
+    /// Says what somebody wants that there is not: relays above all.
+    pub(super) fn log_unknown_port(&mut self, name: &[u8]) {
+        let name = String::from_utf8_lossy(name);
+        let name: String = name.chars().take(64).collect();
+        self.log(format!(
+            "a client wants {name:?}, which this service does not have: relays are not supported"
+        ));
+    }
+
     fn introduce(
         &mut self,
         connection: ConnectionId,
@@ -73,6 +85,11 @@ impl<H: Host> Service<H> {
             self.actions.extend(file.map(Action::Discard));
             return self.reject(connection, request);
         };
+        if self.keeps_out(peer.uid) {
+            self.actions.extend(file.map(Action::Discard));
+            self.log(format!("process {} of user {} is kept out by lockdown_mode", peer.pid, peer.uid));
+            return self.reject(connection, request);
+        }
         let own = file.and_then(|file| self.host.adopt(file)).filter(|_| hello.brings_memory);
         let own = own.and_then(|shared| {
             let page = Producer::<H::Shared>::page_of_its_own(&hello, shared.as_ref().len() as u64 * 4)?;
@@ -143,6 +160,14 @@ impl<H: Host> Service<H> {
             ProducerCall::Request(request) => {
                 // A flush comes another way.
                 let _ = producer.with(|endpoint| endpoint.carry_out_one(&request, &mut self.buffers));
+            }
+            ProducerCall::Emulated => {
+                let name = producer.name();
+                let line = format!(
+                    "{name} sends chunks without shared memory, which is not supported: it is disconnected"
+                );
+                self.log(line);
+                self.close(connection);
             }
             ProducerCall::Flushed(flush) => self.answer_flushes(number, flush),
             ProducerCall::Register(source) => self.register(number, source),

@@ -50,9 +50,11 @@ impl<H: Host> Service<H> {
         .with_writers(writers);
         let mut encoded = Vec::new();
         let Ok::<_, core::convert::Infallible>(()) = stats.encode(&mut encoded);
+        let filter = session.filter.as_ref().map(|filter| filter.stats());
         let registered: usize = self.producers.values().map(|producer| producer.sources.len()).sum();
         ProtoBuilder::new()
             .fields(&encoded)
+            .each(&filter, |stats, filter| stats.message(trace_stats::FILTER_STATS, filter))
             .number(trace_stats::DATA_SOURCES_REGISTERED, registered as u64)
             .number(trace_stats::DATA_SOURCES_SEEN, self.last.instance)
             .number(trace_stats::TRACING_SESSIONS, self.sessions.len() as u64)

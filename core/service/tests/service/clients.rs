@@ -17,7 +17,7 @@ use tracebuf_service::wire::program::{self, Port as ProducerPort};
 use tracebuf_service::wire::{ProtoBuilder, consumers};
 use tracebuf_service::{ConnectionId, Event, FileToken, Port};
 
-use super::memory::SharedWords;
+use super::host::SharedWords;
 use super::world::World;
 
 pub fn send(world: &mut World, connection: ConnectionId, frame: &ProtoBuilder, file: Option<FileToken>) {

@@ -34,7 +34,7 @@ fn unpacked(world: &World, packets: &[Vec<u8>]) -> (Vec<Vec<u8>>, usize) {
             [] => all.push(packet.clone()),
             packed => {
                 assert_eq!(Fields::of(packet).count(), 1, "it has nothing else");
-                let inner = world.inflate(packed);
+                let (_, inner) = world.inflate(packed);
                 all.extend(TracePackets::new(&inner).map(|packet| packet.expect("whole").to_vec()));
                 count += 1;
             }
@@ -64,7 +64,7 @@ fn a_consumer_that_asks_for_it_reads_the_same_packets_compressed_a_turn_in_one()
     let plain = recorded(&mut World::default(), &config(&[]));
     for config in [old_form(), config(&[1]), config(&[2, 1])] {
         let mut world = World::default();
-        world.can_deflate();
+        world.can_compress(true, false);
         let read = recorded(&mut world, &config);
         let (packets, count) = unpacked(&world, &read);
         assert!(read.len() == count && (3..8).contains(&count), "{count} of {}", read.len());
@@ -80,7 +80,7 @@ fn what_cannot_be_compressed_is_the_same_without_and_the_log_says_so_once() {
     {
         let mut world = World::default();
         if can {
-            world.can_deflate();
+            world.can_compress(true, false);
         }
         let read = recorded(&mut world, &config);
         assert_eq!(times(&read), (1..=40).collect::<Vec<_>>());
@@ -93,7 +93,7 @@ fn a_compressed_file_holds_more_in_the_room_it_may_take_and_ends_with_statistics
     let held = |can: bool| {
         let mut world = World::default();
         if can {
-            world.can_deflate();
+            world.can_compress(true, false);
         }
         let config = old_form()
             .number(trace_config::WRITE_INTO_FILE, true)

@@ -8,7 +8,7 @@ use tracebuf_service::wire::frames::invoke;
 use tracebuf_service::{ConnectionId, Event, FileToken, Port};
 
 use super::clients::{Program, send};
-use super::memory::SharedWords;
+use super::host::SharedWords;
 use super::model::Choices;
 use super::world::World;
 

@@ -1,113 +1,14 @@
 //! The world around a service: a clock that a test sets, memory, files, and the other ends of connections.
 
-use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use super::memory::{Memory, SharedWords, words};
 use tracebuf_service::wire::frames::{FrameBuffer, MAX_IPC_FRAME};
-use tracebuf_service::{Action, Clocks, ConnectionId, Event, FileToken, Host, Machine, Peer, Port, Service};
+use tracebuf_service::{Action, Codec, ConnectionId, Event, FileToken, Peer, Port, Service};
 
-/// The user that the service works for.
-pub const SERVICE: u32 = 90;
+use super::host::{BOOT_AHEAD, Shared, SharedWords, TestHost, words};
+
 pub const MS: u64 = 1_000_000;
-/// How far the clocks are ahead of each other at first.
-pub const BOOT_AHEAD: u64 = 5_000 * MS;
-
-#[derive(Default)]
-struct Shared {
-    now: Cell<u64>,
-    /// Nanoseconds of sleep, by which boot time is ahead too.
-    slept: Cell<u64>,
-    memory_left: Cell<Option<usize>>,
-    memories: RefCell<BTreeMap<u64, SharedWords>>,
-    /// How many buffers have memory.
-    buffers: Rc<Cell<usize>>,
-    last_file: Cell<u64>,
-    created: RefCell<BTreeMap<String, u64>>,
-    /// Packets that were compressed, by the place that stands for them; `None`: nothing can be.
-    packed: RefCell<Option<Vec<Vec<u8>>>>,
-}
-
-pub struct TestHost {
-    shared: Rc<Shared>,
-    machine: Machine,
-}
-
-impl TestHost {
-    fn file(&self) -> FileToken {
-        self.shared.last_file.set(self.shared.last_file.get() + 1);
-        FileToken(self.shared.last_file.get())
-    }
-}
-
-impl Host for TestHost {
-    type Memory = Memory;
-    type Shared = SharedWords;
-
-    fn memory(&mut self, bytes: usize) -> Option<Memory> {
-        if let Some(left) = self.shared.memory_left.get() {
-            self.shared.memory_left.set(Some(left.checked_sub(bytes)?));
-        }
-        Some(Memory::new(bytes, self.shared.buffers.clone()))
-    }
-
-    fn share(&mut self, bytes: usize) -> Option<(Self::Shared, FileToken)> {
-        let (words, file) = (words(bytes), self.file());
-        self.shared.memories.borrow_mut().insert(file.0, words.clone());
-        Some((words, file))
-    }
-
-    fn adopt(&mut self, file: FileToken) -> Option<Self::Shared> {
-        self.shared.memories.borrow().get(&file.0).cloned()
-    }
-
-    fn create(&mut self, path: &str, uid: u32) -> Result<FileToken, String> {
-        if uid != 0 && uid != SERVICE {
-            return Err("not allowed".into());
-        }
-        if self.shared.created.borrow().contains_key(path) {
-            return Err("it exists".into());
-        }
-        let file = self.file();
-        self.shared.created.borrow_mut().insert(path.into(), file.0);
-        Ok(file)
-    }
-
-    fn clocks(&mut self) -> Clocks {
-        let monotonic = self.shared.now.get();
-        let boottime = monotonic + BOOT_AHEAD + self.shared.slept.get();
-        Clocks {
-            boottime,
-            monotonic,
-            monotonic_raw: monotonic + 1,
-            monotonic_coarse: monotonic - 1,
-            realtime: boottime + (1 << 60),
-            realtime_coarse: boottime + (1 << 60) - 1,
-        }
-    }
-
-    fn random(&mut self) -> u64 {
-        0x1122_3344_5566_7788
-    }
-
-    /// Patterns of these tests: `*` alone matches all, and `(` is none.
-    fn matches(&mut self, pattern: &str, text: &str) -> Result<bool, String> {
-        if pattern == "(" { Err("unclosed".into()) } else { Ok(pattern == "*" || pattern == text) }
-    }
-
-    /// Stands for a codec: the place of what it was given, and some bytes as a stream would have.
-    fn deflate(&mut self, packets: &[u8]) -> Option<Vec<u8>> {
-        let mut packed = self.shared.packed.borrow_mut();
-        let all = packed.as_mut()?;
-        all.push(packets.to_vec());
-        Some([&(all.len() as u32 - 1).to_le_bytes()[..], &vec![0; packets.len() / 4]].concat())
-    }
-
-    fn machine(&self) -> &Machine {
-        &self.machine
-    }
-}
 
 /// What the other end of a connection has heard.
 #[derive(Default)]
@@ -139,6 +40,8 @@ pub struct World {
     /// Descriptors that the service has closed without using them.
     pub discarded: Vec<FileToken>,
     pub log: Vec<String>,
+    /// How often the service has worked.
+    pub turns: usize,
     last_connection: ConnectionId,
     last_number: u64,
     /// Files take nothing, for now: bytes of each that wait.
@@ -151,17 +54,16 @@ impl Default for World {
     fn default() -> Self {
         let shared = Rc::<Shared>::default();
         shared.now.set(10_000 * MS);
-        let machine =
-            Machine { uid: SERVICE, name: "here".into(), sysname: "Test".into(), ..Machine::default() };
         Self {
             secret: None,
-            service: Service::new(TestHost { shared: shared.clone(), machine }),
+            service: Service::new(TestHost::new(shared.clone())),
             shared,
             ends: BTreeMap::new(),
             closed: BTreeSet::new(),
             files: BTreeMap::new(),
             discarded: Vec::new(),
             log: Vec::new(),
+            turns: 0,
             last_connection: 0,
             last_number: 0,
             files_are_stuck: false,
@@ -181,6 +83,7 @@ impl World {
     pub fn run(&mut self) {
         for _ in 0..100_000 {
             let has_more = self.service.turn();
+            self.turns += 1;
             let actions: Vec<Action> = self.service.actions().collect();
             let is_done = actions.is_empty() && !has_more;
             actions.into_iter().for_each(|action| self.act(action));
@@ -343,14 +246,14 @@ impl World {
         self.shared.memory_left.set(Some(bytes));
     }
 
-    pub fn can_deflate(&self) {
-        self.shared.packed.borrow_mut().get_or_insert_default();
+    pub fn can_compress(&self, by_deflate: bool, by_zstd: bool) {
+        self.shared.codecs.set([by_deflate, by_zstd]);
     }
 
-    /// What was compressed into this.
-    pub fn inflate(&self, packed: &[u8]) -> Vec<u8> {
+    /// What was compressed into this, and how.
+    pub fn inflate(&self, packed: &[u8]) -> (Codec, Vec<u8>) {
         let place = u32::from_le_bytes(*packed.first_chunk().expect("its place"));
-        self.shared.packed.borrow().as_ref().expect("it compresses")[place as usize].clone()
+        self.shared.packed.borrow()[place as usize].clone()
     }
 
     pub fn boot_time(&self) -> u64 {

@@ -132,6 +132,11 @@ pub trait Host {
     /// What clocks show now.
     fn clocks(&mut self) -> Clocks;
 
+    /// What the steady clock among them shows now.
+    fn now(&mut self) -> u64 {
+        self.clocks().monotonic
+    }
+
     /// A number that nobody can guess.
     fn random(&mut self) -> u64;
 

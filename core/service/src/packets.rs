@@ -124,3 +124,9 @@ pub(crate) fn trigger(uid: u32, field: u32, fired: &FiredTrigger) -> ProtoBuilde
 pub(crate) fn stats(uid: u32, stats: &[u8], now: u64) -> ProtoBuilder {
     at(uid, now).bytes(trace_packet::TRACE_STATS, stats)
 }
+
+/// Whose packets are patches, and programs with their states: `TraceProvenance` and `ProtoVms`.
+pub(crate) fn programs(uid: u32, provenance: &[u8], vms: &[u8], now: u64) -> [ProtoBuilder; 2] {
+    let told = [(trace_packet::TRACE_PROVENANCE, provenance), (trace_packet::PROTOVMS, vms)];
+    told.map(|(field, message)| at(uid, now).bytes(field, message))
+}

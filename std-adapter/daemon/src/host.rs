@@ -155,6 +155,10 @@ impl Host for LinuxHost {
         }
     }
 
+    fn now(&mut self) -> u64 {
+        nanoseconds(ClockId::Monotonic)
+    }
+
     fn random(&mut self) -> u64 {
         let mut bytes = [0; 8];
         match getrandom(&mut bytes, GetRandomFlags::empty()) {

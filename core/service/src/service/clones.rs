@@ -3,7 +3,6 @@
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use tracebuf::buffer::{ReadOnlyTraceBuffer, TraceBuffer};
 use tracebuf::proto::fields::consumer::{
     clone_session_request as asked, clone_session_response as fields, tracing_service_event as moment,
 };
@@ -12,6 +11,7 @@ use tracebuf::proto::trace_stats::FinalFlush;
 
 use super::Service;
 use super::flushes::{Then, flags};
+use crate::buffers::{Buffer, Copied};
 use crate::config::TraceConfig;
 use crate::host::{Action, ConnectionId, FileToken, Host};
 use crate::sessions::{FiredTrigger, FlushCounts, Moment, OutputFile, Session, State, Told};
@@ -32,9 +32,9 @@ pub(super) struct PendingClone {
 
 /// What becomes a clone's buffer.
 enum Prepared<M> {
-    Copy(ReadOnlyTraceBuffer<M>),
+    Copy(Copied<M>),
     /// The session goes on with this one, and the clone has the session's.
-    Transfer(u16, TraceBuffer<M>),
+    Transfer(u16, Buffer<M>),
 }
 
 fn text(of: &[u8], field: u32) -> String {
@@ -305,9 +305,10 @@ impl<H: Host> Service<H> {
         for one in prepared {
             let copy = match one {
                 Prepared::Copy(copy) => Some(copy),
-                Prepared::Transfer(number, empty) => {
-                    self.buffers.replace(number, empty).map(TraceBuffer::into_read_only)
-                }
+                Prepared::Transfer(number, empty) => self.buffers.replace(number, empty).map(|mut buffer| {
+                    let vms = buffer.observer_mut().copy();
+                    Copied { buffer: buffer.into_read_only(), vms }
+                }),
             };
             // Sessions cannot have as many buffers as there are numbers.
             copies.extend(copy.and_then(|copy| self.buffers.insert_copy(copy)));
@@ -315,9 +316,10 @@ impl<H: Host> Service<H> {
         Ok(copies)
     }
 
-    fn copy_buffer(&mut self, number: u16) -> Option<ReadOnlyTraceBuffer<H::Memory>> {
+    fn copy_buffer(&mut self, number: u16) -> Option<Copied<H::Memory>> {
         let buffer = self.buffers.get(number)?;
         let memory = self.host.memory(buffer.clone_size())?;
-        buffer.clone_read_only(memory).ok()
+        let buffer = buffer.clone_read_only(memory).ok()?;
+        Some(Copied { buffer, vms: self.buffers.vms(number)?.copy() })
     }
 }

@@ -6,9 +6,11 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use tracebuf::buffer::{Config, TraceBuffer};
+use tracebuf::vm::RingVms;
 
 use super::Service;
 use super::timers::{MS, Timer};
+use crate::buffers::Buffer;
 use crate::config::{BufferConfig, LONGEST, TraceConfig};
 use crate::filter::{Filtering, TraceFilter};
 use crate::host::{Action, ConnectionId, FileToken, Host};
@@ -220,13 +222,13 @@ impl<H: Host> Service<H> {
         &mut self,
         buffer: &BufferConfig,
         histograms: bool,
-    ) -> Option<TraceBuffer<H::Memory>> {
+    ) -> Option<Buffer<H::Memory>> {
         let bytes = u32::try_from(buffer.size_kb << 10).ok()?;
         // Small ones have room for few sequences anyhow.
         let sequences = u32::from(SEQUENCES).min((bytes >> 8).max(64)) as u16;
         let config = Config::new(buffer.policy).sequences(sequences).histograms(histograms);
         let memory = self.host.memory(usize::try_from(config.region_size(bytes)).ok()?)?;
-        TraceBuffer::new(memory, config).ok()
+        TraceBuffer::new(memory, config).ok().map(|buffer| buffer.observed_by(RingVms::default()))
     }
 
     /// Takes over filters of producers, and sets up what they let in now.

@@ -17,7 +17,7 @@ use rustix::time::{ClockId, clock_gettime};
 use tracebuf_service::{Clocks, Codec, FileToken, Find, Host, Machine, Pattern};
 use tracebuf_std::memory::PagedMemory;
 
-use crate::system::SharedWords;
+use crate::system::{SharedWords, timezone_minutes, tsc};
 
 /// Most patterns that are kept ready, to be matched with names.
 const MOST_PATTERNS: usize = 256;
@@ -49,6 +49,7 @@ impl LinuxHost {
             version: text(kernel.version()),
             machine: text(kernel.machine()),
             page_size: rustix::param::page_size() as u32,
+            timezone_minutes: timezone_minutes(),
             cpus,
             ram: (system.totalram as u128 * u128::from(system.mem_unit)) as u64,
         };
@@ -150,6 +151,7 @@ impl Host for LinuxHost {
             realtime: nanoseconds(ClockId::Realtime),
             monotonic: nanoseconds(ClockId::Monotonic),
             monotonic_raw: nanoseconds(ClockId::MonotonicRaw),
+            tsc: tsc(),
         }
     }
 

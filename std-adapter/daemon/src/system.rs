@@ -1,7 +1,7 @@
 //! Calls of the system for which there is no safe form.
 #![allow(
     unsafe_code,
-    reason = "mapped memory, inherited descriptors, and one call that `rustix` does not have in this form"
+    reason = "mapped memory, inherited descriptors, and calls that `rustix` does not have in this form"
 )]
 
 use std::io;
@@ -67,6 +67,25 @@ pub(crate) fn peer(socket: &OwnedFd) -> Peer {
     Peer { uid: if error == 0 { peer.uid } else { u32::MAX }, pid: if is_known { peer.pid } else { -1 } }
 }
 
+/// What the processor counts, 0 on those of another kind than x86-64.
+pub(crate) fn tsc() -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: all of them have it.
+    return unsafe { core::arch::x86_64::_rdtsc() };
+    #[cfg(not(target_arch = "x86_64"))]
+    return 0;
+}
+
+/// Minutes by which local time is ahead of UTC now.
+pub(crate) fn timezone_minutes() -> Option<i32> {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime).tv_sec as libc::time_t;
+    let mut local = std::mem::MaybeUninit::<libc::tm>::zeroed();
+    // SAFETY: two valid places; nobody changes the environment of this process.
+    let is_known = !unsafe { libc::localtime_r(&raw const now, local.as_mut_ptr()) }.is_null();
+    // SAFETY: all zeros are a `tm`, and the call has written one.
+    is_known.then(|| unsafe { local.assume_init() }.tm_gmtoff as i32 / 60)
+}
+
 /// Takes a descriptor that this process was started with; an error if there is none of this number.
 pub(crate) fn inherited(number: RawFd) -> io::Result<OwnedFd> {
     if number < 3 {
@@ -107,6 +126,13 @@ mod tests {
         assert!(SharedWords::of(&unsealed).is_err(), "it can still grow");
         let null = std::fs::File::open("/dev/null").expect("it is there");
         assert!(SharedWords::of(&null.into()).is_err());
+    }
+
+    #[test]
+    fn the_processors_count_goes_on_and_the_timezone_is_one() {
+        let first = tsc();
+        assert_eq!(first > 0 && tsc() >= first, cfg!(target_arch = "x86_64"));
+        assert!(timezone_minutes().is_some_and(|minutes| minutes.abs() <= 14 * 60));
     }
 
     #[test]

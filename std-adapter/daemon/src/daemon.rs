@@ -338,6 +338,11 @@ impl Daemon {
                     self.outputs.write(file, bytes);
                 }
             }
+            Action::Copy { from, to, bytes } => {
+                if self.open(from) && self.open(to) {
+                    self.outputs.copy(from, to, bytes);
+                }
+            }
             Action::Sync(file) => {
                 if self.open(file) {
                     self.outputs.sync(file);

@@ -172,6 +172,20 @@ impl Link {
         Ok(retry_on_intr(|| send(socket, bytes, SendFlags::NOSIGNAL))?)
     }
 
+    /// From now on, sending is an error once the other end has taken nothing for so long.
+    pub(crate) fn give_up_sending_after(&self, patience: Duration) -> io::Result<()> {
+        Ok(set_socket_timeout(self.0.get()?, Timeout::Send, Some(patience))?)
+    }
+
+    /// Sends all of this part of a stream, and waits while the other end takes none.
+    pub(crate) fn send_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let taken = self.send_some(bytes)?;
+            bytes = bytes.get(taken..).unwrap_or_default();
+        }
+        Ok(())
+    }
+
     /// Sends as much of a stream as the other end takes now, and an open file with its first byte; returns how much.
     pub(crate) fn try_send_some(&self, bytes: &[u8], file: Option<&OwnedFd>) -> io::Result<usize> {
         let (socket, files) = (self.0.get()?, file.map(|file| [file.as_fd()]));

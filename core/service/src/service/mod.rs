@@ -90,11 +90,11 @@ pub struct Service<H: Host> {
     /// Triggers of the last day, by name, with the boot time of each.
     fired: Vec<(String, u64)>,
     last: LastNumbers,
-    /// Chunks and patches of producers that are gone.
-    discarded: [u64; 2],
     /// The steady clock, as of the last event.
     now: u64,
     is_ending: bool,
+    /// Producers of other users than the service's are kept out.
+    is_locked: bool,
 }
 
 /// The numbers given last.
@@ -136,9 +136,9 @@ impl<H: Host> Service<H> {
             guarded: BTreeMap::new(),
             fired: Vec::new(),
             last: LastNumbers::default(),
-            discarded: [0; 2],
             now: 0,
             is_ending: false,
+            is_locked: false,
         }
     }
 
@@ -158,6 +158,7 @@ impl<H: Host> Service<H> {
             Event::End => self.end(),
         }
         self.do_what_is_due();
+        self.look_at_files();
         self.tell_events();
     }
 
@@ -191,6 +192,11 @@ impl<H: Host> Service<H> {
     /// The host.
     pub const fn host(&mut self) -> &mut H {
         &mut self.host
+    }
+
+    /// Whether lockdown keeps a user's producers out.
+    fn keeps_out(&self, uid: u32) -> bool {
+        self.is_locked && uid != self.host.machine().uid
     }
 
     fn log(&mut self, line: String) {

@@ -169,6 +169,12 @@ pub fn source(name: &str, buffer: u32) -> ProtoBuilder {
 #[derive(Default)]
 pub struct Said(Mutex<Vec<Request>>);
 
+impl Said {
+    pub fn take(&self) -> Vec<Request> {
+        std::mem::take(&mut *self.0.lock().unwrap())
+    }
+}
+
 impl CommitSink for Said {
     fn commit(&self, request: &CommitRequest<'_>) {
         self.0.lock().unwrap().extend(request.each());
@@ -196,7 +202,7 @@ pub struct Program {
     pub producer: Option<(&'static Producer<'static>, &'static Said)>,
 }
 
-const COMMANDS: u64 = 1_000_000;
+pub const COMMANDS: u64 = 1_000_000;
 
 impl Program {
     pub fn of(world: &mut World, uid: u32, name: &str) -> Self {
@@ -302,7 +308,7 @@ impl Program {
     /// Says what its writers have had to say since.
     pub fn speak(&mut self, world: &mut World) {
         let Some((_, said)) = self.producer else { return };
-        let requests = std::mem::take(&mut *said.0.lock().unwrap());
+        let requests = said.take();
         // Its own numbers of flushes are not the service's.
         let requests = requests.into_iter().filter(|request| !matches!(request, Request::Flush(_)));
         requests.for_each(|request| self.say(world, request));

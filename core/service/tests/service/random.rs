@@ -191,7 +191,7 @@ fn whatever_clients_do_everybody_is_answered_and_in_the_end_nothing_is_left() {
     for seed in 0..60 {
         let (mut world, mut random, mut clients) = (World::default(), Random(seed), Clients::default());
         if seed % 2 == 0 {
-            world.can_deflate();
+            world.can_compress(true, seed % 4 == 0);
         }
         for _ in 0..300 {
             clients.step(&mut world, &mut random);

@@ -2,11 +2,15 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::rc::Rc;
 
+use regex::bytes::{Regex, RegexBuilder};
 use tracebuf::producer::{AtomicU32, atomic_words};
 use tracebuf_service::wire::frames::{FrameBuffer, MAX_IPC_FRAME};
-use tracebuf_service::{Action, Clocks, ConnectionId, Event, FileToken, Host, Machine, Peer, Port, Service};
+use tracebuf_service::{
+    Action, Clocks, Codec, ConnectionId, Event, FileToken, Find, Host, Machine, Pattern, Peer, Port, Service,
+};
 
 /// The user that the service works for.
 pub const SERVICE: u32 = 90;
@@ -23,8 +27,10 @@ struct Shared {
     memories: RefCell<BTreeMap<u64, &'static [AtomicU32]>>,
     last_file: Cell<u64>,
     created: RefCell<BTreeMap<String, u64>>,
-    /// Packets that were compressed, by the place that stands for them; `None`: nothing can be.
-    packed: RefCell<Option<Vec<Vec<u8>>>>,
+    /// Whether there is deflate, and zstd.
+    codecs: Cell<[bool; 2]>,
+    /// Packets that were compressed, by the place that stands for them, and how.
+    packed: RefCell<Vec<(Codec, Vec<u8>)>>,
 }
 
 pub struct TestHost {
@@ -36,6 +42,17 @@ impl TestHost {
     fn file(&self) -> FileToken {
         self.shared.last_file.set(self.shared.last_file.get() + 1);
         FileToken(self.shared.last_file.get())
+    }
+}
+
+#[derive(Debug)]
+struct TestPattern(Regex);
+
+impl Pattern for TestPattern {
+    fn find(&self, text: &[u8], from: usize, groups: &mut Vec<Range<usize>>) -> Option<usize> {
+        let found = self.0.captures_at(text, from)?;
+        groups.extend(found.iter().skip(1).flatten().map(|group| group.range()));
+        found.get(0).map(|all| all.end())
     }
 }
 
@@ -95,12 +112,21 @@ impl Host for TestHost {
         if pattern == "(" { Err("unclosed".into()) } else { Ok(pattern == "*" || pattern == text) }
     }
 
+    fn pattern(&mut self, pattern: &str, find: Find) -> Result<Box<dyn Pattern>, String> {
+        let pattern = if find == Find::Whole { format!(r"\A(?:{pattern})\z") } else { pattern.into() };
+        let regex = RegexBuilder::new(&pattern).unicode(false).build().map_err(|error| error.to_string())?;
+        Ok(Box::new(TestPattern(regex)))
+    }
+
     /// Stands for a codec: the place of what it was given, and some bytes as a stream would have.
-    fn deflate(&mut self, packets: &[u8]) -> Option<Vec<u8>> {
+    fn compress(&mut self, codec: Codec, packets: &[u8]) -> Option<Vec<u8>> {
+        let [deflates, has_zstd] = self.shared.codecs.get();
+        if !(if codec == Codec::Deflate { deflates } else { has_zstd }) {
+            return None;
+        }
         let mut packed = self.shared.packed.borrow_mut();
-        let all = packed.as_mut()?;
-        all.push(packets.to_vec());
-        Some([&(all.len() as u32 - 1).to_le_bytes()[..], &vec![0; packets.len() / 4]].concat())
+        packed.push((codec, packets.to_vec()));
+        Some([&(packed.len() as u32 - 1).to_le_bytes()[..], &vec![0; packets.len() / 4]].concat())
     }
 
     fn machine(&self) -> &Machine {
@@ -136,9 +162,14 @@ pub struct World {
     /// Descriptors that the service has closed without using them.
     pub discarded: Vec<FileToken>,
     pub log: Vec<String>,
+    /// How often the service has worked.
+    pub turns: usize,
     last_connection: ConnectionId,
     /// Files take nothing, for now: bytes of each that wait.
     pub files_are_stuck: bool,
+    /// Files cannot be copied into others.
+    pub copies_fail: bool,
+    failed: BTreeSet<u64>,
     unwritten: Vec<(FileToken, usize)>,
     finishing: Vec<FileToken>,
 }
@@ -157,8 +188,11 @@ impl Default for World {
             files: BTreeMap::new(),
             discarded: Vec::new(),
             log: Vec::new(),
+            turns: 0,
             last_connection: 0,
             files_are_stuck: false,
+            copies_fail: false,
+            failed: BTreeSet::new(),
             unwritten: Vec::new(),
             finishing: Vec::new(),
         }
@@ -175,6 +209,7 @@ impl World {
     pub fn run(&mut self) {
         for _ in 0..100_000 {
             let has_more = self.service.turn();
+            self.turns += 1;
             let actions: Vec<Action> = self.service.actions().collect();
             let is_done = actions.is_empty() && !has_more;
             actions.into_iter().for_each(|action| self.act(action));
@@ -198,6 +233,8 @@ impl World {
                 self.closed.insert(connection);
             }
             Action::Discard(file) => self.discarded.push(file),
+            // One that has failed takes nothing more.
+            Action::Write { file, .. } if self.failed.contains(&file.0) => {}
             Action::Write { file, bytes } => {
                 let len = bytes.len();
                 self.files.entry(file.0).or_default().bytes.extend(bytes);
@@ -205,6 +242,18 @@ impl World {
                     true => self.unwritten.push((file, len)),
                     false => self.service.handle(Event::Written { file, bytes: len }),
                 }
+            }
+            Action::Copy { from, to, bytes } => {
+                let source = self.files.get(&from.0).map_or(&[][..], |file| &file.bytes);
+                let begin = source.len().checked_sub(bytes as usize).expect("they were given");
+                let copy = source[begin..].to_vec();
+                assert!(self.files.get(&to.0).is_none_or(|file| file.bytes.is_empty()), "it comes first");
+                if self.copies_fail {
+                    self.files.entry(to.0).or_default();
+                    self.failed.insert(to.0);
+                    return self.service.handle(Event::Failed { file: to, error: "no copy".into() });
+                }
+                self.files.entry(to.0).or_default().bytes = copy;
             }
             Action::Sync(file) => self.files.entry(file.0).or_default().syncs += 1,
             Action::Finish(file) => match self.files_are_stuck {
@@ -316,14 +365,14 @@ impl World {
         self.shared.memory_left.set(Some(bytes));
     }
 
-    pub fn can_deflate(&self) {
-        self.shared.packed.borrow_mut().get_or_insert_default();
+    pub fn can_compress(&self, by_deflate: bool, by_zstd: bool) {
+        self.shared.codecs.set([by_deflate, by_zstd]);
     }
 
-    /// What was compressed into this.
-    pub fn inflate(&self, packed: &[u8]) -> Vec<u8> {
+    /// What was compressed into this, and how.
+    pub fn inflate(&self, packed: &[u8]) -> (Codec, Vec<u8>) {
         let place = u32::from_le_bytes(*packed.first_chunk().expect("its place"));
-        self.shared.packed.borrow().as_ref().expect("it compresses")[place as usize].clone()
+        self.shared.packed.borrow()[place as usize].clone()
     }
 
     pub fn boot_time(&self) -> u64 {

@@ -216,6 +216,8 @@ pub mod chunks_to_move {
     pub const CHUNK: u32 = 2;
     /// Varint: where it goes, from 1.
     pub const TARGET_BUFFER: u32 = 3;
+    /// Bytes: all of it, from those who share no memory.
+    pub const DATA: u32 = 4;
 }
 
 /// `CommitDataRequest.ChunkToPatch`.

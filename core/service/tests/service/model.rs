@@ -137,7 +137,7 @@ impl Clients {
                                 self.starts.push(instance);
                                 instances.push(instance);
                             }
-                            ServiceCommand::Flush { request } => flushes.push(request),
+                            ServiceCommand::Flush { request, .. } => flushes.push(request),
                             _ => {}
                         }
                     }

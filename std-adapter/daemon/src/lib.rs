@@ -25,7 +25,7 @@
 //! | `ready` | [`say_ready`] | `system` |
 //! | `host` | memory, clocks and open files | `system` |
 //! | `output` | a thread for each file | – |
-//! | `system` | calls for which there is no safe form | – |
+//! | `system` | descriptors that the process was started with | – |
 #![cfg(any(target_os = "linux", target_os = "android"))]
 #![deny(missing_docs)]
 #![deny(missing_debug_implementations)]

@@ -8,6 +8,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
 use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
 use tracebuf::proto::varint;
 use tracebuf_service::FileToken;
 
@@ -141,11 +142,7 @@ fn work(mut file: File, todo: &Receiver<Job>, say: impl Fn(Done)) {
 fn sync(file: &File) -> io::Result<()> {
     match file.sync_data() {
         // A pipe, or something else that is not on a disk.
-        Err(error)
-            if error.raw_os_error() == Some(libc::EINVAL) || error.raw_os_error() == Some(libc::EROFS) =>
-        {
-            Ok(())
-        }
+        Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::INVAL | Errno::ROFS)) => Ok(()),
         other => other,
     }
 }

@@ -115,6 +115,8 @@ pub(crate) struct BuiltinConfig {
     pub(crate) primary_clock: u64,
     pub(crate) interval_ms: u64,
     pub(crate) histograms: bool,
+    /// Whether the trace tells of other sessions.
+    pub(crate) others: bool,
 }
 
 impl Default for BuiltinConfig {
@@ -127,6 +129,7 @@ impl Default for BuiltinConfig {
             primary_clock: builtin_clock::BOOTTIME,
             interval_ms: 10_000,
             histograms: true,
+            others: false,
         }
     }
 }
@@ -371,8 +374,9 @@ impl BuiltinConfig {
             fields::DISABLE_CHUNK_USAGE_HISTOGRAMS,
             fields::PRIMARY_TRACE_CLOCK,
             fields::SNAPSHOT_INTERVAL_MS,
+            fields::ENABLE_CONCURRENT_SESSION_EVENTS,
         ];
-        let [clocks, config, info, events, histograms, clock, interval] = numbers(builtin, of)?;
+        let [clocks, config, info, events, histograms, clock, interval, others] = numbers(builtin, of)?;
         let default = Self::default();
         Some(Self {
             clocks: clocks == 0,
@@ -380,6 +384,7 @@ impl BuiltinConfig {
             system_info: info == 0,
             events: events == 0,
             histograms: histograms == 0,
+            others: others != 0,
             primary_clock: if clock == 0 { default.primary_clock } else { clock },
             interval_ms: if interval == 0 { default.interval_ms } else { interval.max(1000) },
         })

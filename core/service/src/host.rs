@@ -128,6 +128,11 @@ pub trait Host {
     /// What clocks show now.
     fn clocks(&mut self) -> Clocks;
 
+    /// What the steady clock among them shows now.
+    fn now(&mut self) -> u64 {
+        self.clocks().monotonic
+    }
+
     /// A number that nobody can guess.
     fn random(&mut self) -> u64;
 
@@ -240,6 +245,17 @@ pub enum Action {
         file: FileToken,
         /// What to write.
         bytes: Vec<u8>,
+    },
+    /// Write the last bytes of a file, of those that are written once all before this is done, into another, in front of all
+    /// that comes then. That may take as long as it takes, and keeps the file from which they are from nothing. If it cannot
+    /// be, the other file has [failed](Event::Failed), with nothing in it.
+    Copy {
+        /// The file that has them.
+        from: FileToken,
+        /// The file into which they go.
+        to: FileToken,
+        /// How many.
+        bytes: u64,
     },
     /// Let a file be on the disk, as far as there is one.
     Sync(FileToken),

@@ -17,6 +17,7 @@ use tracebuf_service::{Action, Event, FileToken, Host, Peer, Port, Service};
 use crate::host::LinuxHost;
 use crate::listening::{Listener, SocketNames, listeners};
 use crate::output::{Done, Outputs};
+use crate::pace::Pace;
 use crate::stream::{Came, Stream};
 
 /// What the loop hears of that is no connection; then come listeners, and then connections.
@@ -48,6 +49,10 @@ pub struct Daemon {
     /// Readable once a signal has come.
     signals: Option<(UnixStream, UnixStream)>,
     ends_at: Option<Instant>,
+    /// What came last of a stream, and how much since the last wait.
+    room: Box<[u8]>,
+    received: usize,
+    pace: Pace,
     /// When it was last said that clients cannot be accepted.
     said_full: Option<Instant>,
     /// Says what the service has to say to whoever runs it.
@@ -78,6 +83,9 @@ impl Daemon {
             outputs,
             signals: None,
             ends_at: None,
+            room: vec![0; RECEIVE].into(),
+            received: 0,
+            pace: Pace::new(),
             said_full: None,
             log: |line| eprintln!("{line}"),
         })
@@ -131,6 +139,7 @@ impl Daemon {
                 return Ok(());
             }
             let wait = self.wait(has_more);
+            self.pause(has_more);
             let mut room = [const { std::mem::MaybeUninit::uninit() }; 64];
             let events = match epoll::wait(&self.epoll, &mut room, Some(&wait)) {
                 Ok((events, _)) => events,
@@ -148,13 +157,24 @@ impl Daemon {
         }
     }
 
+    /// Lets more come, if what came is little and more will soon be there.
+    fn pause(&mut self, has_more: bool) {
+        let received = std::mem::take(&mut self.received);
+        if received > 0
+            && let Some(pause) = self.pace.pause(Instant::now(), received)
+            && !has_more
+        {
+            std::thread::sleep(pause);
+        }
+    }
+
     /// How long nothing is to be done unless something happens.
     fn wait(&mut self, has_more: bool) -> Timespec {
         let nothing = Timespec { tv_sec: 0, tv_nsec: 0 };
         if has_more {
             return nothing;
         }
-        let now = self.service.host().clocks().monotonic;
+        let now = self.service.host().now();
         let most = if self.ends_at.is_some() { 100_000_000 } else { 3600 * 1_000_000_000 };
         let wait = self.service.wake_at().map_or(most, |at| at.saturating_sub(now).min(most));
         Timespec { tv_sec: (wait / 1_000_000_000) as i64, tv_nsec: (wait % 1_000_000_000) as i64 }
@@ -233,13 +253,19 @@ impl Daemon {
     }
 
     fn receive(&mut self, connection: u64) {
-        let mut bytes = [0; RECEIVE];
+        let mut room = std::mem::take(&mut self.room);
+        self.receive_into(&mut room, connection);
+        self.room = room;
+    }
+
+    fn receive_into(&mut self, room: &mut [u8], connection: u64) {
         for _ in 0..TURNS {
             let Some(stream) = self.streams.get(&connection) else { return };
-            match stream.receive(&mut bytes) {
+            match stream.receive(room) {
                 Came::Bytes(len, file) => {
                     let file = file.map(|file| self.service.host().keep(file));
-                    let bytes = bytes.get(..len).unwrap_or_default();
+                    let bytes = room.get(..len).unwrap_or_default();
+                    self.received += len;
                     self.service.handle(Event::Received { connection, bytes, file });
                     self.act();
                     if len < RECEIVE && file.is_none() {
@@ -311,6 +337,11 @@ impl Daemon {
             Action::Write { file, bytes } => {
                 if self.open(file) {
                     self.outputs.write(file, bytes);
+                }
+            }
+            Action::Copy { from, to, bytes } => {
+                if self.open(from) && self.open(to) {
+                    self.outputs.copy(from, to, bytes);
                 }
             }
             Action::Sync(file) => {

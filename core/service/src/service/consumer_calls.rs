@@ -131,7 +131,7 @@ impl<H: Host> Service<H> {
                 let response = response.bytes(fields::MSG, b"Removed: use CloneSession");
                 self.reply(connection, request, &response);
             }
-            "CloneSession" => self.clone_session(connection, request, arguments),
+            "CloneSession" => self.clone_session(connection, request, arguments, file),
             "StopTracebufSession" => self.stop_for(connection, request, &session_to_stop(arguments)),
             _ => self.reject(connection, request),
         }

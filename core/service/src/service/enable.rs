@@ -6,10 +6,12 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use tracebuf::buffer::{Config, TraceBuffer};
+use tracebuf::vm::RingVms;
 
 use super::Service;
 use super::timers::{MS, Timer};
-use crate::config::{BufferConfig, TraceConfig};
+use crate::buffers::Buffer;
+use crate::config::{BufferConfig, LONGEST, TraceConfig};
 use crate::filter::{Filtering, TraceFilter};
 use crate::host::{Action, ConnectionId, FileToken, Host};
 use crate::sessions::{OutputFile, Session, State};
@@ -46,7 +48,10 @@ impl<H: Host> Service<H> {
         let starter = session.config.triggers.as_ref().filter(|triggers| triggers.starts);
         match starter.map(|triggers| triggers.timeout_ms) {
             Some(timeout) => self.set_timer(timeout.saturating_mul(MS), Timer::Trigger(id)),
-            None if session.config.is_deferred => {}
+            // No session lasts longer, and this one has not even begun.
+            None if session.config.is_deferred => {
+                self.set_timer(LONGEST.saturating_mul(MS), Timer::Trigger(id))
+            }
             None => self.start(id),
         }
     }
@@ -122,7 +127,9 @@ impl<H: Host> Service<H> {
         let mut session = Session::new(uid, connection, request, config, buffers);
         session.file = output.map(OutputFile::new);
         session.filter = filter;
+        self.sessions.iter().for_each(|(other, beside)| session.note_other(*other, beside));
         self.sessions.insert(id, session);
+        self.set_state(id, State::Configured);
         if let Some(one) = self.connections.get_mut(&connection) {
             one.consumer.session = Some(id);
         }
@@ -215,13 +222,13 @@ impl<H: Host> Service<H> {
         &mut self,
         buffer: &BufferConfig,
         histograms: bool,
-    ) -> Option<TraceBuffer<H::Memory>> {
+    ) -> Option<Buffer<H::Memory>> {
         let bytes = u32::try_from(buffer.size_kb << 10).ok()?;
         // Small ones have room for few sequences anyhow.
         let sequences = u32::from(SEQUENCES).min((bytes >> 8).max(64)) as u16;
         let config = Config::new(buffer.policy).sequences(sequences).histograms(histograms);
         let memory = self.host.memory(usize::try_from(config.region_size(bytes)).ok()?)?;
-        TraceBuffer::new(memory, config).ok()
+        TraceBuffer::new(memory, config).ok().map(|buffer| buffer.observed_by(RingVms::default()))
     }
 
     /// Takes over filters of producers, and sets up what they let in now.

@@ -217,8 +217,11 @@ impl<H: Host> Service<H> {
         let Some(producer) = self.producers.get_mut(&number) else { return };
         let _ = producer.with(|endpoint| endpoint.disconnect(&mut self.buffers));
         let stats = producer.stats();
-        self.discarded[0] = self.discarded[0].saturating_add(stats.chunks_discarded);
-        self.discarded[1] = self.discarded[1].saturating_add(stats.patches_discarded);
+        for session in self.sessions.values_mut().filter(|session| session.has_producer(number)) {
+            let [chunks, patches] = &mut session.discarded;
+            *chunks = chunks.saturating_add(stats.chunks_discarded);
+            *patches = patches.saturating_add(stats.patches_discarded);
+        }
         self.withdraw(number, |_: &String| true, false);
         self.forget_flushes_of(number);
         if let Some(producer) = self.producers.remove(&number) {

@@ -31,15 +31,13 @@ impl<H: Host> Service<H> {
                 Some(writer_stats(&of, *sequence, place))
             }));
         }
-        let of_producers = |of: fn(&tracebuf::service::EndpointStats) -> u64| {
-            self.producers.values().map(|producer| of(&producer.stats())).sum::<u64>()
-        };
+        let [chunks_discarded, patches_discarded] = self.discarded(session);
         let stats = TraceStats {
             buffers: &buffers,
             producers_connected: self.producers.len() as u32,
             producers_seen: self.last.producers_seen,
-            chunks_discarded: self.discarded[0] + of_producers(|stats| stats.chunks_discarded),
-            patches_discarded: self.discarded[1] + of_producers(|stats| stats.patches_discarded),
+            chunks_discarded,
+            patches_discarded,
             invalid_packets: session.invalid_packets,
             flushes_requested: session.flushes.requested,
             flushes_succeeded: session.flushes.succeeded,
@@ -60,6 +58,15 @@ impl<H: Host> Service<H> {
             .number(trace_stats::TRACING_SESSIONS, self.sessions.len() as u64)
             .number(trace_stats::TOTAL_BUFFERS, self.buffers.len() as u64)
             .into_bytes()
+    }
+
+    /// Chunks and patches that were refused, of producers of a session: what others wrote is none of its business.
+    pub(super) fn discarded(&self, session: &Session) -> [u64; 2] {
+        let its = self.producers.iter().filter(|(number, _)| session.has_producer(**number));
+        its.fold(session.discarded, |[chunks, patches], (_, producer)| {
+            let stats = producer.stats();
+            [chunks.saturating_add(stats.chunks_discarded), patches.saturating_add(stats.patches_discarded)]
+        })
     }
 
     /// Says who and what is there, in as many messages as it takes: each is valid, and all together are one.

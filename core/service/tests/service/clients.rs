@@ -170,6 +170,12 @@ pub fn source(name: &str, buffer: u32) -> ProtoBuilder {
 #[derive(Default)]
 pub struct Said(Mutex<Vec<Request>>);
 
+impl Said {
+    pub fn take(&self) -> Vec<Request> {
+        std::mem::take(&mut *self.0.lock().unwrap())
+    }
+}
+
 impl CommitSink for Said {
     fn commit(&self, request: &CommitRequest<'_>) {
         self.0.lock().unwrap().extend(request.each());
@@ -197,7 +203,7 @@ pub struct Program {
     pub producer: Option<(&'static Producer<'static>, &'static Said)>,
 }
 
-const COMMANDS: u64 = 1_000_000;
+pub const COMMANDS: u64 = 1_000_000;
 
 impl Program {
     pub fn of(world: &mut World, uid: u32, name: &str) -> Self {
@@ -310,7 +316,7 @@ impl Program {
 
     /// Says what is kept there.
     pub fn pass_on(&mut self, world: &mut World, said: &Said) {
-        let requests = std::mem::take(&mut *said.0.lock().unwrap());
+        let requests = said.take();
         // Its own numbers of flushes are not the service's.
         let requests = requests.into_iter().filter(|request| !matches!(request, Request::Flush(_)));
         requests.for_each(|request| self.say(world, request));

@@ -67,8 +67,9 @@ fn texts(packets: &[Vec<u8>]) -> Vec<String> {
 }
 
 fn stats(packets: &[Vec<u8>]) -> Vec<u8> {
-    let all = packets.iter().map(|packet| message(packet, trace_packet::TRACE_STATS).expect("well-formed"));
-    let stats = all.filter(|stats| !stats.is_empty()).last().expect("statistics");
+    let mut all =
+        packets.iter().map(|packet| message(packet, trace_packet::TRACE_STATS).expect("well-formed"));
+    let stats = all.rfind(|stats| !stats.is_empty()).expect("statistics");
     message(stats, trace_stats::FILTER_STATS).expect("well-formed").to_vec()
 }
 

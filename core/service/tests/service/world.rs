@@ -46,6 +46,9 @@ pub struct World {
     last_number: u64,
     /// Files take nothing, for now: bytes of each that wait.
     pub files_are_stuck: bool,
+    /// Files cannot be copied into others.
+    pub copies_fail: bool,
+    failed: BTreeSet<u64>,
     unwritten: Vec<(FileToken, usize)>,
     finishing: Vec<FileToken>,
 }
@@ -67,6 +70,8 @@ impl Default for World {
             last_connection: 0,
             last_number: 0,
             files_are_stuck: false,
+            copies_fail: false,
+            failed: BTreeSet::new(),
             unwritten: Vec::new(),
             finishing: Vec::new(),
         }
@@ -107,6 +112,8 @@ impl World {
                 self.closed.insert(connection);
             }
             Action::Discard(file) => self.discarded.push(file),
+            // One that has failed takes nothing more.
+            Action::Write { file, .. } if self.failed.contains(&file.0) => {}
             Action::Write { file, bytes } => {
                 let len = bytes.len();
                 self.files.entry(file.0).or_default().bytes.extend(bytes);
@@ -114,6 +121,18 @@ impl World {
                     true => self.unwritten.push((file, len)),
                     false => self.service.handle(Event::Written { file, bytes: len }),
                 }
+            }
+            Action::Copy { from, to, bytes } => {
+                let source = self.files.get(&from.0).map_or(&[][..], |file| &file.bytes);
+                let begin = source.len().checked_sub(bytes as usize).expect("they were given");
+                let copy = source[begin..].to_vec();
+                assert!(self.files.get(&to.0).is_none_or(|file| file.bytes.is_empty()), "it comes first");
+                if self.copies_fail {
+                    self.files.entry(to.0).or_default();
+                    self.failed.insert(to.0);
+                    return self.service.handle(Event::Failed { file: to, error: "no copy".into() });
+                }
+                self.files.entry(to.0).or_default().bytes = copy;
             }
             Action::Sync(file) => self.files.entry(file.0).or_default().syncs += 1,
             Action::Finish(file) => match self.files_are_stuck {

@@ -31,7 +31,7 @@ pub use protovm::{
     protovm_config, protovms, protovms_instance, trace_provenance, trace_provenance_buffer,
     trace_provenance_sequence,
 };
-pub use stats::{buffer_stats, final_flush_outcome, trace_stats, writer_stats};
+pub use stats::{buffer_stats, filter_stats, final_flush_outcome, trace_stats, writer_stats};
 pub use system::{
     cpu_times, devfreq_value, disk_stat, interrupt_count, process_stats, process_stats_process, psi_resource,
     psi_sample, sys_stats, sys_stats_value, system_info, thermal_zone, utsname,
@@ -115,6 +115,8 @@ pub mod trace_packet {
     pub const PROTOVMS: u32 = 125;
     /// Bytes: packets, compressed with zstd. The service's.
     pub const ZSTD_COMPRESSED_PACKETS: u32 = 133;
+    /// Message: `ConcurrentSessionEvent`.
+    pub const CONCURRENT_SESSION_EVENT: u32 = 134;
     /// Message: `TestEvent`.
     pub const FOR_TESTING: u32 = 900;
 }

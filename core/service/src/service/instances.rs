@@ -89,7 +89,7 @@ impl<H: Host> Service<H> {
         else {
             return false;
         };
-        if source.name != name {
+        if source.name != name || self.keeps_out(producer.peer.uid) {
             return false;
         }
         let machine = self.host.machine().name.clone();

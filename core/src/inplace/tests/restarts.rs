@@ -35,6 +35,24 @@ fn a_restart_keeps_what_was_recorded_and_goes_on_behind_it() {
     assert_eq!(Words::header(&TRACE, crate::inplace::layout::header::TEXT_USED).load(Ordering::Relaxed), 2);
 }
 
+/// Chunks name the start modulo 32.
+#[test]
+fn what_is_left_of_32_starts_ago_is_not_taken_for_this_start_s() {
+    static TRACE: Region<16, 64, 8> = Region::zeroed();
+    let (recorder, _) = Recorder::attach_or_new(&TRACE, || 0, 1_000);
+    let writer = recorder.writer("main");
+    (0..3).for_each(|value| writer.count("old", value));
+    core::mem::forget(writer);
+    for start in 2..=33 {
+        assert_eq!(by_writer(&dump(&TRACE)).keys().next(), Some(&(1, 0)), "kept until then");
+        assert_eq!(Recorder::attach_or_new(&TRACE, || 0, 1_000).1, Found::Start(start));
+    }
+    assert!(by_writer(&dump(&TRACE)).is_empty());
+    Recorder::existing(&TRACE, || 0).expect("there").writer("main").count("new", 7);
+    let all = by_writer(&dump(&TRACE));
+    assert_eq!(all.values().flatten().map(|(_, told)| told.as_str()).collect::<Vec<_>>(), ["new 7"]);
+}
+
 #[test]
 fn another_layout_or_frequency_begins_anew() {
     static TRACE: Region<16, 64, 8> = Region::zeroed();

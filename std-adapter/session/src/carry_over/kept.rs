@@ -11,7 +11,7 @@ use tracebuf::vm::{Keep, Program, VmStatus};
 use super::clock::Moment;
 use super::event::CounterValue;
 use super::sequence::Sequence;
-use super::{CarryOver, Id, Sequences, Writer, limits, packets_out};
+use super::{CarryOver, Id, Sequences, Writer, limits, named, packets_out};
 use crate::owned_vm::OwnedVm;
 
 /// What is kept of a ring's descriptions and counters, and what that takes.
@@ -42,8 +42,8 @@ pub struct KeptStats {
 }
 
 impl CarryOver {
-    /// With so many bytes of memory, 4 KiB to 256 MiB, also keeps the last description of each track and the last value of
-    /// each counter, whether their sequences go on or not. They come first in a trace that [begins](Self::begin_file).
+    /// With so many bytes of memory, 4 KiB to 256 MiB, also keeps the last description of each track, and of each process
+    /// and thread of a process tree, and the last value of each counter, whether their sequences go on or not. They come first in a trace that [begins](Self::begin_file).
     ///
     /// One takes 64 bytes, and 32 more for each 28 bytes beyond 24. When there is no more room, half of them go: those
     /// first that nobody has used for the longest. One that is longer than a sixteenth of the memory is not kept.
@@ -123,10 +123,10 @@ impl State {
     }
 }
 
-/// The packets of a state.
-fn packets(state: &[u8]) -> impl Iterator<Item = &[u8]> {
+/// The packets of a state, with the lists that they are in.
+fn packets(state: &[u8]) -> impl Iterator<Item = (u32, &[u8])> + Clone {
     Fields::of(state).filter_map(|field| match field.value {
-        FieldValue::Bytes(packet) => Some(packet),
+        FieldValue::Bytes(packet) => Some((field.number, packet)),
         _ => None,
     })
 }
@@ -156,12 +156,13 @@ impl Kept {
         }
     }
 
-    /// Takes the description of a track, of the moment of its sequence's last packet if that can be told.
-    pub(super) fn describe(&mut self, writer: Writer, moment: Option<Moment>, descriptor: &[u8]) {
+    /// Takes what describes a track, a process or a thread, of the moment of its sequence's last packet if that can be
+    /// told: the field of a packet.
+    pub(super) fn describe(&mut self, writer: Writer, moment: Option<Moment>, field: u32, content: &[u8]) {
         let patch = &mut self.patch;
         patch.clear();
         moment.into_iter().for_each(|moment| packets_out::moment(moment, patch));
-        let Ok(()) = patch.bytes(trace_packet::TRACK_DESCRIPTOR, descriptor);
+        let Ok(()) = patch.bytes(field, content);
         trust(writer, patch);
         let Ok(()) = self.descriptions.bytes(trace::PACKET, patch);
     }
@@ -215,7 +216,7 @@ impl Kept {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let State::Asleep(asleep) = state {
             let Some(mut vm) = machine(memory) else { return false };
-            for packet in packets(asleep) {
+            for (_, packet) in packets(asleep) {
                 let _ = vm.apply(packet);
             }
             *state = State::Awake(vm);
@@ -249,7 +250,9 @@ impl Kept {
         self.settle(sequences);
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner).bytes();
         let (mut begun, mut written) = (HashSet::new(), 0);
-        for packet in packets(&state) {
+        let early = named::processes_before_their_threads(packets(&state));
+        let early = early.iter().map(|packet| (0, &packet[..]));
+        for (_, packet) in early.chain(packets(&state)) {
             self.patch.clear();
             self.patch.extend_from_slice(packet);
             let id = PacketView::of(packet).sequence_id as Id;
@@ -276,7 +279,10 @@ impl Kept {
 
 fn machine(memory: usize) -> Option<OwnedVm> {
     let mut program = [0; PROGRAM];
-    let program = Program::keep_last_by(&Keep::DESCRIPTIONS, &mut program).ok()?;
+    let [processes, threads] = Keep::PROCESS_TREE;
+    let [tracks, counters, doubles] = Keep::DESCRIPTIONS;
+    let kinds = [tracks, counters, doubles, processes, threads];
+    let program = Program::keep_last_by(&kinds, &mut program).ok()?;
     OwnedVm::new(program, memory).ok()
 }
 
@@ -297,31 +303,42 @@ fn cells(packet: &[u8]) -> usize {
 
 /// The packets of a state, those first that are of most use.
 fn by_use<'s>(state: &'s [u8], sequences: &Sequences) -> Vec<&'s [u8]> {
-    let (mut all, mut used, mut parents) = (Vec::new(), HashMap::<u64, u64>::new(), Vec::new());
-    for packet in packets(state) {
+    // A track, a process or a thread, by its number; counters' values are of their tracks.
+    type Of = (u32, u64);
+    let (mut all, mut used, mut parents) = (Vec::new(), HashMap::<Of, u64>::new(), Vec::new());
+    for (list, packet) in packets(state) {
         let view = PacketView::of(packet);
-        let uuid = match view.event {
-            Some(event) => number(event, track_event::TRACK_UUID),
-            None => number(view.track, track_descriptor::UUID),
+        let (of, last) = match named::numbered(list, packet) {
+            Some((of, parent)) => {
+                parents.push(((list, of), (Keep::PROCESSES.list, parent)));
+                ((list, of), 0)
+            }
+            None => {
+                let uuid = match view.event {
+                    Some(event) => number(event, track_event::TRACK_UUID),
+                    None => number(view.track, track_descriptor::UUID),
+                };
+                let uuid = uuid.unwrap_or(0);
+                let parent = number(view.track, track_descriptor::PARENT_UUID);
+                parents.extend(parent.map(|parent| ((0, uuid), (0, parent))));
+                // If its sequence still goes on with the track, it is of use now.
+                let knows = |sequence: &Sequence| sequence.descriptions.all().any(|known| known.uuid == uuid);
+                let sequence = sequences.get(&(view.sequence_id as Id)).filter(|sequence| knows(sequence));
+                ((0, uuid), sequence.and_then(|sequence| sequence.last).map_or(0, |last| last.time))
+            }
         };
-        let uuid = uuid.unwrap_or(0);
-        // If its sequence still goes on with the track, it is of use now.
-        let knows = |sequence: &Sequence| sequence.descriptions.all().any(|known| known.uuid == uuid);
-        let sequence = sequences.get(&(view.sequence_id as Id)).filter(|sequence| knows(sequence));
-        let last = sequence.and_then(|sequence| sequence.last).map_or(0, |last| last.time);
-        let of_track = used.entry(uuid).or_default();
-        *of_track = view.time.unwrap_or(0).max(last).max(*of_track);
-        parents.extend(number(view.track, track_descriptor::PARENT_UUID).map(|parent| (uuid, parent)));
-        all.push((uuid, packet));
+        let used = used.entry(of).or_default();
+        *used = view.time.unwrap_or(0).max(last).max(*used);
+        all.push((of, packet));
     }
     // A counter's value needs the counter, and a track those above it.
     for _ in 0..limits::PARENTS {
-        for (uuid, parent) in &parents {
-            let last = used.get(uuid).copied().unwrap_or(0);
+        for (of, parent) in &parents {
+            let last = used.get(of).copied().unwrap_or(0);
             used.entry(*parent).and_modify(|used| *used = last.max(*used));
         }
     }
-    all.sort_by_key(|(uuid, _)| std::cmp::Reverse(used.get(uuid).copied()));
+    all.sort_by_key(|(of, _)| std::cmp::Reverse(used.get(of).copied()));
     all.into_iter().map(|(_, packet)| packet).collect()
 }
 

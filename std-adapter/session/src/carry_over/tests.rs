@@ -8,6 +8,7 @@ use tracebuf_analysis::Trace;
 use super::*;
 
 mod kept;
+mod named;
 mod plain;
 mod slices;
 

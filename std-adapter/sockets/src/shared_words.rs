@@ -62,8 +62,9 @@ impl SharedWords {
     fn size_of(file: &OwnedFd, sizes: impl RangeBounds<usize>) -> io::Result<usize> {
         // A file that cannot be sealed is an error here.
         let is_sealed = fcntl_get_seals(file)?.contains(SEALS);
-        let bytes =
-            usize::try_from(fstat(file)?.st_size).ok().filter(|bytes| is_sealed && sizes.contains(bytes));
+        let bytes = usize::try_from(fstat(file)?.st_size)
+            .ok()
+            .filter(|bytes| is_sealed && *bytes > 0 && sizes.contains(bytes));
         bytes.ok_or_else(|| {
             let what = "its shared memory is not as long as it says, or can be cut short";
             io::Error::new(io::ErrorKind::InvalidData, what)

@@ -18,6 +18,8 @@ use tracebuf_service::{Clocks, Codec, FileToken, Find, Host, Machine, Pattern};
 use tracebuf_sockets::SharedWords;
 use tracebuf_std::memory::PagedMemory;
 
+use crate::system::{timezone_minutes, tsc};
+
 /// Most patterns that are kept ready, to be matched with names.
 const MOST_PATTERNS: usize = 256;
 /// Bytes that a pattern may take, and what is remembered of texts while it is looked for.
@@ -48,6 +50,7 @@ impl LinuxHost {
             version: text(kernel.version()),
             machine: text(kernel.machine()),
             page_size: rustix::param::page_size() as u32,
+            timezone_minutes: timezone_minutes(),
             cpus,
             ram: (system.totalram as u128 * u128::from(system.mem_unit)) as u64,
         };
@@ -149,6 +152,7 @@ impl Host for LinuxHost {
             realtime: nanoseconds(ClockId::Realtime),
             monotonic: nanoseconds(ClockId::Monotonic),
             monotonic_raw: nanoseconds(ClockId::MonotonicRaw),
+            tsc: tsc(),
         }
     }
 

@@ -207,7 +207,9 @@ impl<H: Host> Service<H> {
 
     fn attach(&mut self, connection: ConnectionId, request: Option<u64>, arguments: &[u8]) {
         let key = text(message(arguments, attach_request::KEY).unwrap_or_default());
-        let one = self.connections.get_mut(&connection).filter(|one| one.consumer.session.is_none());
+        let may_have = !self.clones.contains_key(&connection);
+        let one = self.connections.get_mut(&connection);
+        let one = one.filter(|one| may_have && one.consumer.session.is_none());
         let uid = one.map(|one| one.peer.uid);
         let found = uid.and_then(|uid| self.find_detached(uid, &key)).filter(|_| !key.is_empty());
         let session = found.and_then(|id| self.sessions.get_mut(&id));

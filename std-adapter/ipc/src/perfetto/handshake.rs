@@ -200,7 +200,7 @@ impl IdleConnection {
                 self.starts = Some((RecordedSource { id: instance, buffer: buffer as u32 }, categories));
             }
             // What has not started has nothing to flush.
-            ServiceCommand::Flush { request } => {
+            ServiceCommand::Flush { request, .. } => {
                 let nothing = calls::push_flush(ProtoBuilder::new(), request);
                 self.stream.send(&[self.port.call(method::COMMIT_DATA, &nothing, None)])?;
             }

@@ -116,5 +116,8 @@ mod tests {
         assert!(SharedWords::of(&unsealed, ..).is_err(), "it can still grow");
         let null = std::fs::File::open("/dev/null").expect("it is there");
         assert!(SharedWords::of(&null.into(), ..).is_err());
+        let empty = memfd_create("test", MemfdFlags::ALLOW_SEALING).expect("a file");
+        fcntl_add_seals(&empty, SEALS).expect("it may be sealed");
+        assert!(SharedWords::of(&empty, ..).is_err(), "of no length");
     }
 }

@@ -15,9 +15,10 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use rustix::system::{sysinfo, uname};
 use rustix::time::{ClockId, clock_gettime};
 use tracebuf_service::{Clocks, Codec, FileToken, Find, Host, Machine, Pattern};
+use tracebuf_sockets::SharedWords;
 use tracebuf_std::memory::PagedMemory;
 
-use crate::system::{SharedWords, timezone_minutes, tsc};
+use crate::system::{timezone_minutes, tsc};
 
 /// Most patterns that are kept ready, to be matched with names.
 const MOST_PATTERNS: usize = 256;
@@ -128,7 +129,7 @@ impl Host for LinuxHost {
     }
 
     fn adopt(&mut self, file: FileToken) -> Option<SharedWords> {
-        SharedWords::of(&self.take(file)?).ok()
+        SharedWords::of(&self.take(file)?, 1..).ok()
     }
 
     fn create(&mut self, path: &str, uid: u32) -> Result<FileToken, String> {

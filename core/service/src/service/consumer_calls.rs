@@ -15,7 +15,7 @@ use super::Service;
 use super::flushes::{Then, flags};
 use crate::host::{Action, ConnectionId, FileToken, Host};
 use crate::sessions::{Session, State};
-use crate::wire::consumers::{CONSUMER_METHODS, CONSUMER_PORT, session_to_stop, stop_answer};
+use crate::wire::consumers::{CONSUMER_METHODS, CONSUMER_PORT, method_of, session_to_stop, stop_answer};
 use crate::wire::frames::{self, ClientFrame};
 use crate::wire::{ProtoBuilder, answers, repeated};
 
@@ -33,8 +33,7 @@ impl<H: Host> Service<H> {
                 self.send(connection, &reply);
             }
             Some((request, ClientFrame::Invoke { method, arguments, wants_reply })) => {
-                let at = usize::try_from(method).ok().and_then(|number| number.checked_sub(1));
-                let method = at.and_then(|at| CONSUMER_METHODS.get(at).copied());
+                let method = method_of(method);
                 let request = wants_reply.then_some(request);
                 let mut fields = Fields::of(arguments);
                 fields.by_ref().for_each(drop);

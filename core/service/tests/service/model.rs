@@ -9,7 +9,7 @@ use tracebuf_service::wire::commands::ServiceCommand;
 use tracebuf_service::wire::{ProtoBuilder, program};
 use tracebuf_service::{ConnectionId, Event, FileToken};
 
-use super::clients::{Consumer, Program, config_of, replies};
+use super::clients::{Consumer, Program, config_of, replies, source_with};
 use super::known::KnownSessions;
 use super::wild;
 use super::world::World;
@@ -56,9 +56,11 @@ impl Clients {
 
     fn config(random: &mut impl Choices) -> (ProtoBuilder, bool) {
         let buffers = &[64, 16][..random.below(3) as usize];
-        let sources: Vec<(&str, u32)> =
-            (0..random.below(4)).map(|_| (random.of(&SOURCES), random.below(2) as u32)).collect();
-        let mut config = config_of(buffers, &sources);
+        let mut config = config_of(buffers, &[]);
+        for _ in 0..random.below(4) {
+            let source = source_with(random.of(&SOURCES), random.below(2) as u32, Some(4));
+            config = config.message(trace_config::DATA_SOURCES, &source);
+        }
         if random.below(2) == 0 {
             let buffer = ProtoBuilder::new()
                 .number(buffer_config::SIZE_KB, 32_u32)
@@ -137,12 +139,12 @@ impl Clients {
                                 self.starts.push(instance);
                                 instances.push(instance);
                             }
-                            ServiceCommand::Flush { request } => flushes.push(request),
+                            ServiceCommand::Flush { request, .. } => flushes.push(request),
                             _ => {}
                         }
                     }
                     match random.below(5) {
-                        0 => program.offer(world, random.of(&SOURCES), random.below(8) as u32),
+                        0 => program.offer(world, random.of(&SOURCES), random.below(16) as u32),
                         1 if !instances.is_empty() => program.has_started(world, random.of(instances)),
                         2 if !instances.is_empty() => program.has_stopped(world, random.of(instances)),
                         3 if !flushes.is_empty() => program.answer(world, random.of(flushes)),

@@ -21,6 +21,7 @@ mod killed;
 mod machine;
 mod many;
 mod program;
+mod sources;
 mod stuck;
 
 use crate::trace::{Trace, folder};

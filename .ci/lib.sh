@@ -13,7 +13,7 @@ readonly RISCV_TARGETS="riscv32imac-unknown-none-elf riscv32imc-unknown-none-elf
 # How long a part may take: several times what the longest takes on two busy cores.  (Tests that nextest runs have a limit
 # each, in .config/nextest.toml.)
 PART_SECONDS=${PART_SECONDS:-1200}
-readonly FUZZ_TARGETS="ops commit smb validator replay attach differential receive sockets ftrace vm inplace"
+readonly FUZZ_TARGETS="ops commit smb validator replay attach differential receive sockets service ftrace vm inplace"
 
 # What is installed when it is missing, in the versions that all this was last run with.  What is there in another one
 # is used as it is: `used_as_it_is` says so.

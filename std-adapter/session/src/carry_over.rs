@@ -33,7 +33,7 @@ use seen::{BegunRoom, Seen, slice_event};
 use sequence::Sequence;
 use slices::{Mix, Tracks};
 
-use crate::ring_vms::RingVms;
+use crate::shared_vms::SharedVms;
 
 /// A sequence as a trace numbers it.
 type Id = u32;
@@ -70,7 +70,7 @@ pub struct CarryOver {
     /// Descriptions and counters' values of all sequences, if they are kept.
     kept: Option<Kept>,
     /// Machines that programs of data sources have.
-    vms: RingVms,
+    vms: SharedVms,
     /// Whether nothing comes after the trace that is being written, so that its packets need not be taken in.
     pub(crate) is_lean: bool,
     /// Packets added to traces.

@@ -6,9 +6,11 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use tracebuf::buffer::{Config, TraceBuffer};
+use tracebuf::vm::RingVms;
 
 use super::Service;
 use super::timers::{MS, Timer};
+use crate::buffers::Buffer;
 use crate::config::{BufferConfig, LONGEST, TraceConfig};
 use crate::filter::{Filtering, TraceFilter};
 use crate::host::{Action, ConnectionId, FileToken, Host};
@@ -62,7 +64,8 @@ impl<H: Host> Service<H> {
         file: &mut Option<FileToken>,
     ) -> Result<u64, String> {
         let Some(one) = self.connections.get(&connection) else { return Err("nobody wants it".to_string()) };
-        let (uid, has_session) = (one.peer.uid, one.consumer.session.is_some());
+        let has_session = one.consumer.session.is_some() || self.clones.contains_key(&connection);
+        let uid = one.peer.uid;
         if has_session {
             return Err("A consumer can have only one session at a time".to_string());
         }
@@ -143,12 +146,16 @@ impl<H: Host> Service<H> {
 
     /// There may be so many sessions, and so many of a user.
     pub(super) fn check_count(&self, uid: u32) -> Result<(), String> {
-        let of_user = self.sessions.values().filter(|session| session.uid == uid).count();
+        // What is being cloned takes memory already.
+        let is_its = |connection| self.connections.get(connection).is_some_and(|one| one.peer.uid == uid);
+        let cloned = self.clones.keys().filter(|connection| is_its(*connection)).count();
+        let of_user = self.sessions.values().filter(|session| session.uid == uid).count() + cloned;
+        let all = self.sessions.len() + self.clones.len();
         if of_user >= MOST_OF_A_USER {
             return Err(format!("Too many concurrent tracing sessions ({of_user}) for uid {uid}"));
         }
-        if self.sessions.len() >= MOST_SESSIONS {
-            return Err(format!("Too many concurrent tracing sessions ({})", self.sessions.len()));
+        if all >= MOST_SESSIONS {
+            return Err(format!("Too many concurrent tracing sessions ({all})"));
         }
         Ok(())
     }
@@ -220,13 +227,13 @@ impl<H: Host> Service<H> {
         &mut self,
         buffer: &BufferConfig,
         histograms: bool,
-    ) -> Option<TraceBuffer<H::Memory>> {
+    ) -> Option<Buffer<H::Memory>> {
         let bytes = u32::try_from(buffer.size_kb << 10).ok()?;
         // Small ones have room for few sequences anyhow.
         let sequences = u32::from(SEQUENCES).min((bytes >> 8).max(64)) as u16;
         let config = Config::new(buffer.policy).sequences(sequences).histograms(histograms);
         let memory = self.host.memory(usize::try_from(config.region_size(bytes)).ok()?)?;
-        TraceBuffer::new(memory, config).ok()
+        TraceBuffer::new(memory, config).ok().map(|buffer| buffer.observed_by(RingVms::default()))
     }
 
     /// Takes over filters of producers, and sets up what they let in now.

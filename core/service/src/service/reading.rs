@@ -2,13 +2,14 @@
 
 use alloc::vec::Vec;
 
-use tracebuf::buffer::DataLoss;
+use tracebuf::buffer::{DataLoss, SequenceInfo};
 use tracebuf::proto::TracePackets;
 use tracebuf::proto::fields::consumer::tracing_service_event as moment;
 use tracebuf::proto::fields::{trace, trace_packet};
 use tracebuf::service::trusted_fields;
 
 use super::Service;
+use crate::buffers::BufferSlab;
 use crate::filter::Filtered;
 use crate::host::{Codec, ConnectionId, Host};
 use crate::packets;
@@ -161,6 +162,7 @@ impl<H: Host> Service<H> {
 
     /// What comes before data; false if the sink is full.
     fn say_beginning(&mut self, id: u64, sink: &mut impl PacketSink) -> bool {
+        let boottime = self.host.clocks().boottime;
         let machine = self.host.machine();
         let Some(session) = self.sessions.get_mut(&id).filter(|session| session.started.is_some()) else {
             return true;
@@ -180,22 +182,27 @@ impl<H: Host> Service<H> {
         if is_beginning && config.builtin.config {
             all.push(packets::config(uid, &config.whole, now));
         }
+        let fired = core::mem::take(&mut told.triggers).into_iter().filter(|_| config.builtin.config);
+        let cause = told.clone_trigger.take().filter(|_| config.builtin.config);
+        all.extend(cause.map(|cause| packets::trigger(uid, trace_packet::CLONE_SNAPSHOT_TRIGGER, &cause)));
+        all.extend(fired.map(|fired| packets::trigger(uid, trace_packet::TRIGGER, &fired)));
         if is_beginning || core::mem::take(&mut told.is_renamed) {
             all.push(packets::uuid(uid, config.uuid, now));
         }
         if is_beginning && config.builtin.system_info {
             all.push(packets::system(machine, now));
         }
-        let fired = core::mem::take(&mut told.triggers).into_iter().filter(|_| config.builtin.config);
-        let cause = told.clone_trigger.take().filter(|_| config.builtin.config);
-        all.extend(cause.map(|cause| packets::trigger(uid, trace_packet::CLONE_SNAPSHOT_TRIGGER, &cause)));
-        all.extend(fired.map(|fired| packets::trigger(uid, trace_packet::TRIGGER, &fired)));
         let mut moments = core::mem::take(&mut told.moments);
         moments.sort_by_key(|moment| moment.time);
         all.extend(moments.iter().filter(|_| config.builtin.events).map(|of| packets::moment(uid, of)));
         let mut others = core::mem::take(&mut told.others);
         others.sort_by_key(|other| other.time);
         all.extend(others.iter().map(|other| packets::other(uid, other)));
+        let vms = if told.vms { None } else { programs(&mut self.buffers, session) };
+        if let Some((provenance, vms)) = vms {
+            session.told.vms = true;
+            all.extend(packets::programs(uid, &provenance, &vms, boottime));
+        }
         all.iter().all(|packet| sink.own(packet.as_bytes()))
     }
 
@@ -225,4 +232,27 @@ impl<H: Host> Service<H> {
         }
         sink.own(stats.as_bytes())
     }
+}
+
+/// Whose packets are patches in a session, and the programs with their states; nothing until there are packets of one that
+/// has a program.
+fn programs<M: AsRef<[u8]> + AsMut<[u8]>>(
+    buffers: &mut BufferSlab<M>,
+    session: &mut Session,
+) -> Option<(Vec<u8>, Vec<u8>)> {
+    let (mut provenance, mut told) = (Vec::new(), Vec::new());
+    for number in &session.buffers {
+        if buffers.vms(*number).is_none_or(|vms| vms.is_empty()) {
+            continue;
+        }
+        let of = |info: SequenceInfo| {
+            let id = Session::sequence(&mut session.sequences, info.producer_id, info.writer_id);
+            (id, info.producer_id)
+        };
+        let sequences: Vec<_> = buffers.sequences(*number).map(of).collect();
+        if let Some(vms) = buffers.vms(*number) {
+            vms.write(&sequences, &mut provenance, &mut told);
+        }
+    }
+    (!told.is_empty()).then_some((provenance, told))
 }

@@ -8,7 +8,7 @@ use tracebuf::producer::{
 };
 use tracebuf::proto::fields::consumer as fields;
 use tracebuf::proto::fields::ipc::method;
-use tracebuf::proto::fields::{config, ipc, trace_packet};
+use tracebuf::proto::fields::{config, ipc, protovm_config, trace_packet};
 use tracebuf::proto::reader::{message, messages, number};
 use tracebuf_service::wire::calls::METHODS;
 use tracebuf_service::wire::commands::ServiceCommand;
@@ -17,7 +17,8 @@ use tracebuf_service::wire::program::{self, Port as ProducerPort};
 use tracebuf_service::wire::{ProtoBuilder, consumers};
 use tracebuf_service::{ConnectionId, Event, FileToken, Port};
 
-use crate::world::World;
+use super::host::SharedWords;
+use super::world::World;
 
 pub fn send(world: &mut World, connection: ConnectionId, frame: &ProtoBuilder, file: Option<FileToken>) {
     let mut bytes = Vec::new();
@@ -159,9 +160,18 @@ pub fn config_of(buffers: &[u32], sources: &[(&str, u32)]) -> ProtoBuilder {
 }
 
 pub fn source(name: &str, buffer: u32) -> ProtoBuilder {
-    let config = ProtoBuilder::new()
+    source_with(name, buffer, None)
+}
+
+/// One whose program, if it has one, may have so many KiB.
+pub fn source_with(name: &str, buffer: u32, limit_kb: Option<u32>) -> ProtoBuilder {
+    let mut config = ProtoBuilder::new()
         .bytes(ipc::data_source_config::NAME, name.as_bytes())
         .number(ipc::data_source_config::TARGET_BUFFER, buffer);
+    if let Some(limit) = limit_kb {
+        let limit = ProtoBuilder::new().number(protovm_config::MEMORY_LIMIT_KB, limit);
+        config = config.message(ipc::data_source_config::PROTOVM_CONFIG, &limit);
+    }
     ProtoBuilder::new().message(config::trace_config_data_source::CONFIG, &config)
 }
 
@@ -192,6 +202,9 @@ impl CommitSink for Said {
 pub const NOTIFIES_STOP: u32 = 1;
 pub const NOTIFIES_START: u32 = 2;
 pub const NO_FLUSH: u32 = 4;
+/// It has a program for what is overwritten: `merge`, of each field the newest.
+pub const HAS_PROGRAM: u32 = 8;
+pub const MERGE: &[u8] = &[0x12, 2, 0x1A, 0];
 
 /// A program that records.
 pub struct Program {
@@ -247,6 +260,7 @@ impl Program {
             .number(descriptor::WILL_NOTIFY_ON_START, is(NOTIFIES_START))
             .number(descriptor::HANDLES_INCREMENTAL_STATE_CLEAR, true)
             .number(descriptor::NO_FLUSH, is(NO_FLUSH));
+        let told = if is(HAS_PROGRAM) { told.bytes(descriptor::PROTOVM_PROGRAM, MERGE) } else { told };
         let told =
             ProtoBuilder::new().message(ipc::register_data_source_request::DATA_SOURCE_DESCRIPTOR, &told);
         self.call(world, method::REGISTER_DATA_SOURCE, &told);
@@ -295,7 +309,8 @@ impl Program {
     pub fn writer(&mut self, world: &World, buffer: u16) -> TraceWriter<'static> {
         let (producer, _) = *self.producer.get_or_insert_with(|| {
             let file = world.files_for(self.connection).first().expect("memory has come");
-            let memory = SharedMemory::new(world.memory_of(*file), 4096).expect("pages");
+            let words: &'static SharedWords = Box::leak(Box::new(world.memory_of(*file)));
+            let memory = SharedMemory::new(words, 4096).expect("pages");
             let storage: &'static ProducerStorage<1024, 64> =
                 ProducerStorage::on_heap().map(Box::leak).expect("room");
             let said: &'static Said = Box::leak(Box::default());
@@ -307,7 +322,13 @@ impl Program {
 
     /// Says what its writers have had to say since.
     pub fn speak(&mut self, world: &mut World) {
-        let Some((_, said)) = self.producer else { return };
+        if let Some((_, said)) = self.producer {
+            self.pass_on(world, said);
+        }
+    }
+
+    /// Says what is kept there.
+    pub fn pass_on(&mut self, world: &mut World, said: &Said) {
         let requests = said.take();
         // Its own numbers of flushes are not the service's.
         let requests = requests.into_iter().filter(|request| !matches!(request, Request::Flush(_)));
@@ -315,6 +336,11 @@ impl Program {
     }
 
     pub fn say(&mut self, world: &mut World, request: Request) {
+        assert!(self.try_to_say(world, request), "{request:?}");
+    }
+
+    /// The same; false if it is refused.
+    pub fn try_to_say(&mut self, world: &mut World, request: Request) -> bool {
         let (name, arguments) = match request {
             Request::Register { writer_id, target } => {
                 (method::REGISTER_TRACE_WRITER, program::writer(writer_id, target.into()))
@@ -333,7 +359,7 @@ impl Program {
                 (method::COMMIT_DATA, program::push_flush(ProtoBuilder::new(), number.into()))
             }
         };
-        assert!(self.call(world, name, &arguments), "{request:?}");
+        self.call(world, name, &arguments)
     }
 
     /// Says that a flush has come.

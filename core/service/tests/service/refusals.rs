@@ -9,7 +9,8 @@ use tracebuf_service::wire::frames::{ServiceFrame, bind};
 use tracebuf_service::wire::program;
 
 use crate::clients::{Consumer, Program, config_of, send};
-use crate::world::{SERVICE, World};
+use crate::host::SERVICE;
+use crate::world::World;
 
 const USER: u32 = 700;
 

@@ -198,9 +198,7 @@ impl<H: Host> Service<H> {
         let mut others = core::mem::take(&mut told.others);
         others.sort_by_key(|other| other.time);
         all.extend(others.iter().map(|other| packets::other(uid, other)));
-        let vms = if told.vms { None } else { programs(&mut self.buffers, session) };
-        if let Some((provenance, vms)) = vms {
-            session.told.vms = true;
+        if let Some((provenance, vms)) = programs(&mut self.buffers, session) {
             all.extend(packets::programs(uid, &provenance, &vms, boottime));
         }
         all.iter().all(|packet| sink.own(packet.as_bytes()))
@@ -234,15 +232,15 @@ impl<H: Host> Service<H> {
     }
 }
 
-/// Whose packets are patches in a session, and the programs with their states; nothing until there are packets of one that
-/// has a program.
+/// Whose packets are patches in a session, and the programs with their states, as soon as there are packets of one that
+/// has a program that was not told of.
 fn programs<M: AsRef<[u8]> + AsMut<[u8]>>(
     buffers: &mut BufferSlab<M>,
     session: &mut Session,
 ) -> Option<(Vec<u8>, Vec<u8>)> {
     let (mut provenance, mut told) = (Vec::new(), Vec::new());
     for number in &session.buffers {
-        if buffers.vms(*number).is_none_or(|vms| vms.is_empty()) {
+        if !buffers.vms(*number).is_some_and(|vms| vms.has_new()) {
             continue;
         }
         let of = |info: SequenceInfo| {
@@ -251,7 +249,7 @@ fn programs<M: AsRef<[u8]> + AsMut<[u8]>>(
         };
         let sequences: Vec<_> = buffers.sequences(*number).map(of).collect();
         if let Some(vms) = buffers.vms(*number) {
-            vms.write(&sequences, &mut provenance, &mut told);
+            vms.write_new(&sequences, &mut provenance, &mut told);
         }
     }
     (!told.is_empty()).then_some((provenance, told))

@@ -299,7 +299,7 @@ impl Program {
     /// The numbers of flushes that are wanted.
     pub fn flushes(&mut self, world: &World) -> Vec<u64> {
         let flushes = self.commands(world).into_iter().filter_map(|command| match command {
-            ServiceCommand::Flush { request } => Some(request),
+            ServiceCommand::Flush { request, .. } => Some(request),
             _ => None,
         });
         flushes.collect()

@@ -238,7 +238,7 @@ impl RingVms {
         let copy = |vm: &mut RingVm| {
             let state = State::Copied(vm.state.bytes(), vm.state.stats());
             let (source, program, producers) = (vm.source.clone(), vm.program.clone(), vm.producers.clone());
-            RingVm { source, program, producers, is_told: false, state, ..*vm }
+            RingVm { source, program, producers, state, ..*vm }
         };
         Self { all: self.all.iter_mut().map(copy).collect(), refused: self.refused, whole: Vec::new() }
     }
@@ -246,8 +246,11 @@ impl RingVms {
     /// The same programs for the same producers, with empty states. Those for which there is no memory are refused.
     #[must_use]
     pub fn anew(&self) -> Self {
-        let all: Vec<_> =
-            self.all.iter().filter_map(|vm| RingVm::new(vm.program(), vm.producers.clone())).collect();
+        let anew = |vm: &RingVm| {
+            let is_told = vm.is_told;
+            Some(RingVm { is_told, ..RingVm::new(vm.program(), vm.producers.clone())? })
+        };
+        let all: Vec<_> = self.all.iter().filter_map(anew).collect();
         let refused = self.refused + (self.all.len() - all.len()) as u64;
         Self { all, refused, whole: Vec::new() }
     }
@@ -256,8 +259,13 @@ impl RingVms {
     /// their producers, and to a `ProtoVms` the machines of which a producer has a sequence. Of one without, readers
     /// say that it is an error.
     pub fn write(&mut self, sequences: &[(SequenceId, u16)], provenance: &mut Vec<u8>, vms: &mut Vec<u8>) {
-        self.all.iter_mut().for_each(|vm| vm.is_told = false);
+        self.begin_trace();
         self.write_new(sequences, provenance, vms);
+    }
+
+    /// Another trace begins, which has none of them.
+    pub fn begin_trace(&mut self) {
+        self.all.iter_mut().for_each(|vm| vm.is_told = false);
     }
 
     /// The same, of machines that were not written before: a trace that goes on has those already, and readers would not

@@ -9,8 +9,11 @@ const FRAMES: usize = 64;
 /// A tenth of a millisecond or so: the drain thread has other things to do, and programs may come from anybody.
 const LIMITS: Limits = Limits { instructions: 1 << 14, fields: 1 << 15 };
 
+/// Memory of a machine, on the heap or in a file.
+pub(crate) type VmMemory = Box<dyn AsMut<[u8]> + Send>;
+
 struct Home {
-    memory: Box<[u8]>,
+    memory: VmMemory,
     steps: Box<[Step]>,
     frames: [StackFrame; FRAMES],
 }
@@ -28,16 +31,28 @@ pub(crate) struct OwnedVm(Cell);
 impl OwnedVm {
     /// A machine with an empty state that may take so many bytes.
     pub(crate) fn new(program: &[u8], bytes: usize) -> Result<Self, VmError> {
+        Self::open(program, Box::new(vec![0; bytes]), true)
+    }
+
+    /// The same in this memory; or, if it is not new, with the state that is found there.
+    pub(crate) fn open(program: &[u8], memory: VmMemory, is_new: bool) -> Result<Self, VmError> {
         let home = Home {
-            memory: vec![0; bytes].into(),
+            memory,
             steps: vec![Step::default(); program.len() / 2].into(),
             frames: [StackFrame::default(); FRAMES],
         };
         let cell = Cell::try_new(Box::new(MutBorrow::new(home)), |home| {
             let Home { memory, steps, frames } = home.borrow_mut();
-            Ok(Vm::new(memory, Program::new(program, steps)?, frames)?.with_limits(LIMITS))
+            let (memory, program) = ((**memory).as_mut(), Program::new(program, steps)?);
+            let vm =
+                if is_new { Vm::new(memory, program, frames) } else { Vm::attach(memory, program, frames) };
+            Ok(vm?.with_limits(LIMITS))
         });
         cell.map(Self)
+    }
+
+    pub(crate) fn into_memory(self) -> VmMemory {
+        self.0.into_owner().into_inner().memory
     }
 
     pub(crate) fn apply(&mut self, patch: &[u8]) -> VmStatus {

@@ -7,7 +7,10 @@ use tracebuf_analysis::Trace;
 
 use super::*;
 
+pub(super) use noted::crash_here;
+
 mod kept;
+mod noted;
 mod plain;
 mod slices;
 

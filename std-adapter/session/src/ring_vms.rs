@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use tracebuf::proto::fields::{protovms, protovms_instance};
+use tracebuf::proto::fields::{protovms, protovms_instance, protovms_stats};
 use tracebuf::proto::reader::{Field, Fields};
 use tracebuf::proto::{Sink, is_service_only};
 use tracebuf::vm::{VmStats, VmStatus};
@@ -208,7 +208,25 @@ impl RingVms {
             producers.for_each(|producer| {
                 let Ok(()) = told.varint(protovms_instance::PRODUCER_ID, (*producer).into());
             });
+            let Ok(()) = told.bytes(protovms_instance::STATS, &told_stats(&vm.state.stats()));
             let Ok(()) = out.bytes(protovms::INSTANCE, &told);
         }
     }
+}
+
+/// What a machine did and takes, for `tracebuf inspect`; other readers pass over it.
+fn told_stats(stats: &VmStats) -> Vec<u8> {
+    let VmStats { patches, errors, aborts, cells, used, high_water, .. } = *stats;
+    let mut told = Vec::new();
+    for (field, count) in [
+        (protovms_stats::PATCHES, patches),
+        (protovms_stats::ERRORS, errors),
+        (protovms_stats::ABORTS, aborts),
+        (protovms_stats::CELLS, cells.into()),
+        (protovms_stats::USED, used.into()),
+        (protovms_stats::HIGH_WATER, high_water.into()),
+    ] {
+        let Ok(()) = told.varint(field, count);
+    }
+    told
 }

@@ -104,6 +104,10 @@ fn a_killed_program_s_ring_has_every_name_and_last_value_though_none_is_repeated
 
         let (code, said) = run(&["recover".as_ref(), region.as_path(), "-o".as_ref(), out.as_path()]);
         assert_eq!(code, Some(0), "{said}");
+        let (_, shown) = run(&["inspect".as_ref(), region.as_path()]);
+        let kept = shown.lines().find(|line| line.starts_with("kept beside the ring: ")).expect("a line");
+        assert!(kept.contains("packets") && kept.ends_with(" bytes used of 65536"), "{kept}");
+        assert!(shown.contains(": \"worker 7\""), "{shown}");
         let trace = Trace::open(&out).expect("a trace");
         // Of slices that were open when the ring's oldest packet was written, only the ends are there.
         let is_cut = |fault: &Fault| fault.kind == FaultKind::EndWithoutBegin;

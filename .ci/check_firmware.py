@@ -11,6 +11,7 @@ usage: check_firmware.py TRACE             nothing lost: slices nest and end, ti
        check_firmware.py --c TRACE         nothing lost of what the C program of embedded-example/c/test does
        check_firmware.py --c-later TRACE   for what it does after that trace: names and all, and nothing from before
        check_firmware.py --embassy TRACE   nothing lost: tasks, their polls and idle time, as the binary embassy has them
+       check_firmware.py --rtic TRACE      nothing lost: tasks of three priorities, as the binary rtic has them
        check_firmware.py --freertos TRACE  nothing lost: what embedded-example/c/test/freertos.c records, exactly
        check_firmware.py --log LINES TRACE     each line of the log, `seconds<tab>text`, is an instant of the main loop,
                                            within a millisecond, and there are no others
@@ -170,13 +171,14 @@ def check_snapshot(path):
     print("%s: %d packets before the alarm and %d after it" % (path, before, after))
 
 
-InPlace = collections.namedtuple("InPlace", "counts counters open")
+InPlace = collections.namedtuple("InPlace", "counts counters open spans")
 
 
-def in_place(path):
+def in_place(path, deepest=1):
     """What was recorded in place, without a loss: each event says its track and its time. Returns slices and instants by
-    track and name, the counters' values, and the tracks whose slice does not end."""
-    names, counts, open_slices = {}, collections.Counter(), collections.Counter()
+    track and name, the counters' values, the tracks whose slice does not end, and slices by track: name, begin, end."""
+    names, counts, open_slices = {}, collections.Counter(), collections.defaultdict(list)
+    spans, times = collections.defaultdict(list), collections.defaultdict(int)
     counters = collections.defaultdict(list)
     for packet in load(path):
         if packet.previous_packet_dropped:
@@ -187,23 +189,29 @@ def in_place(path):
         if not packet.HasField("track_event"):
             continue
         event = packet.track_event
-        track = names[event.track_uuid]
+        track, stack = names[event.track_uuid], open_slices[event.track_uuid]
+        if packet.timestamp < times[event.track_uuid]:
+            raise Bad("time goes back on %s" % track)
+        times[event.track_uuid] = packet.timestamp
         if event.type == TrackEvent.TYPE_COUNTER:
             counters[track].append(event.counter_value)
         elif event.type == TrackEvent.TYPE_SLICE_END:
-            open_slices[event.track_uuid] -= 1
+            if not stack:
+                raise Bad("a slice on %s ends that did not begin" % track)
+            spans[track].append((*stack.pop(), packet.timestamp))
         else:
             counts["%s/%s" % (track, event.name)] += 1
-            open_slices[event.track_uuid] += event.type == TrackEvent.TYPE_SLICE_BEGIN
-        if open_slices[event.track_uuid] not in (0, 1):
-            raise Bad("slices on %s do not nest" % track)
-    left = sorted(names[track] for track, count in open_slices.items() if count)
+            if event.type == TrackEvent.TYPE_SLICE_BEGIN:
+                stack.append((event.name, packet.timestamp))
+        if len(stack) > deepest:
+            raise Bad("slices on %s do not nest: %s" % (track, stack))
+    left = sorted(names[track] for track, stack in open_slices.items() if stack)
     print("%s: %s, counters %s" % (path, dict(counts), {name: len(values) for name, values in counters.items()}))
-    return InPlace(counts, counters, left)
+    return InPlace(counts, counters, left, spans)
 
 
 def check_embassy(path):
-    counts, counters, left = in_place(path)
+    counts, counters, left, _ = in_place(path)
     if counters["level"] != list(range(0, 300, 3)):
         raise Bad("levels are %s" % counters["level"])
     # Each awaits its interrupt once more than it gets it at once: the first poll finds none.
@@ -221,8 +229,30 @@ def check_embassy(path):
         raise Bad("slices that do not end: %s" % left)
 
 
+def check_rtic(path):
+    counts, counters, left, spans = in_place(path, deepest=2)
+    expected = {"control/step": 200, "sensor/sample": 40, "sensor/filter": 40, "report/report": 20}
+    if counts != expected or left:
+        raise Bad("%s; slices that do not end: %s" % (counts, left))
+    if counters != {"level": list(range(0, 600, 3)), "reported": [n * n for n in range(0, 40, 2)]}:
+        raise Bad("counters are %s" % counters)
+    if [name for name, _, _ in spans["sensor"]] != ["filter", "sample"] * 40:
+        raise Bad("slices on sensor are %s" % spans["sensor"])
+    # A task of a higher priority interrupts one of a lower one, and ends before that goes on.
+    for higher, lower in [("control", "sensor"), ("control", "report"), ("sensor", "report")]:
+        within = 0
+        for _, begin, end in spans[higher]:
+            for name, low_begin, low_end in spans[lower]:
+                if begin < low_end and low_begin < end:
+                    if not low_begin <= begin <= end <= low_end:
+                        raise Bad("a slice on %s is not within %s on %s" % (higher, name, lower))
+                    within += 1
+        if within < 20:
+            raise Bad("%s has interrupted %s only %d times" % (higher, lower, within))
+
+
 def check_freertos(path):
-    counts, counters, left = in_place(path)
+    counts, counters, left, _ = in_place(path)
     expected = {
         "own/door": 1, "own/bell": 1, "own/plain": 1, "own/tag": 1, "own/?": 1, "own/step": 50,
         "motor/turns": 1, "motor/half": 1, "one of ten/hello": 10,
@@ -333,6 +363,7 @@ def main():
     parser.add_argument("--c", action="store_true")
     parser.add_argument("--c-later", action="store_true")
     parser.add_argument("--embassy", action="store_true")
+    parser.add_argument("--rtic", action="store_true")
     parser.add_argument("--freertos", action="store_true")
     parser.add_argument("paths", nargs="+")
     arguments = parser.parse_args()
@@ -349,6 +380,8 @@ def main():
             check_snapshot(*arguments.paths)
         elif arguments.embassy:
             check_embassy(*arguments.paths)
+        elif arguments.rtic:
+            check_rtic(*arguments.paths)
         elif arguments.freertos:
             check_freertos(*arguments.paths)
         elif arguments.log:

@@ -13,7 +13,7 @@ readonly RISCV_TARGETS="riscv32imac-unknown-none-elf riscv32imc-unknown-none-elf
 # How long a part may take: several times what the longest takes on two busy cores.  (Tests that nextest runs have a limit
 # each, in .config/nextest.toml.)
 PART_SECONDS=${PART_SECONDS:-1200}
-readonly FUZZ_TARGETS="ops commit smb validator replay attach differential receive sockets ftrace vm inplace"
+readonly FUZZ_TARGETS="ops commit smb validator replay attach differential receive sockets service ftrace vm inplace"
 
 # What is installed when it is missing, in the versions that all this was last run with.  What is there in another one
 # is used as it is: `used_as_it_is` says so.
@@ -98,7 +98,7 @@ part() {
     fi
     if [ "$status" -ne 0 ]; then
         failed_parts+=("$name")
-        last_words+=("$(tail -n 12 "$log")")
+        last_words+=("$(grep -A 4 "panicked at" "$log" | head -n 40; tail -n 12 "$log")")
         [ "$tests_failed" -gt 0 ] || tests_failed=1
     elif [ $((tests_passed + tests_failed)) -eq 0 ]; then
         tests_passed=1
@@ -198,8 +198,8 @@ in_qemu() {
     (cd embedded-example && QEMU_SECONDS=300 cargo run --locked --release --bin "$program" "$@")
 }
 
-# Ends the run with a table of what each part took, for the README, and with what those that failed printed last; the
-# last line is 'N passed, N failed'.
+# Ends the run with a table of what each part took, for the README, and with the panics of those that failed and what they
+# printed last; the last line is 'N passed, N failed'.
 finish() {
     local i
     say "$((SECONDS / 60)) min $((SECONDS % 60)) s in all"

@@ -20,7 +20,7 @@ mod image {
     use cortex_m::peripheral::SYST;
     use cortex_m_rt::entry;
     use defmt_semihosting as _;
-    use tracebuf::inplace::{Recorder, Region, Writer};
+    use tracebuf::inplace::{Recorder, Region, Sender, Writer};
     use tracebuf_firmware::board;
 
     type Trace = Region<64, 128, 16>;
@@ -74,12 +74,14 @@ mod image {
         let claims = first;
         let second = meter.count(|| writer.instant("8 bytes!"));
         sheet.line("first_name", second, (320, 420), "instructions");
-        // The names.
-        writer.begin("slice");
+        // The names. Of slices, one whose place in the table is its own: each place jumped over takes ten more.
+        let names = ["slice", "piece", "part"];
+        let cost = |name: &&'static str| many::<5>(|_| meter.count(|| writer.begin(name))).0;
+        let slice = names.into_iter().min_by_key(cost).unwrap_or_default();
         writer.count("level", 0);
         writer.count_i64("total", 0);
         let (value, long) = (black_box(1234), black_box(1 << 40));
-        let begin = many::<201>(|_| meter.count(|| writer.begin("slice")));
+        let begin = many::<201>(|_| meter.count(|| writer.begin(slice)));
         sheet.pair(["begin", "begin_claims"], begin, (65, 80));
         let end = many::<201>(|_| meter.count(|| writer.end()));
         sheet.pair(["end", "end_claims"], end, (55, 65));
@@ -90,10 +92,50 @@ mod image {
         sheet.line("worst_event", worst, (280, 370), "instructions");
         sheet.line("first_event", claims, (320 + 120, 420 + 165), "instructions");
         jumps(&mut sheet, &meter);
+        sends(&mut sheet, &meter, recorder, &writer);
         sheet.line("ram_writer", size_of::<TraceWriter>() as u32, (24, 24), "bytes");
         let fixed = size_of::<Trace>() - 64 * 8 - 512 - 16 * 256;
         sheet.line("ram_fixed", fixed as u32, (64, 64), "bytes");
         finish(sheet.0)
+    }
+
+    /// What a chunk of 59 events costs on its way out, copied and framed.
+    #[inline(never)]
+    fn sends(
+        sheet: &mut Sheet,
+        meter: &Meter,
+        recorder: Recorder<'static, Trace, Ticks>,
+        writer: &TraceWriter,
+    ) {
+        let (mut sender, mut line) = (Sender::new(recorder), [0; 64]);
+        let mut send = |bytes: &mut u32| {
+            *bytes = 0;
+            loop {
+                let len = sender.fill(&mut line);
+                *bytes += len as u32;
+                if len < line.len() {
+                    break;
+                }
+            }
+        };
+        let (mut bytes, mut copy) = (0, [0; 64]);
+        // The first time with names and the time, and with all that there is.
+        send(&mut bytes);
+        let fill = || (0..60).for_each(|_| writer.end());
+        let frames = many::<9>(|_| {
+            fill();
+            meter.count(|| send(&mut bytes))
+        });
+        sheet.line("send_chunk", frames.0, (24_000, 33_000), "instructions");
+        sheet.line("send_chunk_bytes", bytes, (256 + 11, 256 + 11), "bytes");
+        sheet.line("send_nothing", meter.count(|| send(&mut bytes)), (500, 700), "instructions");
+        let copies = many::<9>(|_| {
+            fill();
+            meter.count(|| {
+                black_box(recorder.copy_chunk(black_box(&mut copy)).map(|chunk| chunk.taken()));
+            })
+        });
+        sheet.line("copy_chunk", copies.0, (700, 800), "instructions");
     }
 
     /// What each place costs that another writer has: with three taken, and with all.

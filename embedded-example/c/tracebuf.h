@@ -127,7 +127,7 @@ void tracebuf_writer_end(tracebuf_writer *writer);
 
 /*
  * Slices, within each other, and instants. An end ends the slice that was begun last. 4 bytes each. On a Cortex-M4 an
- * end takes some 60 instructions, and a begin 140 if its name has 8 bytes, 5 more for each further one.
+ * end takes some 50 instructions, a begin or a counter's value 65, however long the name is once it is known.
  */
 void tracebuf_begin(tracebuf_writer *writer, const char *name);
 void tracebuf_end(tracebuf_writer *writer);
@@ -153,7 +153,7 @@ void tracebuf_instant_on(tracebuf_writer *writer, const tracebuf_track *track, c
  * Fills a buffer with what is to go out next over whatever line, and returns how many bytes that is; fewer than asked
  * for: there is no more now. Call it as often as the line has room, and four times a second at least. Writers are never
  * stopped; what was overwritten before it could be sent shows as a gap. One caller at a time: another gets 0. It takes
- * some 50 instructions a byte, and the library 500 bytes of RAM.
+ * some 90 instructions a byte, and the library 500 bytes of RAM.
  */
 size_t tracebuf_stream_poll(void *buffer, size_t size);
 

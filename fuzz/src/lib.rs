@@ -14,6 +14,7 @@ pub mod memory;
 pub mod ops;
 pub mod receive;
 pub mod replay;
+pub mod service;
 pub mod smb;
 pub mod sockets;
 pub mod validator;
@@ -26,7 +27,7 @@ pub use libfuzzer_sys;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 12] = [
+pub const TARGETS: [Target; 13] = [
     ("ops", ops::run),
     ("commit", commit::run),
     ("smb", smb::run),
@@ -36,6 +37,7 @@ pub const TARGETS: [Target; 12] = [
     ("differential", differential::run),
     ("receive", receive::run),
     ("sockets", sockets::run),
+    ("service", service::run),
     ("ftrace", ftrace::run),
     ("vm", vm::run),
     ("inplace", inplace::run),

@@ -3,14 +3,24 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use tracebuf::buffer::{BufferStats, ReadOnlyTraceBuffer, Reader, SequenceInfo, TraceBuffer, Unobserved};
+use tracebuf::buffer::{BufferStats, ReadOnlyTraceBuffer, Reader, SequenceInfo, TraceBuffer};
 use tracebuf::service::{AllowedBuffers, Buffers};
+use tracebuf::vm::RingVms;
+
+/// A buffer, and the machines that fold what it overwrites.
+pub(crate) type Buffer<M> = TraceBuffer<M, RingVms>;
+
+/// A clone, with what the machines have kept.
+pub(crate) struct Copied<M> {
+    pub(crate) buffer: ReadOnlyTraceBuffer<M>,
+    pub(crate) vms: RingVms,
+}
 
 /// All buffers of a service, whichever session they belong to.
 pub(crate) struct BufferSlab<M> {
-    all: BTreeMap<u16, TraceBuffer<M>>,
+    all: BTreeMap<u16, Buffer<M>>,
     /// Clones of some, which nobody writes to. Their numbers are among the others.
-    copies: BTreeMap<u16, ReadOnlyTraceBuffer<M>>,
+    copies: BTreeMap<u16, Copied<M>>,
     /// The number given last: the next one is as far from those that rest as can be, so that late commits for a buffer
     /// that is gone find none.
     last: u16,
@@ -34,22 +44,37 @@ impl<M> BufferSlab<M> {
     }
 
     /// Takes a buffer, and returns its number.
-    pub(crate) fn insert(&mut self, buffer: TraceBuffer<M>) -> Option<u16> {
+    pub(crate) fn insert(&mut self, buffer: Buffer<M>) -> Option<u16> {
         let number = self.next()?;
         self.all.insert(number, buffer);
         Some(number)
     }
 
     /// Takes a clone, and returns its number.
-    pub(crate) fn insert_copy(&mut self, copy: ReadOnlyTraceBuffer<M>) -> Option<u16> {
+    pub(crate) fn insert_copy(&mut self, copy: Copied<M>) -> Option<u16> {
         let number = self.next()?;
         self.copies.insert(number, copy);
         Some(number)
     }
 
-    /// Puts a buffer in the place of another.
-    pub(crate) fn replace(&mut self, number: u16, buffer: TraceBuffer<M>) -> Option<TraceBuffer<M>> {
-        self.all.get_mut(&number).map(|place| core::mem::replace(place, buffer))
+    /// Puts an empty buffer in the place of another, with the same programs.
+    pub(crate) fn replace(&mut self, number: u16, buffer: Buffer<M>) -> Option<Buffer<M>>
+    where
+        M: AsRef<[u8]> + AsMut<[u8]>,
+    {
+        let place = self.all.get_mut(&number)?;
+        let before = core::mem::replace(place, buffer);
+        *place.observer_mut() = before.observer().anew();
+        Some(before)
+    }
+
+    /// The machines of one.
+    pub(crate) fn vms(&mut self, number: u16) -> Option<&mut RingVms>
+    where
+        M: AsRef<[u8]> + AsMut<[u8]>,
+    {
+        let of_copy = self.copies.get_mut(&number).map(|copy| &mut copy.vms);
+        of_copy.or_else(|| self.all.get_mut(&number).map(TraceBuffer::observer_mut))
     }
 
     /// Forgets one, and says whether it was there.
@@ -58,7 +83,7 @@ impl<M> BufferSlab<M> {
     }
 
     /// One that can be written to.
-    pub(crate) fn get(&self, number: u16) -> Option<&TraceBuffer<M>> {
+    pub(crate) fn get(&self, number: u16) -> Option<&Buffer<M>> {
         self.all.get(&number)
     }
 
@@ -73,25 +98,29 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> BufferSlab<M> {
     pub(crate) fn read(&mut self, number: u16) -> Option<Reader<'_>> {
         match self.all.get_mut(&number) {
             Some(buffer) => Some(buffer.read()),
-            None => self.copies.get_mut(&number).map(|copy| copy.read()),
+            None => self.copies.get_mut(&number).map(|copy| copy.buffer.read()),
         }
     }
 
     /// The statistics of one as a trace has them.
     pub(crate) fn stats(&self, number: u16) -> Option<BufferStats> {
-        let of_copy = || self.copies.get(&number).map(|copy| copy.stats().of_trace(copy.policy()));
+        let of_copy =
+            || self.copies.get(&number).map(|Copied { buffer, .. }| buffer.stats().of_trace(buffer.policy()));
         self.get(number).map(|buffer| buffer.stats().of_trace(buffer.policy())).or_else(of_copy)
     }
 
     /// What is known of each sequence of one.
     pub(crate) fn sequences(&self, number: u16) -> impl Iterator<Item = SequenceInfo> {
-        let copy = self.copies.get(&number).into_iter().flat_map(ReadOnlyTraceBuffer::sequences);
+        let copy = self.copies.get(&number).into_iter().flat_map(|copy| copy.buffer.sequences());
         self.get(number).into_iter().flat_map(TraceBuffer::sequences).chain(copy)
     }
 
     /// Drops what all buffers have of a producer that is gone.
     pub(crate) fn forget_producer(&mut self, producer_id: u16) {
-        self.all.values_mut().for_each(|buffer| buffer.forget_producer(producer_id));
+        for buffer in self.all.values_mut() {
+            buffer.forget_producer(producer_id);
+            buffer.observer_mut().leave(producer_id);
+        }
     }
 
     /// Whether a buffer has something of a producer.
@@ -102,9 +131,9 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> BufferSlab<M> {
 
 impl<M: AsRef<[u8]> + AsMut<[u8]>> Buffers for BufferSlab<M> {
     type Memory = M;
-    type Observer = Unobserved;
+    type Observer = RingVms;
 
-    fn buffer(&mut self, number: u16) -> Option<&mut TraceBuffer<M>> {
+    fn buffer(&mut self, number: u16) -> Option<&mut Buffer<M>> {
         self.all.get_mut(&number)
     }
 }
@@ -116,9 +145,9 @@ pub(crate) struct Only<'s, M> {
 
 impl<M: AsRef<[u8]> + AsMut<[u8]>> Buffers for Only<'_, M> {
     type Memory = M;
-    type Observer = Unobserved;
+    type Observer = RingVms;
 
-    fn buffer(&mut self, number: u16) -> Option<&mut TraceBuffer<M>> {
+    fn buffer(&mut self, number: u16) -> Option<&mut Buffer<M>> {
         self.numbers.contains(&number).then(|| self.slab.buffer(number)).flatten()
     }
 }
@@ -165,7 +194,8 @@ mod tests {
     #[test]
     fn numbers_are_given_in_turn_and_none_is_given_while_it_is_taken() {
         let config = Config::new(FillPolicy::RingBuffer).sequences(4);
-        let buffer = || TraceBuffer::new(vec![0; 1024], config).expect("room");
+        let buffer =
+            || TraceBuffer::new(vec![0; 1024], config).expect("room").observed_by(RingVms::default());
         let mut slab = BufferSlab::new();
         assert_eq!([(); 3].map(|()| slab.insert(buffer())), [Some(1), Some(2), Some(3)]);
         assert!(slab.remove(2) && !slab.remove(2));
@@ -174,7 +204,10 @@ mod tests {
         assert_eq!([(); 3].map(|()| slab.insert(buffer())), [Some(u16::MAX - 1), Some(2), Some(5)]);
         assert!(slab.only(&[2, 5]).buffer(5).is_some() && slab.only(&[2]).buffer(5).is_none());
         assert_eq!(slab.len(), 6);
-        assert_eq!(slab.insert_copy(buffer().into_read_only()), Some(6));
+        assert_eq!(
+            slab.insert_copy(Copied { buffer: buffer().into_read_only(), vms: RingVms::default() }),
+            Some(6)
+        );
         slab.last = 5;
         assert_eq!(slab.insert(buffer()), Some(7), "a clone has 6");
         assert!(slab.buffer(6).is_none() && slab.read(6).is_some() && slab.stats(6).is_some());

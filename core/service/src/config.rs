@@ -8,12 +8,13 @@ use tracebuf::buffer::FillPolicy;
 use tracebuf::proto::Sink;
 use tracebuf::proto::fields::builtin_clock;
 use tracebuf::proto::fields::config::{
-    buffer_config, builtin_data_source, incremental_state_config, producer_config, session_semaphore,
-    trace_config as field, trace_config_data_source,
+    buffer_config, builtin_data_source, compression, guardrail_overrides, incremental_state_config,
+    producer_config, session_semaphore, trace_config as field, trace_config_data_source, zstd,
 };
 use tracebuf::proto::fields::ipc::data_source_config;
 use tracebuf::proto::reader::{FieldValue, Fields, message, messages, number, numbers};
 
+use crate::host::Codec;
 use crate::wire::frames::MAX_IPC_FRAME;
 
 mod triggers;
@@ -26,6 +27,11 @@ pub(crate) const LONGEST: u64 = 7 * 24 * 3600 * 1000;
 const MOST_BUFFERS: usize = 128;
 const DISCARD: u64 = 2;
 const DEFLATE: u64 = 1;
+/// KiB of buffers that sessions with guardrails may have, unless they say otherwise.
+const GUARDED: u64 = 128 << 10;
+/// The level of zstd without one, and those that take no longer than the others can wait.
+const LEVEL: i32 = 3;
+const LEVELS: [i32; 2] = [-7, 9];
 
 /// What of a `TraceConfig` the service reads.
 #[derive(Clone, Debug, Default)]
@@ -57,37 +63,17 @@ pub(crate) struct TraceConfig {
     /// Names, and with how many others of each the session begins.
     pub(crate) semaphores: Vec<(String, u64)>,
     pub(crate) exclusive: u64,
-    pub(crate) compression: Compression,
+    /// Ways in which it may be compressed, the best first; `None` if it is not to be.
+    pub(crate) codecs: Option<Vec<Codec>>,
+    /// The way in which it is.
+    pub(crate) codec: Option<Codec>,
+    /// Its `TraceFilter`.
+    pub(crate) filter: Option<Vec<u8>>,
+    /// Whether producers of other users than the service's are kept out from now on.
+    pub(crate) locks: Option<bool>,
+    /// Most KiB of all buffers with guardrails.
+    most_kb: u64,
     pub(crate) builtin: BuiltinConfig,
-}
-
-/// How a trace is to be compressed, as far as the service knows how.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Compression {
-    #[default]
-    None,
-    Deflate,
-    /// In a way that the service cannot, or not here: the trace is written without.
-    Unknown,
-}
-
-impl Compression {
-    fn of(whole: &[u8]) -> Option<Self> {
-        let old_form = number(whole, field::COMPRESSION_TYPE).unwrap_or(0) == DEFLATE;
-        let kinds = Fields::of(message(whole, field::COMPRESSION)?).map(|kind| kind.number);
-        Some(
-            match kinds
-                .fold(Self::None, |known, kind| if kind == 1 { Self::Deflate } else { known.or_unknown() })
-            {
-                Self::Unknown | Self::None if old_form => Self::Deflate,
-                found => found,
-            },
-        )
-    }
-
-    fn or_unknown(self) -> Self {
-        if self == Self::Deflate { self } else { Self::Unknown }
-    }
 }
 
 #[derive(Clone, Debug)]
@@ -129,6 +115,8 @@ pub(crate) struct BuiltinConfig {
     pub(crate) primary_clock: u64,
     pub(crate) interval_ms: u64,
     pub(crate) histograms: bool,
+    /// Whether the trace tells of other sessions.
+    pub(crate) others: bool,
 }
 
 impl Default for BuiltinConfig {
@@ -141,13 +129,33 @@ impl Default for BuiltinConfig {
             primary_clock: builtin_clock::BOOTTIME,
             interval_ms: 10_000,
             histograms: true,
+            others: false,
         }
     }
 }
 
 /// What this service does not do, and a trace would not be the same without.
-const REFUSED: [(u32, &str); 2] =
-    [(field::TRACE_FILTER, "trace_filter"), (field::PRIORITY_BOOST, "priority_boost")];
+const REFUSED: [(u32, &str); 1] = [(field::PRIORITY_BOOST, "priority_boost")];
+
+/// Ways in which a trace may be compressed, the one with the highest number first. `None` if they are malformed.
+fn codecs(whole: &[u8]) -> Option<Option<Vec<Codec>>> {
+    let old_form = number(whole, field::COMPRESSION_TYPE).unwrap_or(0) == DEFLATE;
+    let kinds: Vec<(u32, &[u8])> = Fields::of(message(whole, field::COMPRESSION)?)
+        .filter_map(|kind| match kind.value {
+            FieldValue::Bytes(within) => Some((kind.number, within)),
+            _ => None,
+        })
+        .collect();
+    let within = |kind| kinds.iter().rev().find(|(number, _)| *number == kind).map(|(_, within)| *within);
+    let zstd = within(compression::ZSTD).map(|within| {
+        let level = number(within, zstd::LEVEL).unwrap_or(0) as i32;
+        let [least, most] = LEVELS;
+        Codec::Zstd { level: if level == 0 { LEVEL } else { level.clamp(least, most) } }
+    });
+    let deflate = (old_form || within(compression::DEFLATE).is_some()).then_some(Codec::Deflate);
+    let wants = old_form || !kinds.is_empty();
+    Some(wants.then(|| zstd.into_iter().chain(deflate).collect()))
+}
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
@@ -182,9 +190,8 @@ impl TraceConfig {
         let string = |field| message(whole, field).map(text).unwrap_or_default();
         let builtin = message(whole, field::BUILTIN_DATA_SOURCES).unwrap_or_default();
         let clear = message(whole, field::INCREMENTAL_STATE_CONFIG).unwrap_or_default();
-        if number(whole, field::LOCKDOWN_MODE) == Some(2) {
-            return Err("lockdown_mode is not supported by this service".to_string());
-        }
+        let overrides = message(whole, field::GUARDRAIL_OVERRIDES).unwrap_or_default();
+        let filters: Vec<&[u8]> = messages(whole, field::TRACE_FILTER).collect();
         let mut config = Self {
             duration_ms: of(field::DURATION_MS, 0),
             counts_sleep: of(field::PREFER_SUSPEND_CLOCK_FOR_DURATION, 0) != 0,
@@ -206,7 +213,16 @@ impl TraceConfig {
             guardrails: of(field::ENABLE_EXTRA_GUARDRAILS, 0) != 0,
             triggers: TriggerConfig::of(message(whole, field::TRIGGER_CONFIG).unwrap_or_default())?,
             exclusive: of(field::EXCLUSIVE_PRIO, 0),
-            compression: Compression::of(whole).ok_or_else(malformed)?,
+            codecs: codecs(whole).ok_or_else(malformed)?,
+            filter: (!filters.is_empty()).then(|| filters.concat()),
+            locks: match number(whole, field::LOCKDOWN_MODE) {
+                Some(1) => Some(false),
+                Some(2) => Some(true),
+                _ => None,
+            },
+            most_kb: number(overrides, guardrail_overrides::MAX_TRACING_BUFFER_SIZE_KB)
+                .unwrap_or(0)
+                .max(GUARDED),
             builtin: BuiltinConfig::of(builtin).ok_or_else(malformed)?,
             ..Self::default()
         };
@@ -266,11 +282,24 @@ impl TraceConfig {
                 return Err(format!("Duplicate buffer name {}", buffer.name));
             }
         }
+        if self.guardrails { self.check_guardrails() } else { Ok(()) }
+    }
+
+    /// What is to be uploaded is small, and takes a day at most.
+    fn check_guardrails(&self) -> Result<(), String> {
+        if self.is_deferred {
+            return Err("Guardrails allow no deferred start".to_string());
+        }
+        if self.buffers.iter().any(|buffer| !buffer.size_kb.is_multiple_of(4)) {
+            return Err("Guardrails allow buffers in multiples of 4 KiB alone".to_string());
+        }
         let total: u64 = self.buffers.iter().map(|buffer| buffer.size_kb).sum();
-        if self.guardrails && (self.is_deferred || total > 128 << 10 || self.duration_ms > LONGEST / 7) {
-            return Err(
-                "Guardrails allow no deferred start, no more than 128 MiB of buffers, and a day".into()
-            );
+        if total > self.most_kb {
+            return Err(format!("Guardrails allow {} KiB of buffers, and not {total}", self.most_kb));
+        }
+        let timeout = self.triggers.as_ref().map_or(0, |triggers| triggers.timeout_ms);
+        if self.duration_ms.max(timeout) > LONGEST / 7 {
+            return Err("Guardrails allow a day, and no more".to_string());
         }
         Ok(())
     }
@@ -345,8 +374,9 @@ impl BuiltinConfig {
             fields::DISABLE_CHUNK_USAGE_HISTOGRAMS,
             fields::PRIMARY_TRACE_CLOCK,
             fields::SNAPSHOT_INTERVAL_MS,
+            fields::ENABLE_CONCURRENT_SESSION_EVENTS,
         ];
-        let [clocks, config, info, events, histograms, clock, interval] = numbers(builtin, of)?;
+        let [clocks, config, info, events, histograms, clock, interval, others] = numbers(builtin, of)?;
         let default = Self::default();
         Some(Self {
             clocks: clocks == 0,
@@ -354,6 +384,7 @@ impl BuiltinConfig {
             system_info: info == 0,
             events: events == 0,
             histograms: histograms == 0,
+            others: others != 0,
             primary_clock: if clock == 0 { default.primary_clock } else { clock },
             interval_ms: if interval == 0 { default.interval_ms } else { interval.max(1000) },
         })

@@ -1,7 +1,10 @@
 //! What the service needs of the system that it runs on, and what it says to it and hears from it.
 
-use alloc::string::String;
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::fmt;
+use core::ops::Range;
 
 use tracebuf::producer::AtomicU32;
 
@@ -70,6 +73,34 @@ pub struct Machine {
     pub ram: u64,
 }
 
+/// What a [`Pattern`] is to be found in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Find {
+    /// It must be all of a text.
+    Whole,
+    /// It may be anywhere in a text.
+    Anywhere,
+}
+
+/// A regular expression, ready to be looked for in strings of a trace.
+pub trait Pattern: fmt::Debug + Send + Sync {
+    /// Looks for it in a text from a place on. Adds where those of its groups are that are there, and returns where it
+    /// ends. Takes a time that is linear in the text's length.
+    fn find(&self, text: &[u8], from: usize, groups: &mut Vec<Range<usize>>) -> Option<usize>;
+}
+
+/// How packets become fewer bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Codec {
+    /// A zlib stream.
+    Deflate,
+    /// A zstd frame.
+    Zstd {
+        /// How much is tried, −7 to 9.
+        level: i32,
+    },
+}
+
 /// What the service needs of the system that it runs on. None of it waits.
 pub trait Host {
     /// A buffer's memory.
@@ -97,6 +128,11 @@ pub trait Host {
     /// What clocks show now.
     fn clocks(&mut self) -> Clocks;
 
+    /// What the steady clock among them shows now.
+    fn now(&mut self) -> u64 {
+        self.clocks().monotonic
+    }
+
     /// A number that nobody can guess.
     fn random(&mut self) -> u64;
 
@@ -106,9 +142,18 @@ pub trait Host {
     /// Why it is none.
     fn matches(&mut self, pattern: &str, text: &str) -> Result<bool, String>;
 
-    /// Packets as one zlib stream, for sessions that ask for it; `None` if that cannot be. A session that begins asks
-    /// with no bytes whether it can. At most some 1 MiB at a time, during which nobody else is served.
-    fn deflate(&mut self, _packets: &[u8]) -> Option<Vec<u8>> {
+    /// A regular expression to be looked for in strings of traces. Sessions with rules for strings are refused where there
+    /// are none, as here by default.
+    ///
+    /// # Errors
+    /// Why it is none.
+    fn pattern(&mut self, _pattern: &str, _find: Find) -> Result<Box<dyn Pattern>, String> {
+        Err("there are no regular expressions here".to_string())
+    }
+
+    /// Packets in fewer bytes, for sessions that ask for it; `None` if that cannot be. A session that begins asks with no
+    /// bytes whether it can. At most some 1 MiB at a time, during which nobody else is served.
+    fn compress(&mut self, _codec: Codec, _packets: &[u8]) -> Option<Vec<u8>> {
         None
     }
 
@@ -200,6 +245,17 @@ pub enum Action {
         file: FileToken,
         /// What to write.
         bytes: Vec<u8>,
+    },
+    /// Write the last bytes of a file, of those that are written once all before this is done, into another, in front of all
+    /// that comes then. That may take as long as it takes, and keeps the file from which they are from nothing. If it cannot
+    /// be, the other file has [failed](Event::Failed), with nothing in it.
+    Copy {
+        /// The file that has them.
+        from: FileToken,
+        /// The file into which they go.
+        to: FileToken,
+        /// How many.
+        bytes: u64,
     },
     /// Let a file be on the disk, as far as there is one.
     Sync(FileToken),

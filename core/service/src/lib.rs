@@ -12,8 +12,9 @@
 //! |---|---|---|
 //! | `service` | [`Service`]: what it does about what happens | all |
 //! | `packets` | packets that the service itself writes | `sessions`, `host`, `wire` |
+//! | `filter` | what of packets a trace has | `sinks`, `host`, `wire` |
 //! | `sinks` | where packets go that are read | `wire` |
-//! | `sessions` | a tracing session, its data sources, and what it has still to say | `config`, `host` |
+//! | `sessions` | a tracing session, its data sources, and what it has still to say | `config`, `filter`, `host` |
 //! | `producers` | a producer: who it is, what it offers, its end of shared memory | `config`, `buffers`, `host`, `wire` |
 //! | `config` | what a consumer wants recorded, and why it is refused | – |
 //! | `buffers` | buffers by number | – |
@@ -32,6 +33,7 @@ pub mod wire;
 
 mod buffers;
 mod config;
+mod filter;
 mod host;
 mod packets;
 mod producers;
@@ -39,5 +41,9 @@ mod service;
 mod sessions;
 mod sinks;
 
-pub use host::{Action, Clocks, ConnectionId, Event, FileToken, Host, Machine, Peer, Port};
+pub use host::{
+    Action, Clocks, Codec, ConnectionId, Event, FileToken, Find, Host, Machine, Pattern, Peer, Port,
+};
+pub use packets::uuid as uuid_packet;
 pub use service::Service;
+pub use sinks::Slices;

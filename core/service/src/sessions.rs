@@ -1,5 +1,6 @@
 //! A tracing session: its state, its data sources, and what it has still to say.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -8,6 +9,7 @@ use tracebuf::proto::SequenceId;
 use tracebuf::proto::trace_stats::FinalFlush;
 
 use crate::config::{TraceConfig, TriggerConfig};
+use crate::filter::Filtering;
 use crate::host::{Clocks, ConnectionId, FileToken};
 
 /// Where a session is in its life.
@@ -27,6 +29,17 @@ impl State {
     /// Whether it records no more.
     pub(crate) const fn is_over(self) -> bool {
         matches!(self, Self::Disabled | Self::Cloned)
+    }
+
+    /// As `ConcurrentSessionEvent` has it.
+    pub(crate) const fn number(self) -> u32 {
+        match self {
+            Self::Disabled => 1,
+            Self::Configured => 2,
+            Self::Started => 3,
+            Self::Stopping => 4,
+            Self::Cloned => 5,
+        }
     }
 
     pub(crate) const fn text(self) -> &'static str {
@@ -68,19 +81,32 @@ pub(crate) struct Instance {
 }
 
 /// A moment in a session's life, which the trace tells of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Moment {
     /// A field of `TracingServiceEvent`.
     pub(crate) kind: u32,
-    /// What the field says: true, or a number.
+    /// What the field says: true, or a number, if it is not of data sources.
     pub(crate) value: u64,
     pub(crate) time: u64,
+    /// Data sources that it is about, each with its producer's name.
+    pub(crate) sources: Vec<(String, String)>,
 }
 
 impl Moment {
     pub(crate) const fn new(kind: u32, time: u64) -> Self {
-        Self { kind, value: 1, time }
+        Self { kind, value: 1, time, sources: Vec::new() }
     }
+}
+
+/// What another session became, and when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OtherSession {
+    pub(crate) id: u64,
+    pub(crate) state: State,
+    pub(crate) time: u64,
+    pub(crate) name: String,
+    pub(crate) uid: u32,
+    pub(crate) sources: usize,
 }
 
 /// A trigger that a session has received.
@@ -104,6 +130,12 @@ pub(crate) struct OutputFile {
     pub(crate) drains: bool,
     pub(crate) is_full: bool,
     pub(crate) is_finishing: bool,
+    /// Bytes that each buffer had taken when all of it was read last.
+    pub(crate) drained: Vec<u64>,
+    /// Bytes that buffers have lost since, as far as the log says so.
+    pub(crate) lost: u64,
+    /// The call by which a session was cloned into it, which is answered when it is complete.
+    pub(crate) cloned_by: Option<u64>,
 }
 
 /// What a session's trace says of the session, besides data.
@@ -111,9 +143,15 @@ pub(crate) struct OutputFile {
 pub(crate) struct Told {
     /// Everything that is said once has been.
     pub(crate) beginning: bool,
+    /// So have programs and their states.
+    pub(crate) vms: bool,
+    /// It has another number now than was said at its beginning.
+    pub(crate) is_renamed: bool,
     pub(crate) marker_is_due: bool,
     pub(crate) stats_are_due: bool,
     pub(crate) moments: Vec<Moment>,
+    /// What sessions beside it were when it began, and became since.
+    pub(crate) others: Vec<OtherSession>,
     pub(crate) triggers: Vec<FiredTrigger>,
     /// The trigger for which the session was cloned.
     pub(crate) clone_trigger: Option<FiredTrigger>,
@@ -138,6 +176,8 @@ pub(crate) struct Session {
     /// The key by which a consumer finds it again.
     pub(crate) detached: Option<String>,
     pub(crate) state: State,
+    /// Since when it is that, as boot time.
+    pub(crate) since: u64,
     pub(crate) config: TraceConfig,
     pub(crate) buffers: Vec<u16>,
     pub(crate) instances: Vec<Instance>,
@@ -158,9 +198,15 @@ pub(crate) struct Session {
     /// To be forgotten, as soon as its file is complete.
     pub(crate) is_freed: bool,
     pub(crate) file: Option<OutputFile>,
+    /// What of packets is left; `None` for all.
+    pub(crate) filter: Option<Box<Filtering>>,
     pub(crate) told: Told,
     pub(crate) flushes: FlushCounts,
     pub(crate) invalid_packets: u64,
+    /// Chunks and patches that were refused, of its producers that are gone.
+    pub(crate) discarded: [u64; 2],
+    /// That producers do not answer flushes was said, and none was answered since.
+    pub(crate) has_said_late: bool,
     pub(crate) sequences: BTreeMap<(u16, u16), SequenceId>,
     /// The flush before a write that has not ended.
     pub(crate) is_flushing_to_write: bool,
@@ -170,6 +216,10 @@ pub(crate) struct Session {
 const MOST_WAITING: usize = 64;
 /// Nanoseconds by which clocks must have moved against each other to be told of again.
 const DRIFT: u64 = 10_000_000;
+/// Most data sources of which it is said that they are slow.
+const MOST_SLOW: usize = 32;
+/// Most states of other sessions that wait.
+const MOST_OTHERS: usize = 4096;
 /// Most readings of clocks that wait.
 const MOST_CLOCKS: usize = 16;
 
@@ -186,6 +236,7 @@ impl Session {
             consumer: Some(consumer),
             detached: None,
             state: State::Configured,
+            since: 0,
             config,
             buffers,
             instances: Vec::new(),
@@ -199,11 +250,38 @@ impl Session {
             is_ending: false,
             is_freed: false,
             file: None,
+            filter: None,
             told: Told::default(),
             flushes: FlushCounts::default(),
             invalid_packets: 0,
+            discarded: [0; 2],
+            has_said_late: false,
             sequences: BTreeMap::new(),
             is_flushing_to_write: false,
+        }
+    }
+
+    /// Notes data sources that take too long, if there are some.
+    pub(crate) fn note_slow(&mut self, kind: u32, time: u64, mut sources: Vec<(String, String)>) {
+        sources.truncate(MOST_SLOW);
+        if !sources.is_empty() {
+            self.told.moments.retain(|moment| moment.kind != kind);
+            self.told.moments.push(Moment { sources, ..Moment::new(kind, time) });
+        }
+    }
+
+    /// Notes what another session has become, if it wants to know.
+    pub(crate) fn note_other(&mut self, id: u64, other: &Self) {
+        let others = &mut self.told.others;
+        if self.config.builtin.others && !self.state.is_over() && others.len() < MOST_OTHERS {
+            others.push(OtherSession {
+                id,
+                state: other.state,
+                time: other.since,
+                name: other.config.name.clone(),
+                uid: other.uid,
+                sources: other.instances.len(),
+            });
         }
     }
 
@@ -256,8 +334,12 @@ impl Session {
     /// cloned.
     pub(crate) fn is_readable(&self) -> bool {
         let may_read = |triggers: &TriggerConfig| self.is_triggered && !triggers.clones;
-        self.state == State::Cloned
+        self.state == State::Cloned && self.file.is_none()
             || !self.config.writes_file && self.config.triggers.as_ref().is_none_or(may_read)
+    }
+
+    pub(crate) fn has_producer(&self, number: u16) -> bool {
+        self.instances.iter().any(|instance| instance.producer == number)
     }
 
     pub(crate) fn are_all_stopped(&self) -> bool {

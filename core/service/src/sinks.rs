@@ -25,6 +25,9 @@ pub(crate) trait PacketSink {
     /// Bytes taken.
     fn len(&self) -> usize;
 
+    /// What comes next is of the buffer in this place of the session's, or the service's own.
+    fn of_buffer(&mut self, _place: Option<usize>) {}
+
     /// Takes one of the service's own.
     fn own(&mut self, packet: &[u8]) -> bool {
         self.packet(packet.len(), core::iter::once(packet), &[])
@@ -35,8 +38,17 @@ fn put(bytes: &mut Vec<u8>, part: &[u8]) {
     bytes.extend_from_slice(part);
 }
 
-/// Replies to a consumer that reads.
-pub(crate) struct Slices {
+/// Replies to a consumer that reads: packets, in frames.
+///
+/// ```
+/// use tracebuf_service::Slices;
+///
+/// let mut slices = Slices::new(7); // the number of its call
+/// slices.push(&[0; 1 << 20]);
+/// assert_eq!(slices.finish(true).len(), 9);
+/// ```
+#[derive(Debug)]
+pub struct Slices {
     request: u64,
     frames: Vec<ProtoBuilder>,
     response: Vec<u8>,
@@ -44,7 +56,9 @@ pub(crate) struct Slices {
 }
 
 impl Slices {
-    pub(crate) const fn new(request: u64) -> Self {
+    /// Without packets, for the call of this number.
+    #[must_use]
+    pub const fn new(request: u64) -> Self {
         Self { request, frames: Vec::new(), response: Vec::new(), len: 0 }
     }
 
@@ -67,8 +81,14 @@ impl Slices {
         let Ok::<_, Infallible>(()) = self.response.length(slice::DATA, len);
     }
 
+    /// Adds a whole packet.
+    pub fn push(&mut self, packet: &[u8]) {
+        self.own(packet);
+    }
+
     /// The replies; the last of them says whether there are more to come.
-    pub(crate) fn finish(mut self, is_over: bool) -> Vec<ProtoBuilder> {
+    #[must_use]
+    pub fn finish(mut self, is_over: bool) -> Vec<ProtoBuilder> {
         if is_over || !self.response.is_empty() {
             self.end_frame(!is_over);
         }

@@ -1,10 +1,12 @@
-//! Atomic words that a test can stop before any store: what another thread could see then is what it looks at.
+//! Atomic words that a test can stop before any store, or interrupt before any access: what another thread could see then
+//! is what it looks at, and what an interrupt could do then is done.
 //!
 //! The order of stores matters to other threads only, and on most machines a test of threads hits the moment between two
 //! of them once in a thousand million times. Loom tries all orders, but takes minutes.
 
 use core::sync::atomic;
-use std::cell::Cell;
+use std::boxed::Box;
+use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use super::Ordering;
@@ -44,7 +46,7 @@ fn is_made() -> bool {
         1 => {
             LEFT.set(STOPPED);
             // No message: this is no failure.
-            resume_unwind(std::boxed::Box::new(Stopped));
+            resume_unwind(Box::new(Stopped));
         }
         more => {
             LEFT.set(more - 1);
@@ -53,11 +55,36 @@ fn is_made() -> bool {
     }
 }
 
+std::thread_local! {
+    /// Accesses of this thread until an interrupt comes, counted down; 0 for never.
+    static UNTIL: Cell<u64> = const { Cell::new(0) };
+    static INTERRUPT: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
+}
+
+/// Does something, and before this access of it, numbered from 1, what an interrupt does. False if it ended before.
+pub(crate) fn interrupted_at(access: u64, interrupt: impl FnOnce() + 'static, work: impl FnOnce()) -> bool {
+    INTERRUPT.set(Some(Box::new(interrupt)));
+    UNTIL.set(access);
+    work();
+    UNTIL.set(0);
+    INTERRUPT.take().is_none()
+}
+
+/// Called before each access.
+fn interrupted() {
+    let until = UNTIL.get();
+    UNTIL.set(until.saturating_sub(1));
+    if until == 1 {
+        INTERRUPT.take().into_iter().for_each(|interrupt| interrupt());
+    }
+}
+
 macro_rules! stores {
     ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty, or $not_made:expr;)*) => {
         $(
             #[allow(missing_docs, dead_code)]
             pub fn $name(&self, $($argument: $type),*) -> $result {
+                interrupted();
                 if is_made() { self.0.$name($($argument),*) } else { $not_made(self) }
             }
         )*
@@ -76,6 +103,7 @@ impl AtomicU32 {
 
     #[allow(missing_docs)]
     pub fn load(&self, order: Ordering) -> u32 {
+        interrupted();
         self.0.load(order)
     }
 

@@ -93,14 +93,14 @@ impl<'a, M: Memory, T: Timer> Writer<'a, M, T> {
     pub fn log(&self, priority: u8, tag: &'static str, text: &str) {
         let mut all = Details::new(self);
         all.text(detail::LOG, u32::from(priority), text);
-        all.record(self.named(kind::INSTANT, tag));
+        all.record(self.head(kind::INSTANT, tag));
     }
 
     #[inline]
     fn with(&self, kind: u32, name: &'static str, details: impl FnOnce(&mut Details<'_, 'a, M, T>)) {
         let mut all = Details::new(self);
         details(&mut all);
-        all.record(self.named(kind, name));
+        all.record(self.head(kind, name));
     }
 }
 
@@ -113,7 +113,7 @@ pub struct OnTrack<'w, 'a, M: Memory, T: Timer> {
 impl<'w, 'a, M: Memory, T: Timer> OnTrack<'w, 'a, M, T> {
     /// As [`Writer::begin`].
     pub fn begin(&self, name: &'static str) {
-        self.event(self.writer.named(kind::BEGIN, name));
+        self.event(self.writer.head(kind::BEGIN, name));
     }
 
     /// As [`Writer::end`].
@@ -123,7 +123,7 @@ impl<'w, 'a, M: Memory, T: Timer> OnTrack<'w, 'a, M, T> {
 
     /// As [`Writer::instant`].
     pub fn instant(&self, name: &'static str) {
-        self.event(self.writer.named(kind::INSTANT, name));
+        self.event(self.writer.head(kind::INSTANT, name));
     }
 
     /// As [`Writer::begin_with`].
@@ -131,7 +131,7 @@ impl<'w, 'a, M: Memory, T: Timer> OnTrack<'w, 'a, M, T> {
         let mut all = Details::new(self.writer);
         all.add(detail_word(detail::TRACK, self.track.0), core::iter::empty());
         details(&mut all);
-        all.record(self.writer.named(kind::BEGIN, name));
+        all.record(self.writer.head(kind::BEGIN, name));
     }
 
     #[inline(never)]

@@ -149,6 +149,13 @@ impl NameWord {
     pub(super) const fn is_known(self, len: u32) -> bool {
         self.0 & 0xFFFF == len << 8 | Self::VERIFIED
     }
+
+    /// Whether it is an event's name of any length, known since this start.
+    #[cfg(target_pointer_width = "32")]
+    #[inline(always)]
+    pub(super) const fn is_verified(self) -> bool {
+        self.0 & 0xFF == Self::VERIFIED
+    }
 }
 
 /// Kinds of events, in the highest three bits of an event's word. Then 11 bits of name, 18 of time.

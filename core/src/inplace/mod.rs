@@ -46,6 +46,7 @@
 //! | `read` | copies of chunks while recording goes on | `recorder` |
 //! | `recorder` | a region laid out, or found | `writer` |
 //! | `events` | a writer as one of several kinds of recorders | `writer`, `names` |
+//! | `named` | events by a name of any kind | `writer`, `names` |
 //! | `details` | arguments, flows, texts, other tracks | `writer` |
 //! | `writer` | events | `claim`, `names`, `time` |
 //! | `sum` | complete chunks' sums (with the feature `inplace-crc`) | `region`, `crc` |
@@ -67,6 +68,7 @@ mod frame;
 mod frames;
 mod headers;
 mod layout;
+mod named;
 mod names;
 mod order;
 mod read;
@@ -84,6 +86,8 @@ pub use details::{Details, OnTrack};
 pub use frames::{Hello, Message};
 pub use headers::HeaderView;
 pub use layout::WRITERS_MAX;
+pub use named::NamedEvents;
+pub use names::Name;
 pub use read::ChunkCopy;
 pub use recorder::{Found, Recorder};
 pub use records::{Detail, Malformed, Record, Records, Value};
@@ -96,6 +100,7 @@ pub use writer::{SliceGuard, TrackId, Writer};
 crate::debug::opaque_debug! {
     "ChunkCopy": [M] ChunkCopy<'_, M>,
     "Details": [M: Memory, T: Timer] Details<'_, '_, M, T>,
+    "NamedEvents": [M: Memory, T: Timer, N] NamedEvents<'_, '_, M, T, N>,
     "OnTrack": [M: Memory, T: Timer] OnTrack<'_, '_, M, T>,
     "Recorder": [M, T] Recorder<'_, M, T>,
     "Region": [const N: usize, const X: usize, const R: usize, const C: usize] Region<N, X, R, C>,

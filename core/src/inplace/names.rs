@@ -12,6 +12,38 @@ use crate::atomics::Ordering;
 /// No name, or one for which there was no room.
 pub(super) const NONE: u32 = 0;
 
+/// A name of events. It never changes, and stays where it is: it is copied once, and known by its address after that.
+///
+/// Those of Rust are `&'static str`. For another language's, whose length is at hand only after a look at all of it,
+/// implement this: the text is asked for once. See [`Writer::named`](super::Writer::named) for an example.
+pub trait Name: Copy {
+    /// Where it is. Nothing else is ever there.
+    fn address(self) -> usize;
+
+    /// Its bytes, if that is quickly said.
+    fn known_len(self) -> Option<usize>;
+
+    /// Its text, the same each time. An empty one is no name; it is asked for again each time.
+    fn text(self) -> &'static str;
+}
+
+impl Name for &'static str {
+    #[inline(always)]
+    fn address(self) -> usize {
+        self.as_ptr() as usize
+    }
+
+    #[inline(always)]
+    fn known_len(self) -> Option<usize> {
+        Some(self.len())
+    }
+
+    #[inline(always)]
+    fn text(self) -> &'static str {
+        self
+    }
+}
+
 /// Names of a program lie one after another, so nearly all differ in their lowest bits.
 #[inline(always)]
 fn place_of<M: Memory>(key: u32) -> usize {
@@ -20,32 +52,33 @@ fn place_of<M: Memory>(key: u32) -> usize {
 
 /// An address as 32 bits, not zero. On hosts, of more: what is lost of it is caught by the comparison of texts.
 #[inline(always)]
-fn key_of(name: &str) -> u32 {
-    name.as_ptr() as usize as u32
+fn key_of(name: impl Name) -> u32 {
+    name.address() as u32
 }
 
 /// The number of an event's name. Cost, if it is known: some 15 instructions, and 10 for each place jumped over.
 #[inline(always)]
-pub(super) fn number_of<M: Memory>(region: &M, name: &'static str) -> u32 {
+pub(super) fn number_of<M: Memory>(region: &M, name: impl Name) -> u32 {
     // Elsewhere an address is more than a key.
     #[cfg(target_pointer_width = "32")]
     if let Some(number) = known(region, name) {
         return number;
     }
-    enter(region, key_of(name), name, 0)
+    enter(region, key_of(name), name.text(), 0)
 }
 
 /// The number of a name, if it is known by its address.
 #[cfg(target_pointer_width = "32")]
 #[inline(always)]
-fn known<M: Memory>(region: &M, name: &'static str) -> Option<u32> {
+fn known<M: Memory>(region: &M, name: impl Name) -> Option<u32> {
     let key = key_of(name);
     let mut place = place_of::<M>(key);
     loop {
         let [first, second] = region.name(place);
         let found = first.load(SEE);
         after_seeing();
-        if found == key && NameWord(second.load(Ordering::Relaxed)).is_known(name.len() as u32) {
+        let word = NameWord(second.load(Ordering::Relaxed));
+        if found == key && name.known_len().map_or(word.is_verified(), |len| word.is_known(len as u32)) {
             return Some(place as u32 + 1);
         }
         // The few that go on from the last place are found otherwise.

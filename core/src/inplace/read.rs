@@ -1,6 +1,7 @@
 //! Reading while recording goes on: copies of whole chunks.
 
 use super::layout::State;
+use super::order::before_masking;
 use super::recorder::Recorder;
 use super::region::Memory;
 use super::time::Timer;
@@ -22,7 +23,7 @@ impl<M: Memory> ChunkCopy<'_, M> {
     /// Says that it need not be read again: it has been sent. It stays where it is until its place is needed, for a dump
     /// to show. False if it was overwritten meanwhile.
     pub fn taken(self) -> bool {
-        let free = self.state.with(State::FREE).0;
+        let free = before_masking(self.state.with(State::FREE).0);
         let word = M::word(self.region.chunk(self.place), 0);
         word.compare_exchange(self.state.0, free, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }

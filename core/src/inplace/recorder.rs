@@ -90,21 +90,21 @@ impl<'a, M: Memory, T: Timer> Recorder<'a, M, T> {
         if !is_same {
             return (Self::new(region, timer, frequency), Found::Nothing);
         }
+        let starts = get(header::STARTS).wrapping_add(1);
         for place in 0..M::CHUNKS {
             let chunk = region.chunk(place);
-            let word = M::word(chunk, 0);
-            match State(word.load(Ordering::Relaxed)).is() {
-                State::OPEN => complete(region, chunk, sum::used::<M>(chunk)),
-                // Its front may be half written, and its events may be old ones: without a front it holds nothing.
-                State::CLAIMED => {
-                    M::word(chunk, 3).store(0, Ordering::Relaxed);
-                    word.store(0, Ordering::Relaxed);
-                }
-                _ => {}
+            let [word, front] = [0, 3].map(|index| M::word(chunk, index));
+            let is = State(word.load(Ordering::Relaxed)).is();
+            // Its front may be half written, and its events may be old ones: without a front it holds nothing. And what
+            // 32 starts ago recorded would be taken for this one's.
+            if is == State::CLAIMED || Front(front.load(Ordering::Relaxed)).start() == starts & 31 {
+                front.store(0, Ordering::Relaxed);
+                word.store(0, Ordering::Relaxed);
+            } else if is == State::OPEN {
+                complete(region, chunk, sum::used::<M>(chunk));
             }
         }
         names::doubt_all(region);
-        let starts = get(header::STARTS).wrapping_add(1);
         region.header(header::WRITERS).store(0, Ordering::Relaxed);
         let recorder = Self { region, timer };
         recorder.set_halves();

@@ -92,7 +92,7 @@ impl<'a, M: Memory, T: Timer> Sender<'a, M, T> {
     /// time](Recorder::keep_time), and sends it, for the host to know when something happened. What has not filled a
     /// chunk is sent then, too.
     ///
-    /// Cost: some 50 instructions a byte, and a look at each name and each chunk for a frame.
+    /// Cost: some 90 instructions a byte, and a look at each name and each chunk for a frame.
     pub fn fill(&mut self, line: &mut [u8]) -> usize {
         for at in 0..line.len() {
             if self.frame.has_ended() && !self.next_frame(at == 0) {

@@ -4,7 +4,9 @@ mod crashes;
 mod damage;
 mod events;
 mod frames;
+mod interrupts;
 mod laps;
+mod losses;
 mod restarts;
 #[cfg(feature = "frame")]
 mod sender;

@@ -4,7 +4,7 @@ use core::cell::Cell;
 
 use super::claim::{claim, complete};
 use super::layout::{FRONT, Front, STEPS_BITS, detail, detail_word, head, header, kind};
-use super::names::number_of;
+use super::names::{Name, number_of};
 use super::order::{PUBLISH, after_reading, before_publishing};
 use super::region::Memory;
 use super::sum;
@@ -103,7 +103,7 @@ impl<'a, M: Memory, T: Timer> Writer<'a, M, T> {
     }
 
     #[inline(always)]
-    pub(super) fn named(&self, kind: u32, name: &'static str) -> u32 {
+    pub(super) fn head(&self, kind: u32, name: &'static str) -> u32 {
         head(kind, self.number_of(name))
     }
 
@@ -118,6 +118,12 @@ impl<'a, M: Memory, T: Timer> Writer<'a, M, T> {
     #[inline(never)]
     fn event(&self, head: u32, name: &'static str) {
         let name = if name.is_empty() { 0 } else { number_of(self.region, name) };
+        self.event_here(head, name);
+    }
+
+    /// The same where it is called, with the name's number.
+    #[inline(always)]
+    pub(super) fn event_here(&self, head: u32, name: u32) {
         let Some((at, steps)) = self.place(1) else { return };
         let chunk = self.chunk.get();
         store::<M>(chunk, at + 1, 0);
@@ -127,6 +133,11 @@ impl<'a, M: Memory, T: Timer> Writer<'a, M, T> {
     /// Writes an event with a value of so many words.
     #[inline(never)]
     fn value<const WORDS: usize>(&self, head: u32, name: &'static str, value: [u32; WORDS]) {
+        self.value_here(head, name, value);
+    }
+
+    #[inline(always)]
+    pub(super) fn value_here<const WORDS: usize>(&self, head: u32, name: impl Name, value: [u32; WORDS]) {
         let name = number_of(self.region, name);
         let Some((at, steps)) = self.place(1 + WORDS as u32) else { return };
         let chunk = self.chunk.get();

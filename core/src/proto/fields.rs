@@ -31,7 +31,7 @@ pub use protovm::{
     protovm_config, protovms, protovms_instance, protovms_stats, trace_provenance, trace_provenance_buffer,
     trace_provenance_sequence,
 };
-pub use stats::{buffer_stats, final_flush_outcome, trace_stats, writer_stats};
+pub use stats::{buffer_stats, filter_stats, final_flush_outcome, trace_stats, writer_stats};
 pub use system::{
     cpu_times, devfreq_value, disk_stat, interrupt_count, process_stats, process_stats_process, psi_resource,
     psi_sample, sys_stats, sys_stats_value, system_info, thermal_zone, utsname,
@@ -81,6 +81,10 @@ pub mod trace_packet {
     /// Varint: bits of [`data_loss_reason`](super::data_loss_reason); what was lost on this sequence
     /// before this packet.
     pub const PREVIOUS_PACKET_DROPPED: u32 = 42;
+    /// Message: `ProcessDescriptor`, of writers from before there were tracks.
+    pub const PROCESS_DESCRIPTOR: u32 = 43;
+    /// Message: `ThreadDescriptor`, likewise.
+    pub const THREAD_DESCRIPTOR: u32 = 44;
     /// Message: `SystemInfo`.
     pub const SYSTEM_INFO: u32 = 45;
     /// Message: `Trigger`. The service's.
@@ -111,6 +115,8 @@ pub mod trace_packet {
     pub const PROTOVMS: u32 = 125;
     /// Bytes: packets, compressed with zstd. The service's.
     pub const ZSTD_COMPRESSED_PACKETS: u32 = 133;
+    /// Message: `ConcurrentSessionEvent`.
+    pub const CONCURRENT_SESSION_EVENT: u32 = 134;
     /// Message: `TestEvent`.
     pub const FOR_TESTING: u32 = 900;
 }
@@ -305,6 +311,8 @@ pub mod thread_descriptor {
     pub const TID: u32 = 2;
     /// String: name.
     pub const THREAD_NAME: u32 = 5;
+    /// Int: microseconds from which times of the sequence's events count that are distances.
+    pub const REFERENCE_TIMESTAMP_US: u32 = 6;
 }
 
 /// `CounterDescriptor`.

@@ -28,7 +28,7 @@ pub(super) const fn mixed(hash: u32, word: u32) -> u32 {
 }
 
 /// The cells of a memory.
-fn cells_of(memory: &mut [u8]) -> Result<&mut [Cell], VmError> {
+pub(super) fn cells_of(memory: &mut [u8]) -> Result<&mut [Cell], VmError> {
     let too_small = VmError::TooSmall { needed: LEAST_CELLS * size_of::<Cell>() };
     let unaligned = memory.as_ptr().align_offset(align_of::<Cell>());
     let memory = memory.get_mut(unaligned..).ok_or(too_small)?;

@@ -1,7 +1,9 @@
 //! Ready-made programs: the last packet of each kind and key.
 
 use super::program::{KEEPS, LEAVE, Program};
-use crate::proto::fields::{trace_packet, track_descriptor, track_event};
+use crate::proto::fields::{
+    process_tree, process_tree_process, process_tree_thread, trace_packet, track_descriptor, track_event,
+};
 use crate::proto::{Encoder, Message, Overflow, Sink};
 
 /// A kind of packets, of which the last is kept for each key.
@@ -44,6 +46,21 @@ impl Keep<'_> {
         with: &[trace_packet::TRACK_EVENT, track_event::DOUBLE_COUNTER_VALUE],
         by: &[trace_packet::TRACK_EVENT, track_event::TRACK_UUID],
     };
+    /// The last `ProcessTree` of each process, by its number. Of a packet that has several, take each into a packet of its
+    /// own before: only the first counts.
+    pub const PROCESSES: Keep<'static> = Keep {
+        list: 1002,
+        with: &[trace_packet::PROCESS_TREE, process_tree::PROCESSES],
+        by: &[trace_packet::PROCESS_TREE, process_tree::PROCESSES, process_tree_process::PID],
+    };
+    /// The last `ProcessTree` of each thread, by its number; see [`PROCESSES`](Self::PROCESSES).
+    pub const THREADS: Keep<'static> = Keep {
+        list: 1003,
+        with: &[trace_packet::PROCESS_TREE, process_tree::THREADS],
+        by: &[trace_packet::PROCESS_TREE, process_tree::THREADS, process_tree_thread::TID],
+    };
+    /// The processes and threads of a machine.
+    pub const PROCESS_TREE: [Keep<'static>; 2] = [Keep::PROCESSES, Keep::THREADS];
     /// What makes the rest of a trace readable: the names of tracks, threads and processes, and counters' last values.
     pub const DESCRIPTIONS: [Keep<'static>; 3] = [Keep::TRACKS, Keep::COUNTERS, Keep::DOUBLE_COUNTERS];
 }

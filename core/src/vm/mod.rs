@@ -43,6 +43,7 @@
 //! | the state as a message | `write` |
 //! | states that are found again | `attach` |
 //! | machines that a buffer shows what it overwrites | `observer` |
+//! | with a heap: a machine that owns its memory, and those of data sources for a buffer | `owned`, `ring_vms` |
 //!
 //! # Programs
 //!
@@ -63,7 +64,11 @@ mod error;
 mod keep;
 mod node;
 mod observer;
+#[cfg(feature = "alloc")]
+mod owned;
 mod program;
+#[cfg(feature = "alloc")]
+mod ring_vms;
 mod run;
 mod select;
 #[cfg(test)]
@@ -75,7 +80,11 @@ mod write;
 pub use error::{VmError, VmStatus};
 pub use keep::Keep;
 pub use observer::{ProducerVm, VmObserver};
+#[cfg(feature = "alloc")]
+pub use owned::OwnedVm;
 pub use program::{Program, Step};
+#[cfg(feature = "alloc")]
+pub use ring_vms::{RingProgram, RingVmStats, RingVms};
 pub use run::StackFrame;
 
 use crate::debug::debug_fields;
@@ -119,6 +128,14 @@ pub struct VmStats {
     pub used: u32,
     /// The most cells that were in use at a time, including what a patch needs until it is done.
     pub high_water: u32,
+}
+
+impl VmStats {
+    #[inline(always)]
+    fn of(patches: u64, [errors, aborts]: [u64; 2], cells: usize, live: Live) -> Self {
+        let cells = (cells as u32).saturating_sub(ROOT / CELL);
+        Self { patches, errors, aborts, cells, used: live.used, high_water: live.high_water }
+    }
 }
 
 /// A state and the program that keeps it, in memory that the caller gives.
@@ -244,15 +261,7 @@ impl<'m> Vm<'m> {
 
     /// What happened so far, and what the state takes.
     pub fn stats(&self) -> VmStats {
-        let [errors, aborts] = self.failures;
-        VmStats {
-            patches: self.patches,
-            errors,
-            aborts,
-            cells: (self.cells.len() as u32).saturating_sub(ROOT / CELL),
-            used: self.live.used,
-            high_water: self.live.high_water,
-        }
+        VmStats::of(self.patches, self.failures, self.cells.len(), self.live)
     }
 
     fn arena(&mut self) -> Arena<'_> {
@@ -288,4 +297,9 @@ crate::debug::opaque_debug! {
     "Vm": [] Vm<'_>,
     "ProducerVm": [] ProducerVm<'_>,
     "VmObserver": [] VmObserver<'_, '_>,
+}
+#[cfg(feature = "alloc")]
+crate::debug::opaque_debug! {
+    "OwnedVm": [M] OwnedVm<M>,
+    "RingVms": [] RingVms,
 }

@@ -15,10 +15,15 @@
 //! ```
 //!
 //! # Beside another control block
-//! defmt-rtt has one channel and a control block of its own, of the name `_SEGGER_RTT`. Leave the name to it, and give
-//! this one another id, for which the debugger looks: `RTT.channel_of(*b"TRACEBUF RTT\0\0\0\0")`, and in OpenOCD `rtt setup
-//! ADDRESS SIZE "TRACEBUF RTT"`. With the crate rtt-target, give one of its channels the sender instead: an `UpChannel`
-//! in a function that takes bytes is an [`Export`]. Its mode must not be that of waiting, which a debugger may set.
+//! defmt-rtt has one channel and a control block of its own, of the name `_SEGGER_RTT`, which probe-rs looks for. Leave
+//! the name to it, and give this one another id: `RTT.channel_of(*b"TRACEBUF RTT\0\0\0\0")`. OpenOCD finds it with
+//! `rtt setup ADDRESS SIZE "TRACEBUF RTT"`, and defmt's with "SEGGER RTT"; other tools only know that id. A debugger
+//! follows one control block at a time.
+//!
+//! For log and trace at once, give both a channel of one block, as rtt-target has it with its feature `defmt` in place of
+//! defmt-rtt. An `UpChannel` in a function that takes bytes is an [`Export`]. Its mode must be `NoBlockTrim`, set before
+//! each write: a debugger may set the mode of waiting, and in that of skipping the channel says that it has taken what it
+//! dropped.
 
 use crate::export::Export;
 use core::convert::Infallible;

@@ -1,6 +1,7 @@
 //! Texts of the caller's.
 
 use core::ffi::{CStr, c_char};
+use tracebuf_embedded::inplace;
 
 /// Bytes of a text that are kept. Of packets: a writer gives up one that would need a third chunk, and one with a name
 /// of this length never does, as that of a counter may have 88 bytes. In place, 64 are kept.
@@ -46,4 +47,34 @@ unsafe fn beyond_ascii(text: *const c_char) -> &'static str {
         len -= 1;
     }
     text.get(..len).unwrap_or_default()
+}
+
+/// A name of the caller's, which is known by its address: its end is looked for only when it is entered.
+#[derive(Clone, Copy)]
+pub(crate) struct Name(*const c_char);
+
+impl Name {
+    /// # Safety
+    /// Null, or text that ends with a zero and never changes.
+    #[inline(always)]
+    pub(crate) unsafe fn new(name: *const c_char) -> Self {
+        Self(name)
+    }
+}
+
+impl inplace::Name for Name {
+    #[inline(always)]
+    fn address(self) -> usize {
+        self.0.addr()
+    }
+
+    #[inline(always)]
+    fn known_len(self) -> Option<usize> {
+        None
+    }
+
+    fn text(self) -> &'static str {
+        // SAFETY: what whoever made it has promised.
+        unsafe { text(self.0) }
+    }
 }

@@ -12,7 +12,7 @@ use clap::Parser;
 use crate::failure::Failure;
 
 /// Serve as Perfetto's tracing service: its command `perfetto`, `traced_probes` and programs with its SDK record with
-/// this one.
+/// this one. It has the machine's scheduling, processes and statistics by itself.
 ///
 /// Listens at the sockets that PERFETTO_PRODUCER_SOCK_NAME and PERFETTO_CONSUMER_SOCK_NAME name, or that systemd hands
 /// over; else in /run/perfetto, if that is there, or in /tmp.
@@ -39,6 +39,10 @@ pub(crate) struct Args {
     /// was detached, or its number. It is flushed, and its consumer can read it still.
     #[arg(long, value_name = "SESSION", conflicts_with_all = ["background", "output_folder", "producer_socket"])]
     stop: Option<String>,
+    /// Do not offer this machine's own data sources: linux.ftrace, linux.process_stats, linux.sys_stats. For where
+    /// Perfetto's traced_probes does; called `traced`, the service never offers them.
+    #[arg(long)]
+    no_machine: bool,
     /// Run in the background, and print the process's number.
     #[arg(long)]
     background: bool,
@@ -74,7 +78,7 @@ pub(crate) fn run_as_traced() -> Result<ExitCode, Failure> {
     if traced.enable_relay_endpoint || traced.enable_relay_endpoint_on.is_some() {
         return Err(Failure::new("this service has no relay endpoint"));
     }
-    run(&traced.args)
+    run(&Args { no_machine: true, ..traced.args })
 }
 
 /// Runs the command.

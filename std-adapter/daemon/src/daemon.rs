@@ -12,11 +12,12 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
 use signal_hook::consts::{SIGINT, SIGTERM};
-use tracebuf_service::{Action, Event, FileToken, Host, Service};
+use tracebuf_service::{Action, Event, FileToken, Host, Port, Service};
 
 use crate::host::LinuxHost;
 use crate::listening::{Listener, SocketNames, listeners};
 use crate::output::{Done, Outputs};
+use crate::pace::Pace;
 use crate::stream::{Came, Stream};
 use crate::system::peer;
 
@@ -49,6 +50,10 @@ pub struct Daemon {
     /// Readable once a signal has come.
     signals: Option<(UnixStream, UnixStream)>,
     ends_at: Option<Instant>,
+    /// What came last of a stream, and how much since the last wait.
+    room: Box<[u8]>,
+    received: usize,
+    pace: Pace,
     /// When it was last said that clients cannot be accepted.
     said_full: Option<Instant>,
     /// Says what the service has to say to whoever runs it.
@@ -79,6 +84,9 @@ impl Daemon {
             outputs,
             signals: None,
             ends_at: None,
+            room: vec![0; RECEIVE].into(),
+            received: 0,
+            pace: Pace::new(),
             said_full: None,
             log: |line| eprintln!("{line}"),
         })
@@ -92,6 +100,17 @@ impl Daemon {
     /// Calls this with each line that the service has to say; else they go to standard error.
     pub fn log_with(&mut self, log: fn(&str)) {
         self.log = log;
+    }
+
+    /// A connection of a producer in this process, which is served once the daemon [runs](Self::run).
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn connect_producer(&mut self) -> io::Result<UnixStream> {
+        let (here, there) = UnixStream::pair()?;
+        here.set_nonblocking(true)?;
+        self.connected(here.into(), Port::Producers)?;
+        Ok(there)
     }
 
     /// Ends on SIGTERM and SIGINT, after traces are complete.
@@ -121,6 +140,7 @@ impl Daemon {
                 return Ok(());
             }
             let wait = self.wait(has_more);
+            self.pause(has_more);
             let mut room = [const { std::mem::MaybeUninit::uninit() }; 64];
             let events = match epoll::wait(&self.epoll, &mut room, Some(&wait)) {
                 Ok((events, _)) => events,
@@ -138,13 +158,24 @@ impl Daemon {
         }
     }
 
+    /// Lets more come, if what came is little and more will soon be there.
+    fn pause(&mut self, has_more: bool) {
+        let received = std::mem::take(&mut self.received);
+        if received > 0
+            && let Some(pause) = self.pace.pause(Instant::now(), received)
+            && !has_more
+        {
+            std::thread::sleep(pause);
+        }
+    }
+
     /// How long nothing is to be done unless something happens.
     fn wait(&mut self, has_more: bool) -> Timespec {
         let nothing = Timespec { tv_sec: 0, tv_nsec: 0 };
         if has_more {
             return nothing;
         }
-        let now = self.service.host().clocks().monotonic;
+        let now = self.service.host().now();
         let most = if self.ends_at.is_some() { 100_000_000 } else { 3600 * 1_000_000_000 };
         let wait = self.service.wake_at().map_or(most, |at| at.saturating_sub(now).min(most));
         Timespec { tv_sec: (wait / 1_000_000_000) as i64, tv_nsec: (wait % 1_000_000_000) as i64 }
@@ -205,24 +236,35 @@ impl Daemon {
                     return;
                 }
             };
-            self.last_connection += 1;
-            let (connection, port, peer) = (self.last_connection, listener.port, peer(&socket));
-            let added = epoll::add(&self.epoll, &socket, EventData::new_u64(connection), EventFlags::IN);
-            if added.is_ok() {
-                self.streams.insert(connection, Stream::new(socket));
-                self.service.handle(Event::Connected { connection, port, peer });
-            }
+            let port = listener.port;
+            // One for which there is no room is closed, and may come again.
+            let _ = self.connected(socket, port);
         }
     }
 
+    fn connected(&mut self, socket: OwnedFd, port: Port) -> io::Result<()> {
+        self.last_connection += 1;
+        let (connection, peer) = (self.last_connection, peer(&socket));
+        epoll::add(&self.epoll, &socket, EventData::new_u64(connection), EventFlags::IN)?;
+        self.streams.insert(connection, Stream::new(socket));
+        self.service.handle(Event::Connected { connection, port, peer });
+        Ok(())
+    }
+
     fn receive(&mut self, connection: u64) {
-        let mut bytes = [0; RECEIVE];
+        let mut room = std::mem::take(&mut self.room);
+        self.receive_into(&mut room, connection);
+        self.room = room;
+    }
+
+    fn receive_into(&mut self, room: &mut [u8], connection: u64) {
         for _ in 0..TURNS {
             let Some(stream) = self.streams.get(&connection) else { return };
-            match stream.receive(&mut bytes) {
+            match stream.receive(room) {
                 Came::Bytes(len, file) => {
                     let file = file.map(|file| self.service.host().keep(file));
-                    let bytes = bytes.get(..len).unwrap_or_default();
+                    let bytes = room.get(..len).unwrap_or_default();
+                    self.received += len;
                     self.service.handle(Event::Received { connection, bytes, file });
                     self.act();
                     if len < RECEIVE && file.is_none() {
@@ -294,6 +336,11 @@ impl Daemon {
             Action::Write { file, bytes } => {
                 if self.open(file) {
                     self.outputs.write(file, bytes);
+                }
+            }
+            Action::Copy { from, to, bytes } => {
+                if self.open(from) && self.open(to) {
+                    self.outputs.copy(from, to, bytes);
                 }
             }
             Action::Sync(file) => {

@@ -3,23 +3,26 @@
 use std::collections::HashMap;
 use std::fs::OpenOptions;
 use std::io::Write;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
-use regex_lite::Regex;
+use regex::bytes::{Regex, RegexBuilder};
 use rustix::rand::{GetRandomFlags, getrandom};
 use rustix::system::{sysinfo, uname};
 use rustix::time::{ClockId, clock_gettime};
-use tracebuf_service::{Clocks, FileToken, Host, Machine};
+use tracebuf_service::{Clocks, Codec, FileToken, Find, Host, Machine, Pattern};
 use tracebuf_std::memory::PagedMemory;
 
 use crate::system::SharedWords;
 
-/// Most patterns that are kept ready.
+/// Most patterns that are kept ready, to be matched with names.
 const MOST_PATTERNS: usize = 256;
+/// Bytes that a pattern may take, and what is remembered of texts while it is looked for.
+const PATTERN_SIZE: usize = 256 << 10;
 
 /// The machine that the daemon runs on.
 #[derive(Debug)]
@@ -78,6 +81,32 @@ impl LinuxHost {
     }
 }
 
+/// A pattern that takes linear time and not much memory. It is about bytes: texts of a trace may be any.
+fn compiled(pattern: &str, find: Find) -> Result<Regex, String> {
+    let build = |pattern: &str| {
+        let mut builder = RegexBuilder::new(pattern);
+        builder.unicode(false).size_limit(PATTERN_SIZE).dfa_size_limit(PATTERN_SIZE);
+        builder.build().map_err(|error| error.to_string())
+    };
+    // What is none by itself is none within others.
+    let anywhere = build(pattern)?;
+    if find == Find::Whole { build(&format!(r"\A(?:{pattern})\z")) } else { Ok(anywhere) }
+}
+
+#[derive(Debug)]
+struct CompiledPattern(Regex);
+
+impl Pattern for CompiledPattern {
+    fn find(&self, text: &[u8], from: usize, groups: &mut Vec<Range<usize>>) -> Option<usize> {
+        if self.0.captures_len() == 1 {
+            return self.0.find_at(text, from).map(|found| found.end());
+        }
+        let found = self.0.captures_at(text, from)?;
+        groups.extend(found.iter().skip(1).flatten().map(|group| group.range()));
+        found.get(0).map(|all| all.end())
+    }
+}
+
 fn nanoseconds(clock: ClockId) -> u64 {
     let time = clock_gettime(clock);
     // Both are positive from 1970 to 2554.
@@ -106,7 +135,7 @@ impl Host for LinuxHost {
         if !self.may_create(path, uid) {
             return Err(format!("user {uid} may not let the service create files there"));
         }
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path);
         let file = file.map_err(|error| error.to_string())?;
         let readable = std::fs::Permissions::from_mode(0o644);
         file.set_permissions(readable).map_err(|error| error.to_string())?;
@@ -124,6 +153,10 @@ impl Host for LinuxHost {
         }
     }
 
+    fn now(&mut self) -> u64 {
+        nanoseconds(ClockId::Monotonic)
+    }
+
     fn random(&mut self) -> u64 {
         let mut bytes = [0; 8];
         match getrandom(&mut bytes, GetRandomFlags::empty()) {
@@ -138,15 +171,26 @@ impl Host for LinuxHost {
             if self.patterns.len() >= MOST_PATTERNS {
                 self.patterns.clear();
             }
-            let regex = Regex::new(&format!("^(?:{pattern})$")).map_err(|error| error.to_string())?;
-            self.patterns.insert(pattern.to_owned(), regex);
+            self.patterns.insert(pattern.to_owned(), compiled(pattern, Find::Whole)?);
         }
-        Ok(self.patterns.get(pattern).is_some_and(|regex| regex.is_match(text)))
+        Ok(self.patterns.get(pattern).is_some_and(|regex| regex.is_match(text.as_bytes())))
     }
 
-    fn deflate(&mut self, packets: &[u8]) -> Option<Vec<u8>> {
-        let mut stream = ZlibEncoder::new(Vec::new(), Compression::default());
-        stream.write_all(packets).and_then(|()| stream.finish()).ok()
+    fn pattern(&mut self, pattern: &str, find: Find) -> Result<Box<dyn Pattern>, String> {
+        Ok(Box::new(CompiledPattern(compiled(pattern, find)?)))
+    }
+
+    fn compress(&mut self, codec: Codec, packets: &[u8]) -> Option<Vec<u8>> {
+        match codec {
+            Codec::Deflate => {
+                let mut stream = ZlibEncoder::new(Vec::new(), Compression::default());
+                stream.write_all(packets).and_then(|()| stream.finish()).ok()
+            }
+            #[cfg(feature = "zstd")]
+            Codec::Zstd { level } => zstd::bulk::compress(packets, level).ok(),
+            #[cfg(not(feature = "zstd"))]
+            Codec::Zstd { .. } => None,
+        }
     }
 
     fn machine(&self) -> &Machine {
@@ -170,14 +214,59 @@ mod tests {
     }
 
     #[test]
+    fn a_pattern_that_is_none_by_itself_or_takes_too_much_is_an_error() {
+        let mut host = LinuxHost::new();
+        for pattern in ["a)(b", "(", "[", "(?=a)", "(a)\\1", "((a{100}){100}){100}"] {
+            assert!(host.matches(pattern, "").is_err(), "{pattern}");
+            for find in [Find::Whole, Find::Anywhere] {
+                assert!(host.pattern(pattern, find).is_err(), "{pattern}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_pattern_is_found_with_its_groups_in_texts_of_any_bytes() {
+        let mut host = LinuxHost::new();
+        let mut find = |pattern: &str, find, text: &[u8], from| {
+            let pattern = host.pattern(pattern, find).expect("it is one");
+            let mut groups = Vec::new();
+            let end = pattern.find(text, from, &mut groups);
+            end.map(|end| (end, groups.into_iter().map(|group| (group.start, group.end)).collect::<Vec<_>>()))
+        };
+        assert_eq!(find("a(.*)", Find::Whole, b"a\xFFb", 0), Some((3, vec![(1, 3)])));
+        assert_eq!(find("a(b)?(c)", Find::Whole, b"ac", 0), Some((2, vec![(1, 2)])), "one is not there");
+        assert_eq!(find("a|ab", Find::Whole, b"ab", 0), Some((2, vec![])));
+        assert_eq!(find("x(.)", Find::Whole, b"axb", 0), None);
+        assert_eq!(find("x(.)", Find::Anywhere, b"xa xb", 1), Some((5, vec![(4, 5)])));
+        assert_eq!(find("x(.)", Find::Anywhere, b"xa xb", 5), None);
+        assert_eq!(find("(\\w+)", Find::Anywhere, "\u{e4}b".as_bytes(), 0), Some((3, vec![(2, 3)])));
+        // What would take others for ever takes no time.
+        assert_eq!(find("(a*)*b", Find::Whole, &[b'a'; 100_000], 0), None);
+    }
+
+    #[test]
     fn packets_are_deflated_into_a_stream_that_has_them_again() {
         use std::io::Read;
         let packets = b"a packet, ".repeat(10_000);
         for packets in [&packets[..], &[]] {
-            let stream = LinuxHost::new().deflate(packets).expect("there is memory");
+            let stream = LinuxHost::new().compress(Codec::Deflate, packets).expect("there is memory");
             let mut back = Vec::new();
             flate2::read::ZlibDecoder::new(&stream[..]).read_to_end(&mut back).expect("a stream");
             assert!(back == packets && stream.len() < 1000);
+        }
+    }
+
+    #[test]
+    fn packets_become_a_frame_of_zstd_at_each_level_if_it_is_there() {
+        let packets = b"a packet, ".repeat(100_000);
+        for level in [-7, 3, 9] {
+            let frame = LinuxHost::new().compress(Codec::Zstd { level }, &packets);
+            assert_eq!(frame.is_some(), cfg!(feature = "zstd"));
+            #[cfg(feature = "zstd")]
+            assert!(frame.is_some_and(|frame| {
+                frame.len() < 5000
+                    && zstd::bulk::decompress(&frame, 2 << 20).is_ok_and(|back| back == packets)
+            }));
         }
     }
 

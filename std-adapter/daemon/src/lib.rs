@@ -24,6 +24,7 @@
 //! | `stop` | [`stop_session`] | `listening` |
 //! | `ready` | [`say_ready`] | `system` |
 //! | `host` | memory, clocks and open files | `system` |
+//! | `pace` | pauses, so that small pieces are taken together | – |
 //! | `output` | a thread for each file | – |
 //! | `system` | calls for which there is no safe form | – |
 #![cfg(any(target_os = "linux", target_os = "android"))]
@@ -35,6 +36,7 @@ mod daemon;
 mod host;
 mod listening;
 mod output;
+mod pace;
 mod ready;
 mod stop;
 mod stream;

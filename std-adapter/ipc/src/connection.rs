@@ -194,7 +194,17 @@ impl Connection {
 
     /// A recorder into the first buffer of the service's session, or the one that Perfetto's configuration names.
     pub fn recorder(&self) -> Recorder {
-        Recorder::new(self.context.clone(), 0)
+        self.recorder_into(0)
+    }
+
+    /// A recorder into the buffer of this number.
+    pub(crate) fn recorder_into(&self, buffer: u16) -> Recorder {
+        Recorder::new(self.context.clone(), buffer)
+    }
+
+    /// The way to the service.
+    pub(crate) fn link(&self) -> &ServiceLink {
+        &self.service
     }
 
     /// A recorder into the buffer that the service has mapped a data source to; `None` if it has not mapped it.

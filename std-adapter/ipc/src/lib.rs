@@ -73,6 +73,9 @@ pub use connection::{Connection, ConnectionBuilder};
 pub use follower::Follower;
 pub use link::SocketKind;
 pub use native::{ProducerSocket, ProducerSocketBuilder};
-pub use perfetto::{PerfettoSocket, PerfettoSocketBuilder, perfetto_socket};
+pub use perfetto::{
+    ConsumerSocket, ConsumerSocketBuilder, PerfettoSocket, PerfettoSocketBuilder, RunningSource, SourceHost,
+    SourceProducer, SourceRequest, perfetto_socket,
+};
 pub use socket_file::SocketFile;
 pub use time_namespace::boot_time_ahead;

@@ -4,6 +4,7 @@
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -52,6 +53,11 @@ impl Link {
             Ok(()) | Err(Errno::PROTOTYPE) => Ok(true),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// A stream that somebody else has made.
+    pub(crate) fn of(stream: UnixStream) -> Self {
+        Self(ClosedInChildren::new(stream))
     }
 
     pub(crate) fn listening(path: &Path, kind: SocketKind) -> io::Result<Self> {
@@ -164,6 +170,20 @@ impl Link {
     pub(crate) fn send_some(&self, bytes: &[u8]) -> io::Result<usize> {
         let socket = self.0.get()?;
         Ok(retry_on_intr(|| send(socket, bytes, SendFlags::NOSIGNAL))?)
+    }
+
+    /// From now on, sending is an error once the other end has taken nothing for so long.
+    pub(crate) fn give_up_sending_after(&self, patience: Duration) -> io::Result<()> {
+        Ok(set_socket_timeout(self.0.get()?, Timeout::Send, Some(patience))?)
+    }
+
+    /// Sends all of this part of a stream, and waits while the other end takes none.
+    pub(crate) fn send_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let taken = self.send_some(bytes)?;
+            bytes = bytes.get(taken..).unwrap_or_default();
+        }
+        Ok(())
     }
 
     /// Sends as much of a stream as the other end takes now, and an open file with its first byte; returns how much.

@@ -211,7 +211,7 @@ impl ServiceLink {
         self.changed.notify_all();
     }
 
-    fn act(&self, message: ServiceMessage) {
+    pub(crate) fn act(&self, message: ServiceMessage) {
         let producer = self.producer.producer();
         match message {
             ServiceMessage::Question(question) => {

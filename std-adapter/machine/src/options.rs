@@ -207,9 +207,7 @@ impl RecordOptions {
 
     /// KiB of the kernel's buffer for each processor.
     pub(super) fn kernel_buffer_kib(&self, processors: u64, memory: u64) -> u64 {
-        let wanted = if memory < 7 << 30 { 2 << 20 } else { 8 << 20 };
-        let room = (memory / 16 / processors.max(1)).max(64 << 10);
-        self.kernel_buffer.unwrap_or_else(|| room.min(wanted)).div_ceil(1024)
+        self.kernel_buffer.unwrap_or_else(|| kernel_buffer(processors, memory)).div_ceil(1024)
     }
 
     pub(super) fn has_programs(&self) -> bool {
@@ -226,6 +224,13 @@ impl RecordOptions {
         let places = u16::try_from(chunks + 1).unwrap_or(u16::MAX);
         BufferConfig::ring(ring).sequences(places.max(1024))
     }
+}
+
+/// Bytes of the kernel's buffer for each of so many processors, with so much memory, if nobody says how many.
+pub(crate) fn kernel_buffer(processors: u64, memory: u64) -> u64 {
+    let wanted = if memory < 7 << 30 { 2 << 20 } else { 8 << 20 };
+    let room = (memory / 16 / processors.max(1)).max(64 << 10);
+    room.min(wanted)
 }
 
 #[cfg(test)]

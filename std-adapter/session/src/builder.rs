@@ -127,9 +127,9 @@ impl SessionBuilder {
     }
 
     /// Keeps descriptions beside each ring, in so many bytes of memory, 4 KiB to 256 MiB: the last description of each
-    /// track, thread and process, and the last value of each counter. Snapshots and a flight recorder's files have
-    /// them, however long ago they were overwritten, each with its own time; so has each file of a long trace that is
-    /// [cut into several](LongTrace::rotate_at_size).
+    /// track, thread and process, those of a process tree (`ProcessTree`) among them, and the last value of each counter.
+    /// Snapshots and a flight recorder's files have them, however long ago they were overwritten, each with its own time; so
+    /// has each file of a long trace that is [cut into several](LongTrace::rotate_at_size).
     ///
     /// Then names and descriptions are no longer repeated with each quarter of a ring, so that it holds more events: the
     /// more threads and tracks, the more. Of a ring [in a file](BufferConfig::in_file) the descriptions lie in that file,

@@ -11,6 +11,7 @@ mod event;
 mod in_file;
 mod kept;
 mod limits;
+mod named;
 mod names;
 mod noted;
 mod packets_out;
@@ -36,7 +37,7 @@ use seen::{BegunRoom, Seen, slice_event};
 use sequence::Sequence;
 use slices::{Mix, Tracks};
 
-use crate::ring_vms::RingVms;
+use crate::shared_vms::SharedVms;
 
 /// A sequence as a trace numbers it.
 type Id = u32;
@@ -73,7 +74,7 @@ pub struct CarryOver {
     /// Descriptions and counters' values of all sequences, if they are kept.
     kept: Option<Kept>,
     /// Machines that programs of data sources have.
-    vms: RingVms,
+    vms: SharedVms,
     /// Whether packets left that nobody can read, because something is missing before them, or their state is too long.
     lacks_states: bool,
     /// Whether nothing comes after the trace that is being written, so that its packets need not be taken in.
@@ -268,16 +269,23 @@ impl CarryOver {
             sequence.learn(packet, tracks);
         }
         *lacks_states |= way == Way::Leaves && packet.has_names && !sequence.is_readable;
-        if !packet.track.is_empty()
-            && let Some((uuid, is_incremental)) = sequence.descriptions.add(packet.track)
-        {
-            sequence.see_counter(uuid, is_incremental);
-            *has_counters |= is_incremental;
+        let pid = sequence.pid;
+        let mut describe = |field: u32, content: &[u8], is_of_sequence: bool| {
+            if is_of_sequence {
+                let Some((uuid, is_incremental)) = sequence.descriptions.add(content) else { return };
+                sequence.see_counter(uuid, is_incremental);
+                *has_counters |= is_incremental;
+            }
             if let Some(kept) = &mut kept {
                 let moment = sequence.clock.moment(packet).map(|(moment, _)| moment);
                 let moment = moment.or(sequence.clock.now()).or(sequence.last);
-                kept.describe(sequence.writer(id), moment, packet.track);
+                kept.describe(sequence.writer(id), moment, field, content);
             }
+        };
+        if !packet.track.is_empty() {
+            describe(trace_packet::TRACK_DESCRIPTOR, packet.track, true);
+        } else if packet.event.is_none() {
+            named::each(packet, pid, describe);
         }
         let Some((moment, distance)) = sequence.clock.moment(packet) else { return Seen::Nothing };
         if !packet.begins_state() {

@@ -193,7 +193,7 @@ pub(crate) fn write_trace<'b, B: Readable + 'b>(
     piece.append(head.clone());
     let mut reports = Vec::new();
     let mut buffers: Vec<_> = buffers.collect();
-    let vms = buffers.iter().filter(|(_, before)| !before.carried.vms().is_empty());
+    let vms = buffers.iter().filter(|(_, before)| !before.carried.vms().lock().is_empty());
     let told = vms.map(|(buffer, before)| (before.carried.vms(), buffer.report().sequences));
     piece.vms(told, at)?;
     for (buffer, Before { mut carried, packets }) in buffers.drain(..) {

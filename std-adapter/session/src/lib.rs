@@ -74,7 +74,7 @@
 //! | 3 | `recorder`, `packet_writer`, `in_process` (the transport of this process's threads), `side_packets`, `process_tree`, `clock_pairs` |
 //! | 2 | `producer_cell` (a producer and its memory), `queue` (what it asks for), `export` (the bytes of a trace), `transport` |
 //! | 1 | `carry_over` (what packets that have left mean for others), [`region_file`] (buffers in files), `recording_gate`, `waits`, `totals`, `refusals` |
-//! | 0 | `ring_vms` (machines with programs of data sources), `owned_vm` (a machine with its memory), `at_exit` and `at_signal` (what an end waits for), [`limits`], `error`, `clock`, `files`, `size_signal`, `this_process`, `thread_identity`, `interned` |
+//! | 0 | `shared_vms` (machines with programs of data sources), `at_exit` and `at_signal` (what an end waits for), [`limits`], `error`, `clock`, `files`, `size_signal`, `this_process`, `thread_identity`, `interned` |
 
 #![deny(unsafe_code)]
 
@@ -114,7 +114,6 @@ mod long_trace;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod open_files;
-mod owned_vm;
 mod packet_writer;
 pub mod parts;
 mod process_tree;
@@ -124,10 +123,10 @@ mod recorder;
 mod recording_gate;
 mod refusals;
 pub mod region_file;
-mod ring_vms;
 mod service;
 mod session;
 mod shared_counter;
+mod shared_vms;
 mod side_packets;
 mod size_signal;
 mod snapshot;
@@ -162,7 +161,6 @@ pub use recorder::{
     EventTime, Recorder, Relay, SliceGuard, ThreadTracer, TrackRecorder, TrackRecorderAt, TrackSliceGuard,
 };
 pub use refusals::RefusedProgram;
-pub use ring_vms::{RingProgram, RingVmStats};
 pub use session::Session;
 pub use shared_counter::SharedCounter;
 pub use side_packets::SidePackets;
@@ -171,5 +169,6 @@ pub use stopped::Stopped;
 pub use summary::{Losses, Summary};
 pub use this_process::this_process;
 pub use totals::{Flushes, ProducerSummary, Written};
+pub use tracebuf::vm::{RingProgram, RingVmStats};
 pub use transport::{CentralBuffer, Transport};
 pub use waits::Waker;

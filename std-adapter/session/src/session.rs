@@ -16,13 +16,13 @@ use crate::process_tree::ProcessTree;
 use crate::producer_cell::RecorderContext;
 use crate::recorder::Recorder;
 use crate::refusals::Refusals;
-use crate::ring_vms::RingProgram;
 use crate::side_packets::{SideData, SidePackets};
 use crate::snapshot::{Snapshot, Spare};
 use crate::stopped::Stopped;
 use crate::summary::{Summary, summary_of};
 use crate::transport::Transport;
 use crate::waits::{FOR_EVER, GRACE, PATIENCE, Waker};
+use tracebuf::vm::RingProgram;
 
 /// A running session. See [the crate](crate).
 ///

@@ -9,10 +9,10 @@ use crate::carry_over::KeptStats;
 use crate::limits::OWN_PRODUCER_ID;
 use crate::long_trace::LongTraceStatus;
 use crate::refusals::RefusedProgram;
-use crate::ring_vms::RingVmStats;
 use crate::service::Service;
 use crate::totals::{Flushes, ProducerSummary, Written};
 use crate::transport::CentralBuffer;
+use tracebuf::vm::RingVmStats;
 use tracebuf_std::display::{Bytes, Count};
 
 /// What a session did.
@@ -114,8 +114,8 @@ pub(crate) fn summary_of(service: &Service, file: Option<Written>) -> Summary {
         long_trace: None,
         slices_left_out: service.buffers.iter().map(|buffer| buffer.observer().left_out()).sum(),
         kept: service.buffers.iter().map(|buffer| buffer.observer().kept()).collect(),
-        vms: service.buffers.iter().map(|buffer| buffer.observer().vms().stats().collect()).collect(),
-        vms_refused: service.buffers.iter().map(|buffer| buffer.observer().vms().refused()).sum(),
+        vms: service.buffers.iter().map(|buffer| buffer.observer().vms().lock().stats().collect()).collect(),
+        vms_refused: service.buffers.iter().map(|buffer| buffer.observer().vms().lock().refused()).sum(),
         chunks_too_late: full.map(|buffer| buffer.stats().chunks_discarded).sum(),
     }
 }

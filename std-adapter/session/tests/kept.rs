@@ -5,7 +5,8 @@ use std::path::Path;
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use tracebuf::proto::{PacketView, TracePackets};
+use tracebuf::proto::TracePackets;
+use tracebuf::proto::reader::{messages, number};
 use tracebuf_analysis::Trace;
 use tracebuf_session::{Exhaustion, FlightRecorder, LongTrace, Session, SessionBuilder, Track, Unit};
 use tracebuf_testing::trace::scratch;
@@ -59,13 +60,6 @@ fn assert_all_is_told(trace: &Trace) {
     assert_all_is_named(trace);
     assert!(trace.slices().all(|slice| slice.name() == "work"));
     assert!(trace.slices().count() > 500);
-}
-
-/// How often a file describes a track of that name.
-fn described(path: &Path, name: &str) -> usize {
-    let trace = std::fs::read(path).expect("a file");
-    let packets = TracePackets::new(&trace).map(|packet| PacketView::of(packet.expect("a packet")).track);
-    packets.filter(|track| track.windows(name.len()).any(|part| part == name.as_bytes())).count()
 }
 
 fn assert_all_is_named(trace: &Trace) {
@@ -191,9 +185,64 @@ fn each_file_of_a_long_trace_has_what_was_described_in_earlier_ones() {
         assert!(!trace.losses().has_losses(), "file {number}");
         assert_all_is_named(&trace);
     }
-    // Each was described once, and is in each file: nothing else can have brought it there.
-    let told: usize = (0..files).map(|number| described(&path(number), "counter 49")).sum();
-    assert_eq!(told, files);
+}
+
+/// Processes and threads by number, as the packets of a trace name them.
+fn machine(path: &Path) -> (BTreeMap<u64, String>, BTreeMap<u64, String>) {
+    let trace = std::fs::read(path).expect("a file");
+    let (mut processes, mut threads) = (BTreeMap::new(), BTreeMap::new());
+    let text =
+        |of: &[u8], field| messages(of, field).map(String::from_utf8_lossy).collect::<Vec<_>>().join(" ");
+    let packets = TracePackets::new(&trace).map(|packet| packet.expect("a packet"));
+    for tree in packets.flat_map(|packet| messages(packet, 2)) {
+        let all = messages(tree, 1);
+        processes.extend(all.map(|process| (number(process, 1).expect("a number"), text(process, 3))));
+        let all = messages(tree, 2);
+        threads.extend(all.map(|thread| (number(thread, 1).expect("a number"), text(thread, 2))));
+    }
+    (processes, threads)
+}
+
+#[test]
+fn a_machine_s_process_tree_that_was_overwritten_still_names_processes_and_threads() {
+    let session = ring().keep_descriptions(64 << 10).start().expect("a session");
+    let mut writer = session.recorder().packet_writer().expect("a writer");
+    // As a machine's data source does: all at the start, and then what is new.
+    for (name, tids) in [("first", 100..110), ("renamed", 105..106)] {
+        writer.packet(|packet| {
+            packet.varint(8, session.now());
+            let mut tree = packet.message(2);
+            for pid in [100, 200] {
+                let mut process = tree.message(1);
+                process.varint(1, pid);
+                process.string(3, &format!("/bin/server-{pid}"));
+                process.string(3, name);
+            }
+            for tid in tids.clone() {
+                let mut thread = tree.message(2);
+                thread.varint(1, tid);
+                thread.string(2, &format!("{name} {tid}"));
+                thread.varint(3, 100);
+            }
+        });
+    }
+    // And a program from before there were tracks.
+    writer.packet(|packet| {
+        let mut thread = packet.message(44);
+        thread.varint(1, 300);
+        thread.varint(2, 301);
+        thread.string(5, "old");
+    });
+    session.flush(Duration::from_secs(5)).expect("a flush");
+    let path = scratch("kept-machine.pftrace");
+    lap(&session, 5, false, || session.snapshot().expect("a snapshot").write_to(&path).expect("a file"));
+    let (processes, threads) = machine(&path);
+    let name = |tid| format!("{} {tid}", if tid == 105 { "renamed" } else { "first" });
+    assert_eq!(processes, [100, 200].map(|pid| (pid, format!("/bin/server-{pid} renamed"))).into());
+    assert_eq!(threads, (100..110).map(|tid| (tid, name(tid))).collect());
+    let trace = Trace::open(&path).expect("a trace");
+    assert!(trace.tracks().any(|track| (track.tid(), track.thread_name()) == (Some(301), Some("old"))));
+    assert_all_is_told(&trace);
 }
 
 #[test]

@@ -16,7 +16,7 @@ pub struct GeneratedCase {
     pub memory: usize,
 }
 
-/// Memory in which there is room for all that is generated.
+/// Memory in which there is room for nearly all that is generated.
 pub const ENOUGH: usize = 64 << 10;
 
 /// A case from a seed or from a fuzzer's decisions.

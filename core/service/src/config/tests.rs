@@ -3,6 +3,7 @@
 use super::*;
 use crate::wire::ProtoBuilder;
 use std::vec;
+use tracebuf::proto::fields::config::trigger_config;
 
 fn buffer(size_kb: u32, name: &str) -> ProtoBuilder {
     ProtoBuilder::new().number(buffer_config::SIZE_KB, size_kb).bytes(buffer_config::NAME, name.as_bytes())
@@ -53,7 +54,14 @@ fn buffers_are_found_by_place_and_by_name() {
 #[test]
 fn what_no_session_can_be_is_refused_with_its_reason() {
     let long = ProtoBuilder::new().number(field::DURATION_MS, 8_u64 * 24 * 3600 * 1000);
-    let filter = ProtoBuilder::new().bytes(field::TRACE_FILTER, b"\x08\x01");
+    let boost = ProtoBuilder::new().bytes(field::PRIORITY_BOOST, b"\x08\x01");
+    let guarded = |buffer, rest: &ProtoBuilder| {
+        with(&[buffer]).number(field::ENABLE_EXTRA_GUARDRAILS, true).fields(rest.as_bytes())
+    };
+    let none = ProtoBuilder::new();
+    let triggers = ProtoBuilder::new()
+        .number(trigger_config::TRIGGER_MODE, 1_u32)
+        .number(trigger_config::TRIGGER_TIMEOUT_MS, 25_u32 * 3600 * 1000);
     let cases = [
         (with(&[buffer(0, "")]), "Invalid buffer sizes"),
         (ProtoBuilder::new().bytes(999, &[0; 130_100]), "too long (130105 bytes)"),
@@ -61,16 +69,46 @@ fn what_no_session_can_be_is_refused_with_its_reason() {
         (with(&[buffer(4, "x"), buffer(4, "x")]), "Duplicate buffer name x"),
         (with(&vec![buffer(4, ""); 129]), "Too many buffers configured (129)"),
         (long, "Requested too long trace"),
-        (filter, "trace_filter is not supported"),
+        (boost, "priority_boost is not supported"),
         (ProtoBuilder::new().bytes(field::BUGREPORT_FILENAME, b"a/b"), "Invalid bugreport_filename a/b"),
         (ProtoBuilder::new().fields(b"\x0A\x05a"), "malformed"),
-        (ProtoBuilder::new().number(field::LOCKDOWN_MODE, 2_u32), "lockdown_mode is not supported"),
+        (guarded(buffer(5, ""), &none), "multiples of 4 KiB"),
+        (guarded(buffer(129 << 10, ""), &none), "131072 KiB of buffers, and not 132096"),
+        (guarded(buffer(4, ""), &none.clone().message(field::TRIGGER_CONFIG, &triggers)), "a day"),
+        (guarded(buffer(4, ""), &none.clone().number(field::DURATION_MS, 25_u32 * 3600 * 1000)), "a day"),
+        (guarded(buffer(4, ""), &none.clone().number(field::DEFERRED_START, true)), "deferred"),
     ];
     for (config, reason) in cases {
         let error = refused(&config);
         assert!(error.contains(reason), "{error}");
     }
     assert!(TraceConfig::of(with(&vec![buffer(4, ""); 128]).as_bytes()).is_ok());
+    let overrides =
+        ProtoBuilder::new().number(guardrail_overrides::MAX_TRACING_BUFFER_SIZE_KB, 129_u32 << 10);
+    let overrides = ProtoBuilder::new().message(field::GUARDRAIL_OVERRIDES, &overrides);
+    assert!(TraceConfig::of(guarded(buffer(129 << 10, ""), &overrides).as_bytes()).is_ok());
+}
+
+#[test]
+fn the_codec_with_the_highest_number_comes_first_with_its_level_and_the_old_form_is_one_more() {
+    let codecs = |kinds: &[(u32, ProtoBuilder)], old_form: u32| {
+        let kinds = ProtoBuilder::new().each(kinds, |all, (kind, within)| all.message(*kind, within));
+        let config =
+            ProtoBuilder::new().message(field::COMPRESSION, &kinds).number(field::COMPRESSION_TYPE, old_form);
+        TraceConfig::of(config.as_bytes()).expect("valid").codecs
+    };
+    let level = |level: i64| ProtoBuilder::new().number(zstd::LEVEL, level.cast_unsigned());
+    let none = ProtoBuilder::new;
+    let zstd = |level| Codec::Zstd { level };
+    assert_eq!(codecs(&[], 0), None);
+    assert_eq!(codecs(&[(99, none())], 0), Some(vec![]));
+    assert_eq!([codecs(&[(1, none())], 0), codecs(&[], 1)], [(); 2].map(|()| Some(vec![Codec::Deflate])));
+    assert_eq!(codecs(&[(2, none()), (1, none())], 0), Some(vec![zstd(3), Codec::Deflate]));
+    assert_eq!(codecs(&[(2, level(1))], 1), Some(vec![zstd(1), Codec::Deflate]));
+    let levels = [(0, 3), (22, 9), (-1, -1), (-1000, -7), (i64::from(i32::MAX), 9)];
+    for (said, used) in levels {
+        assert_eq!(codecs(&[(2, level(said))], 0), Some(vec![zstd(used)]), "{said}");
+    }
 }
 
 #[test]

@@ -179,7 +179,7 @@ impl<H: Host> Service<H> {
         let Some(one) = self.connections.remove(&connection) else { return };
         self.readers.remove(&connection);
         self.to_tell.remove(&connection);
-        self.clones.remove(&connection);
+        self.forget_clone(connection);
         self.actions.extend(one.files.into_iter().map(|(_, _, file)| Action::Discard(file)));
         if let Some(producer) = one.producer {
             self.producer_is_gone(producer);

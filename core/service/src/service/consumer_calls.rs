@@ -9,15 +9,15 @@ use tracebuf::proto::fields::consumer::{
     flush_request, get_trace_stats_response, observe_events_request, query_service_state_request,
     save_trace_for_bugreport_response,
 };
-use tracebuf::proto::reader::{FieldValue, Fields, message, numbers};
+use tracebuf::proto::reader::{Fields, message, numbers};
 
 use super::Service;
 use super::flushes::{Then, flags};
 use crate::host::{Action, ConnectionId, FileToken, Host};
 use crate::sessions::{Session, State};
-use crate::wire::ProtoBuilder;
 use crate::wire::consumers::{CONSUMER_METHODS, CONSUMER_PORT, session_to_stop, stop_answer};
 use crate::wire::frames::{self, ClientFrame};
+use crate::wire::{ProtoBuilder, answers, repeated};
 
 impl<H: Host> Service<H> {
     pub(super) fn consumer_frame(&mut self, connection: ConnectionId, frame: &[u8], file: Option<FileToken>) {
@@ -27,6 +27,9 @@ impl<H: Host> Service<H> {
                 let is_known = name == CONSUMER_PORT.as_bytes();
                 let bound = || frames::bound(request, CONSUMER_METHODS);
                 let reply = if is_known { bound() } else { frames::not_bound(request) };
+                if !is_known {
+                    self.log_unknown_port(name);
+                }
                 self.send(connection, &reply);
             }
             Some((request, ClientFrame::Invoke { method, arguments, wants_reply })) => {
@@ -111,21 +114,25 @@ impl<H: Host> Service<H> {
                 None => self.reject(connection, request),
             },
             "ObserveEvents" => {
-                let mask = kinds(arguments).into_iter().fold(0, |mask, kind| mask | kind);
+                let mask = repeated(arguments, observe_events_request::EVENTS_TO_OBSERVE)
+                    .into_iter()
+                    .fold(0, |mask, kind| mask | kind);
                 self.observe(connection, request, mask);
             }
             "QueryServiceState" => {
                 let [sessions_only] = fields(arguments, [query_service_state_request::SESSIONS_ONLY]);
                 self.query_state(connection, request, sessions_only != 0);
             }
-            "QueryCapabilities" => self.query_capabilities(connection, request),
+            "QueryCapabilities" => {
+                self.reply(connection, request, &answers::capabilities(&answers::OBSERVABLE, true));
+            }
             "SaveTraceForBugreport" => {
                 use save_trace_for_bugreport_response as fields;
                 let response = ProtoBuilder::new().number(fields::SUCCESS, false);
                 let response = response.bytes(fields::MSG, b"Removed: use CloneSession");
                 self.reply(connection, request, &response);
             }
-            "CloneSession" => self.clone_session(connection, request, arguments),
+            "CloneSession" => self.clone_session(connection, request, arguments, file),
             "StopTracebufSession" => self.stop_for(connection, request, &session_to_stop(arguments)),
             _ => self.reject(connection, request),
         }
@@ -229,24 +236,4 @@ fn fields<const N: usize>(of: &[u8], fields: [u32; N]) -> [u64; N] {
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// Kinds of events, each by itself or all in one packed field.
-fn kinds(arguments: &[u8]) -> alloc::vec::Vec<u64> {
-    let mut kinds = alloc::vec::Vec::new();
-    for field in Fields::of(arguments) {
-        match field.value {
-            FieldValue::Number(kind) if field.number == observe_events_request::EVENTS_TO_OBSERVE => {
-                kinds.push(kind);
-            }
-            FieldValue::Bytes(mut packed) if field.number == observe_events_request::EVENTS_TO_OBSERVE => {
-                while let Some((kind, rest)) = tracebuf::proto::varint::split(packed) {
-                    kinds.push(kind);
-                    packed = rest;
-                }
-            }
-            _ => {}
-        }
-    }
-    kinds
 }

@@ -1,14 +1,18 @@
 //! How a session comes about.
 
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use tracebuf::buffer::{Config, TraceBuffer};
+use tracebuf::vm::RingVms;
 
 use super::Service;
 use super::timers::{MS, Timer};
-use crate::config::{BufferConfig, Compression, TraceConfig};
+use crate::buffers::Buffer;
+use crate::config::{BufferConfig, LONGEST, TraceConfig};
+use crate::filter::{Filtering, TraceFilter};
 use crate::host::{Action, ConnectionId, FileToken, Host};
 use crate::sessions::{OutputFile, Session, State};
 
@@ -44,7 +48,10 @@ impl<H: Host> Service<H> {
         let starter = session.config.triggers.as_ref().filter(|triggers| triggers.starts);
         match starter.map(|triggers| triggers.timeout_ms) {
             Some(timeout) => self.set_timer(timeout.saturating_mul(MS), Timer::Trigger(id)),
-            None if session.config.is_deferred => {}
+            // No session lasts longer, and this one has not even begun.
+            None if session.config.is_deferred => {
+                self.set_timer(LONGEST.saturating_mul(MS), Timer::Trigger(id))
+            }
             None => self.start(id),
         }
     }
@@ -70,6 +77,7 @@ impl<H: Host> Service<H> {
         for pattern in of_sources.chain(of_triggers) {
             self.host.matches(pattern, "").map_err(|error| format!("Invalid pattern {pattern}: {error}"))?;
         }
+        let filter = self.make_filter(&config)?;
         self.check_guardrails(&config)?;
         self.check_count(uid)?;
         let has_name =
@@ -85,10 +93,11 @@ impl<H: Host> Service<H> {
         if config.guardrails {
             self.guarded.insert(config.name.clone(), self.now);
         }
-        let deflates = config.compression == Compression::Deflate && self.host.deflate(&[]).is_some();
-        if config.compression != Compression::None && !deflates {
-            config.compression = Compression::None;
-            self.log("a trace that was to be compressed is written without".to_string());
+        if let Some(codecs) = &config.codecs {
+            config.codec = codecs.iter().copied().find(|codec| self.host.compress(*codec, &[]).is_some());
+            if config.codec.is_none() {
+                self.log("a trace that was to be compressed is written without".to_string());
+            }
         }
         if config.uuid == [0; 2] {
             config.uuid = [self.host.random(), self.host.random()];
@@ -108,15 +117,30 @@ impl<H: Host> Service<H> {
         if config.exclusive > 0 {
             self.end_others();
         }
+        if let Some(locks) = config.locks.filter(|locks| *locks != self.is_locked) {
+            self.is_locked = locks;
+            let whose = if locks { "of the service's user alone" } else { "of all users" };
+            self.log(format!("producers {whose} are served from now on, as user {uid} wants"));
+        }
         self.last.session += 1;
         let id = self.last.session;
         let mut session = Session::new(uid, connection, request, config, buffers);
         session.file = output.map(OutputFile::new);
+        session.filter = filter;
+        self.sessions.iter().for_each(|(other, beside)| session.note_other(*other, beside));
         self.sessions.insert(id, session);
+        self.set_state(id, State::Configured);
         if let Some(one) = self.connections.get_mut(&connection) {
             one.consumer.session = Some(id);
         }
         Ok(id)
+    }
+
+    /// The filter of a config, if it has one.
+    pub(super) fn make_filter(&mut self, config: &TraceConfig) -> Result<Option<Box<Filtering>>, String> {
+        let mut compile = |pattern: &str, find| self.host.pattern(pattern, find);
+        let filter = config.filter.as_deref().map(|filter| TraceFilter::of(filter, &mut compile));
+        Ok(filter.transpose()?.map(Filtering::new).map(Box::new))
     }
 
     /// There may be so many sessions, and so many of a user.
@@ -198,13 +222,13 @@ impl<H: Host> Service<H> {
         &mut self,
         buffer: &BufferConfig,
         histograms: bool,
-    ) -> Option<TraceBuffer<H::Memory>> {
+    ) -> Option<Buffer<H::Memory>> {
         let bytes = u32::try_from(buffer.size_kb << 10).ok()?;
         // Small ones have room for few sequences anyhow.
         let sequences = u32::from(SEQUENCES).min((bytes >> 8).max(64)) as u16;
         let config = Config::new(buffer.policy).sequences(sequences).histograms(histograms);
         let memory = self.host.memory(usize::try_from(config.region_size(bytes)).ok()?)?;
-        TraceBuffer::new(memory, config).ok()
+        TraceBuffer::new(memory, config).ok().map(|buffer| buffer.observed_by(RingVms::default()))
     }
 
     /// Takes over filters of producers, and sets up what they let in now.

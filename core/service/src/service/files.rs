@@ -2,6 +2,9 @@
 
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
+
+use tracebuf::buffer::{BufferStats, FillPolicy, TraceBuffer};
 
 use super::Service;
 use super::reading::Read;
@@ -16,9 +19,24 @@ const BACKLOG: u64 = 64 << 20;
 /// Bytes kept for the end of a trace that must not be longer than so much: statistics, and what it was.
 const END: u64 = 16 << 10;
 
+/// Bytes that a buffer has taken in all.
+const fn taken(stats: &BufferStats) -> u64 {
+    stats.bytes_written.saturating_add(stats.padding_bytes_written)
+}
+
 impl OutputFile {
     pub(crate) const fn new(token: FileToken) -> Self {
-        Self { token, given: 0, written: 0, drains: false, is_full: false, is_finishing: false }
+        Self {
+            token,
+            given: 0,
+            written: 0,
+            drains: false,
+            is_full: false,
+            is_finishing: false,
+            drained: Vec::new(),
+            lost: 0,
+            cloned_by: None,
+        }
     }
 
     const fn waiting(&self) -> u64 {
@@ -35,13 +53,44 @@ impl<H: Host> Service<H> {
         }
     }
 
+    /// Writes early what a ring would overwrite before its time, and says so if it has.
+    pub(super) fn look_at_files(&mut self) {
+        let (mut early, mut lines) = (Vec::new(), Vec::new());
+        for (id, session) in &mut self.sessions {
+            let Some(file) = session.file.as_mut().filter(|_| session.state == State::Started) else {
+                continue;
+            };
+            file.drained.resize(session.buffers.len(), 0);
+            let mut lost = 0;
+            for (number, drained) in session.buffers.iter().zip(&file.drained) {
+                let Some(buffer) = self.buffers.get(*number) else { continue };
+                let stats = buffer.stats();
+                lost += stats.bytes_overwritten;
+                let is_ring = buffer.policy() == FillPolicy::RingBuffer;
+                if is_ring && !file.drains && taken(&stats).saturating_sub(*drained) >= stats.buffer_size / 2
+                {
+                    file.drains = true;
+                    early.push(*id);
+                }
+            }
+            if file.lost == 0 && lost > 0 {
+                lines.push(format!(
+                    "session {id} loses data: it is overwritten before it is written into the file"
+                ));
+            }
+            file.lost = lost;
+        }
+        self.writers.extend(early);
+        lines.into_iter().for_each(|line| self.log(line));
+    }
+
     /// Writes a piece. Returns whether another can be written at once.
     pub(super) fn write_turn(&mut self, id: u64) -> bool {
         let Some(session) = self.sessions.get_mut(&id) else {
             self.writers.remove(&id);
             return false;
         };
-        let (limit, is_over) = (session.config.max_file_size, session.state == State::Disabled);
+        let (limit, is_over) = (session.config.max_file_size, session.state.is_over());
         let Some(file) = session.file.as_mut().filter(|file| file.drains && !file.is_finishing) else {
             self.writers.remove(&id);
             return false;
@@ -74,6 +123,8 @@ impl<H: Host> Service<H> {
             return true;
         }
         file.drains = false;
+        let stats = session.buffers.iter().map(|number| self.buffers.get(*number).map(TraceBuffer::stats));
+        file.drained = stats.map(|stats| stats.as_ref().map_or(0, taken)).collect();
         self.writers.remove(&id);
         if is_over {
             file.is_finishing = true;
@@ -96,11 +147,12 @@ impl<H: Host> Service<H> {
         if let Some(session) = self.sessions.get_mut(&id) {
             session.told.stats_are_due = true;
         }
-        self.say_all_but_data(id, &mut piece);
+        // What has no room is left out.
+        self.read(id, &mut piece, 0);
         self.give(id, token, piece.into_bytes());
     }
 
-    fn give(&mut self, id: u64, token: FileToken, bytes: alloc::vec::Vec<u8>) {
+    fn give(&mut self, id: u64, token: FileToken, bytes: Vec<u8>) {
         if bytes.is_empty() {
             return;
         }
@@ -139,11 +191,12 @@ impl<H: Host> Service<H> {
     /// A file is complete, and closed.
     pub(super) fn file_finished(&mut self, token: FileToken) {
         let Some(id) = self.session_of(token) else { return };
-        if let Some(session) = self.sessions.get_mut(&id) {
-            session.file = None;
-        }
-        if self.sessions.get(&id).is_some_and(|session| session.state == State::Disabled) {
-            self.say_that_it_ended(id);
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let file = session.file.take();
+        match session.state {
+            State::Cloned => self.is_cloned_into_file(id, file.as_ref()),
+            State::Disabled => self.say_that_it_ended(id),
+            _ => {}
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Flushes: producers send what they have, and what they are still writing is looked at.
 
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use tracebuf::proto::fields::consumer::tracing_service_event as moment;
@@ -9,7 +11,7 @@ use tracebuf::proto::trace_stats::FinalFlush;
 use super::Service;
 use super::timers::{MS, Timer};
 use crate::host::{ConnectionId, Host};
-use crate::sessions::{InstanceState, State};
+use crate::sessions::{Instance, InstanceState, State};
 use crate::wire::commands;
 
 /// Most flushes under way.
@@ -107,11 +109,35 @@ impl<H: Host> Service<H> {
         self.timers.remove(&(flush.timer, Timer::Flush(number)));
         self.scrape(flush.session);
         let clocks = self.host.clocks();
+        let is_last = matches!(flush.then, Then::Stop | Then::Clone(_));
+        let late: Vec<(String, String)> = match self.sessions.get(&flush.session) {
+            Some(session) if !is_answered => {
+                let waits = |one: &&Instance| flush.waiting.contains(&one.producer) && one.is_flushed;
+                session.instances.iter().filter(waits).map(|one| self.named(one)).collect()
+            }
+            _ => Vec::new(),
+        };
+        self.log_late(flush.session, &late);
         if let Some(session) = self.sessions.get_mut(&flush.session) {
             session.note_clocks(clocks);
+            if is_last {
+                session.note_slow(moment::LAST_FLUSH_SLOW_DATA_SOURCES, clocks.boottime, late);
+            }
             session.note(moment::ALL_DATA_SOURCES_FLUSHED, clocks.boottime, true);
         }
         self.flushed(flush.session, flush.then, is_answered);
+    }
+
+    /// Says who has not answered a flush, once until one is answered.
+    fn log_late(&mut self, id: u64, late: &[(String, String)]) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let has_said = core::mem::replace(&mut session.has_said_late, !late.is_empty());
+        if let Some((producer, source)) = late.first().filter(|_| !has_said) {
+            let more = late.len() - 1;
+            self.log(format!(
+                "{source} of {producer} and {more} more have not flushed in time, for session {id}"
+            ));
+        }
     }
 
     fn flushed(&mut self, id: u64, then: Then, is_done: bool) {

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use tracebuf::proto::fields::ipc::data_source_config as field;
 use tracebuf::proto::reader::Fields;
 use tracebuf::service::AllowedBuffers;
+use tracebuf::vm::RingProgram;
 
 use super::Service;
 use super::timers::MS;
@@ -88,7 +89,7 @@ impl<H: Host> Service<H> {
         else {
             return false;
         };
-        if source.name != name {
+        if source.name != name || self.keeps_out(producer.peer.uid) {
             return false;
         }
         let machine = self.host.machine().name.clone();
@@ -134,6 +135,14 @@ impl<H: Host> Service<H> {
         self.last.instance = next;
         if let Some(allowed) = self.producers.get_mut(&number).and_then(|producer| producer.allowed()) {
             allowed.allow(buffer);
+        }
+        if let Some(program) = RingProgram::of(&source.name, &source.whole, &config)
+            && !self.buffers.vms(buffer).is_some_and(|vms| vms.join(program, number))
+        {
+            self.log(format!(
+                "no room for the program of data source \"{}\", which nothing runs",
+                source.name
+            ));
         }
         let [setup, _] = commands::setup_and_start(next, &ProtoBuilder::new().fields(&config));
         self.command(number, setup, None);

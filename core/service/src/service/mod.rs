@@ -90,11 +90,11 @@ pub struct Service<H: Host> {
     /// Triggers of the last day, by name, with the boot time of each.
     fired: Vec<(String, u64)>,
     last: LastNumbers,
-    /// Chunks and patches of producers that are gone.
-    discarded: [u64; 2],
     /// The steady clock, as of the last event.
     now: u64,
     is_ending: bool,
+    /// Producers of other users than the service's are kept out.
+    is_locked: bool,
 }
 
 /// The numbers given last.
@@ -136,16 +136,16 @@ impl<H: Host> Service<H> {
             guarded: BTreeMap::new(),
             fired: Vec::new(),
             last: LastNumbers::default(),
-            discarded: [0; 2],
             now: 0,
             is_ending: false,
+            is_locked: false,
         }
     }
 
     /// Hears of something that has happened, and of what is due by now. Takes time for what that is, not for packets
     /// to be read: those come in [turns](Self::turn).
     pub fn handle(&mut self, event: Event<'_>) {
-        self.now = self.host.clocks().monotonic;
+        self.now = self.host.now();
         match event {
             Event::Connected { connection, port, peer } => self.connected(connection, port, peer),
             Event::Received { connection, bytes, file } => self.received(connection, bytes, file),
@@ -158,13 +158,14 @@ impl<H: Host> Service<H> {
             Event::End => self.end(),
         }
         self.do_what_is_due();
+        self.look_at_files();
         self.tell_events();
     }
 
     /// Does a piece of what takes longer: some 128 KiB for a consumer that reads, 1 MiB for each file. Returns whether
     /// there is more to do at once.
     pub fn turn(&mut self) -> bool {
-        self.now = self.host.clocks().monotonic;
+        self.now = self.host.now();
         let read = self.readers.iter().copied().collect::<Vec<_>>();
         let has_read = read.into_iter().filter(|connection| self.read_turn(*connection)).count() > 0;
         let write = self.writers.iter().copied().collect::<Vec<_>>();
@@ -191,6 +192,11 @@ impl<H: Host> Service<H> {
     /// The host.
     pub const fn host(&mut self) -> &mut H {
         &mut self.host
+    }
+
+    /// Whether lockdown keeps a user's producers out.
+    fn keeps_out(&self, uid: u32) -> bool {
+        self.is_locked && uid != self.host.machine().uid
     }
 
     fn log(&mut self, line: String) {

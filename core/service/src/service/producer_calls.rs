@@ -27,6 +27,9 @@ impl<H: Host> Service<H> {
             Some(ProducerFrame::Bind { request, is_known }) => {
                 let reply =
                     if is_known { frames::bound(request, METHODS) } else { frames::not_bound(request) };
+                if !is_known && let Some((_, ClientFrame::Bind(name))) = ClientFrame::of(frame) {
+                    self.log_unknown_port(name);
+                }
                 self.send(connection, &reply);
             }
             Some(ProducerFrame::Invoke { request, method: None, .. }) => self.reject(connection, request),
@@ -61,6 +64,15 @@ impl<H: Host> Service<H> {
         self.actions.extend(file.map(Action::Discard));
     }
 
+    /// Says what somebody wants that there is not: relays above all.
+    pub(super) fn log_unknown_port(&mut self, name: &[u8]) {
+        let name = String::from_utf8_lossy(name);
+        let name: String = name.chars().take(64).collect();
+        self.log(format!(
+            "a client wants {name:?}, which this service does not have: relays are not supported"
+        ));
+    }
+
     fn introduce(
         &mut self,
         connection: ConnectionId,
@@ -73,6 +85,11 @@ impl<H: Host> Service<H> {
             self.actions.extend(file.map(Action::Discard));
             return self.reject(connection, request);
         };
+        if self.keeps_out(peer.uid) {
+            self.actions.extend(file.map(Action::Discard));
+            self.log(format!("process {} of user {} is kept out by lockdown_mode", peer.pid, peer.uid));
+            return self.reject(connection, request);
+        }
         let own = file.and_then(|file| self.host.adopt(file)).filter(|_| hello.brings_memory);
         let own = own.and_then(|shared| {
             let page = Producer::<H::Shared>::page_of_its_own(&hello, shared.as_ref().len() as u64 * 4)?;
@@ -144,6 +161,14 @@ impl<H: Host> Service<H> {
                 // A flush comes another way.
                 let _ = producer.with(|endpoint| endpoint.carry_out_one(&request, &mut self.buffers));
             }
+            ProducerCall::Emulated => {
+                let name = producer.name();
+                let line = format!(
+                    "{name} sends chunks without shared memory, which is not supported: it is disconnected"
+                );
+                self.log(line);
+                self.close(connection);
+            }
             ProducerCall::Flushed(flush) => self.answer_flushes(number, flush),
             ProducerCall::Register(source) => self.register(number, source),
             ProducerCall::Update(source) if source.whole.len() <= MAX_IPC_FRAME - 128 => {
@@ -192,8 +217,11 @@ impl<H: Host> Service<H> {
         let Some(producer) = self.producers.get_mut(&number) else { return };
         let _ = producer.with(|endpoint| endpoint.disconnect(&mut self.buffers));
         let stats = producer.stats();
-        self.discarded[0] = self.discarded[0].saturating_add(stats.chunks_discarded);
-        self.discarded[1] = self.discarded[1].saturating_add(stats.patches_discarded);
+        for session in self.sessions.values_mut().filter(|session| session.has_producer(number)) {
+            let [chunks, patches] = &mut session.discarded;
+            *chunks = chunks.saturating_add(stats.chunks_discarded);
+            *patches = patches.saturating_add(stats.patches_discarded);
+        }
         self.withdraw(number, |_: &String| true, false);
         self.forget_flushes_of(number);
         if let Some(producer) = self.producers.remove(&number) {

@@ -2,15 +2,16 @@
 
 use alloc::vec::Vec;
 
-use tracebuf::buffer::DataLoss;
+use tracebuf::buffer::{DataLoss, SequenceInfo};
 use tracebuf::proto::TracePackets;
 use tracebuf::proto::fields::consumer::tracing_service_event as moment;
 use tracebuf::proto::fields::{trace, trace_packet};
 use tracebuf::service::trusted_fields;
 
 use super::Service;
-use crate::config::Compression;
-use crate::host::{ConnectionId, Host};
+use crate::buffers::BufferSlab;
+use crate::filter::Filtered;
+use crate::host::{Codec, ConnectionId, Host};
 use crate::packets;
 use crate::sessions::{Moment, Session};
 use crate::sinks::{PacketSink, Piece, Slices};
@@ -88,26 +89,51 @@ impl<H: Host> Service<H> {
     }
 
     pub(super) fn compresses(&self, id: u64) -> bool {
-        self.sessions.get(&id).is_some_and(|session| session.config.compression == Compression::Deflate)
+        self.sessions.get(&id).is_some_and(|session| session.config.codec.is_some())
     }
 
     /// Packets as a trace file has them, all in one if the session compresses them and they are shorter so.
     pub(super) fn compressed(&mut self, id: u64, packets: Vec<u8>) -> Vec<u8> {
-        let deflated = if self.compresses(id) { self.host.deflate(&packets) } else { None };
-        let packed = deflated.map(|all| {
-            let packet = ProtoBuilder::new().bytes(trace_packet::COMPRESSED_PACKETS, &all);
+        let Some(codec) = self.sessions.get(&id).and_then(|session| session.config.codec) else {
+            return packets;
+        };
+        let field = match codec {
+            Codec::Deflate => trace_packet::COMPRESSED_PACKETS,
+            Codec::Zstd { .. } => trace_packet::ZSTD_COMPRESSED_PACKETS,
+        };
+        let packed = self.host.compress(codec, &packets).map(|all| {
+            let packet = ProtoBuilder::new().bytes(field, &all);
             ProtoBuilder::new().message(trace::PACKET, &packet).into_bytes()
         });
         packed.filter(|packed| packed.len() < packets.len()).unwrap_or(packets)
     }
 
-    /// Reads some of a session: what the service has to say first, then the buffers in turn, then statistics.
+    /// Reads some of a session, of its buffers up to `most` bytes: what the service has to say first, then the buffers in
+    /// turn, then statistics. Of all but those the session's filter leaves what it lets through.
     pub(super) fn read(&mut self, id: u64, sink: &mut impl PacketSink, most: usize) -> Read {
+        let begun = self.host.clocks().monotonic;
+        let mut filter = self.sessions.get_mut(&id).and_then(|session| session.filter.take());
+        let read = match &mut filter {
+            Some(filter) => self.read_packets(id, &mut Filtered::new(filter, sink), most),
+            None => self.read_packets(id, sink, most),
+        };
+        if let Some(filter) = &mut filter {
+            filter.took(self.host.clocks().monotonic.saturating_sub(begun));
+        }
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.filter = filter;
+        }
+        if read == Read::All && !self.say_stats(id, sink) { Read::Full } else { read }
+    }
+
+    fn read_packets(&mut self, id: u64, sink: &mut impl PacketSink, most: usize) -> Read {
         if !self.say_beginning(id, sink) {
             return Read::Full;
         }
         let Some(session) = self.sessions.get_mut(&id) else { return Read::All };
-        for number in session.buffers.clone() {
+        let numbers = if most == 0 { Vec::new() } else { session.buffers.clone() };
+        for (place, number) in numbers.into_iter().enumerate() {
+            sink.of_buffer(Some(place));
             let Some(mut reader) = self.buffers.read(number) else { continue };
             while sink.len() < most {
                 let Some(packet) = reader.next_packet() else { break };
@@ -130,17 +156,13 @@ impl<H: Host> Service<H> {
                 return Read::Some;
             }
         }
+        sink.of_buffer(None);
         if self.say_end(id, sink) { Read::All } else { Read::Full }
-    }
-
-    /// What the service has to say, without data.
-    pub(super) fn say_all_but_data(&mut self, id: u64, sink: &mut impl PacketSink) {
-        // What has no room is left out.
-        let _ = self.say_beginning(id, sink) && self.say_end(id, sink);
     }
 
     /// What comes before data; false if the sink is full.
     fn say_beginning(&mut self, id: u64, sink: &mut impl PacketSink) -> bool {
+        let boottime = self.host.clocks().boottime;
         let machine = self.host.machine();
         let Some(session) = self.sessions.get_mut(&id).filter(|session| session.started.is_some()) else {
             return true;
@@ -156,10 +178,15 @@ impl<H: Host> Service<H> {
         if core::mem::take(&mut told.marker_is_due) {
             all.push(packets::marker(uid));
         }
-        if !core::mem::replace(&mut told.beginning, true) {
-            all.extend(config.builtin.config.then(|| packets::config(uid, &config.whole, now)));
+        let is_beginning = !core::mem::replace(&mut told.beginning, true);
+        if is_beginning && config.builtin.config {
+            all.push(packets::config(uid, &config.whole, now));
+        }
+        if is_beginning || core::mem::take(&mut told.is_renamed) {
             all.push(packets::uuid(uid, config.uuid, now));
-            all.extend(config.builtin.system_info.then(|| packets::system(machine, now)));
+        }
+        if is_beginning && config.builtin.system_info {
+            all.push(packets::system(machine, now));
         }
         let fired = core::mem::take(&mut told.triggers).into_iter().filter(|_| config.builtin.config);
         let cause = told.clone_trigger.take().filter(|_| config.builtin.config);
@@ -167,30 +194,65 @@ impl<H: Host> Service<H> {
         all.extend(fired.map(|fired| packets::trigger(uid, trace_packet::TRIGGER, &fired)));
         let mut moments = core::mem::take(&mut told.moments);
         moments.sort_by_key(|moment| moment.time);
-        all.extend(moments.into_iter().filter(|_| config.builtin.events).map(|of| packets::moment(uid, of)));
+        all.extend(moments.iter().filter(|_| config.builtin.events).map(|of| packets::moment(uid, of)));
+        let mut others = core::mem::take(&mut told.others);
+        others.sort_by_key(|other| other.time);
+        all.extend(others.iter().map(|other| packets::other(uid, other)));
+        let vms = if told.vms { None } else { programs(&mut self.buffers, session) };
+        if let Some((provenance, vms)) = vms {
+            session.told.vms = true;
+            all.extend(packets::programs(uid, &provenance, &vms, boottime));
+        }
         all.iter().all(|packet| sink.own(packet.as_bytes()))
     }
 
     /// What comes when all buffers are empty; false if the sink is full.
     fn say_end(&mut self, id: u64, sink: &mut impl PacketSink) -> bool {
         let (now, uid) = (self.host.clocks().boottime, self.host.machine().uid);
-        let Some(session) = self.sessions.get_mut(&id).filter(|session| session.started.is_some()) else {
+        let Some(session) = self.sessions.get(&id).filter(|session| session.started.is_some()) else {
             return true;
         };
-        let has_events = session.config.builtin.events;
-        let stats_are_due = core::mem::take(&mut session.told.stats_are_due);
-        let is_over = session.state.is_over();
-        if !stats_are_due && !is_over && sink.len() == 0 {
+        let has_something = session.told.stats_are_due || session.state.is_over() || sink.len() != 0;
+        let completed = Moment::new(moment::READ_TRACING_BUFFERS_COMPLETED, now);
+        let is_said = session.config.builtin.events && has_something;
+        !is_said || sink.own(packets::moment(uid, &completed).as_bytes())
+    }
+
+    /// Statistics, if they are due; false if the sink is full.
+    fn say_stats(&mut self, id: u64, sink: &mut impl PacketSink) -> bool {
+        let (now, uid) = (self.host.clocks().boottime, self.host.machine().uid);
+        let session = self.sessions.get_mut(&id).filter(|session| session.started.is_some());
+        if !session.is_some_and(|session| core::mem::take(&mut session.told.stats_are_due)) {
             return true;
         }
-        let mut all: Vec<ProtoBuilder> = Vec::new();
-        if has_events {
-            let completed = Moment::new(moment::READ_TRACING_BUFFERS_COMPLETED, now);
-            all.push(packets::moment(uid, completed));
+        let stats = packets::stats(uid, &self.stats_of(id), now);
+        let filter = self.sessions.get_mut(&id).and_then(|session| session.filter.as_mut());
+        if let Some(filter) = filter {
+            filter.passed(stats.as_bytes().len());
         }
-        if stats_are_due {
-            all.push(packets::stats(uid, &self.stats_of(id), now));
-        }
-        all.iter().all(|packet| sink.own(packet.as_bytes()))
+        sink.own(stats.as_bytes())
     }
+}
+
+/// Whose packets are patches in a session, and the programs with their states; nothing until there are packets of one that
+/// has a program.
+fn programs<M: AsRef<[u8]> + AsMut<[u8]>>(
+    buffers: &mut BufferSlab<M>,
+    session: &mut Session,
+) -> Option<(Vec<u8>, Vec<u8>)> {
+    let (mut provenance, mut told) = (Vec::new(), Vec::new());
+    for number in &session.buffers {
+        if buffers.vms(*number).is_none_or(|vms| vms.is_empty()) {
+            continue;
+        }
+        let of = |info: SequenceInfo| {
+            let id = Session::sequence(&mut session.sequences, info.producer_id, info.writer_id);
+            (id, info.producer_id)
+        };
+        let sequences: Vec<_> = buffers.sequences(*number).map(of).collect();
+        if let Some(vms) = buffers.vms(*number) {
+            vms.write(&sequences, &mut provenance, &mut told);
+        }
+    }
+    (!told.is_empty()).then_some((provenance, told))
 }

@@ -1,25 +1,63 @@
 //! How a session starts, goes and stops.
 
+use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use tracebuf::proto::fields::consumer::{enable_tracing_response, tracing_service_event as moment};
+use tracebuf::proto::fields::consumer::tracing_service_event as moment;
 
 use super::Service;
 use super::flushes::{Then, flags};
-use super::timers::Timer;
+use super::timers::{MS, Timer};
 use crate::host::Host;
-use crate::sessions::{InstanceState, State};
-use crate::wire::ProtoBuilder;
+use crate::sessions::{Instance, InstanceState, State};
+use crate::wire::answers;
+
+/// Nanoseconds after which it is said which data sources have not started.
+const SLOW: u64 = 20_000 * MS;
+/// Most of them that are logged.
+const LOGGED: usize = 8;
 
 impl<H: Host> Service<H> {
+    /// A session is something else from now on, of which others' traces may tell.
+    pub(super) fn set_state(&mut self, id: u64, state: State) {
+        let now = self.host.clocks().boottime;
+        let Some(mut session) = self.sessions.remove(&id) else { return };
+        (session.state, session.since) = (state, now);
+        self.sessions.values_mut().for_each(|other| other.note_other(id, &session));
+        self.sessions.insert(id, session);
+    }
+
+    /// Says which data sources of a session have not started after some time, if its consumer does not know that all have.
+    pub(super) fn look_whether_slow(&mut self, id: u64) {
+        let clocks = self.host.clocks();
+        let Some(session) = self.sessions.get(&id) else { return };
+        if session.state != State::Started || session.consumer.is_none() || session.has_told_all_started {
+            return;
+        }
+        let waits = |one: &&Instance| one.state != InstanceState::Started;
+        let slow: Vec<(String, String)> =
+            session.instances.iter().filter(waits).map(|one| self.named(one)).collect();
+        for (producer, source) in slow.iter().take(LOGGED) {
+            self.log(format!("{source} of {producer} has not started after 20 s, for session {id}"));
+        }
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.note_slow(moment::SLOW_STARTING_DATA_SOURCES, clocks.boottime, slow);
+        }
+    }
+
+    /// The names of an instance's producer and of its data source.
+    pub(super) fn named(&self, instance: &Instance) -> (String, String) {
+        let producer = self.producers.get(&instance.producer).map_or("", |producer| producer.name());
+        (producer.to_string(), instance.source.clone())
+    }
+
     /// Lets all data sources of a session that is set up record.
     pub(super) fn start(&mut self, id: u64) {
         let clocks = self.host.clocks();
         let Some(session) = self.sessions.get_mut(&id).filter(|one| one.state == State::Configured) else {
             return;
         };
-        session.state = State::Started;
         session.started = Some(clocks);
         session.told.initial_clocks = Some(clocks);
         (session.told.marker_is_due, session.told.stats_are_due) = (true, true);
@@ -32,6 +70,9 @@ impl<H: Host> Service<H> {
             (config.clear_period_ms, Timer::Clear(id)),
         ];
         let duration_ms = config.duration_ms;
+        self.set_state(id, State::Started);
+        self.set_timer(SLOW, Timer::SlowStart(id));
+        let Some(session) = self.sessions.get(&id) else { return };
         let instances: Vec<u64> = session.instances.iter().map(|one| one.id).collect();
         if duration_ms != 0 {
             self.end_after(id, duration_ms);
@@ -78,11 +119,12 @@ impl<H: Host> Service<H> {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         let was = session.state;
         match was {
-            State::Configured | State::Started => session.state = State::Stopping,
+            State::Configured | State::Started => self.set_state(id, State::Stopping),
             State::Stopping if !waits => {}
             State::Stopping | State::Disabled | State::Cloned => return,
         }
         let waits = waits && was == State::Started;
+        let Some(session) = self.sessions.get(&id) else { return };
         let instances: Vec<u64> = session.instances.iter().map(|one| one.id).collect();
         for instance in instances {
             self.stop_instance(id, instance, waits);
@@ -100,8 +142,8 @@ impl<H: Host> Service<H> {
     pub(super) fn disabled(&mut self, id: u64) {
         let clocks = self.host.clocks();
         self.scrape(id);
+        self.set_state(id, State::Disabled);
         let Some(session) = self.sessions.get_mut(&id) else { return };
-        session.state = State::Disabled;
         let instances = &mut session.instances;
         let late: Vec<u64> = instances
             .iter_mut()
@@ -148,12 +190,7 @@ impl<H: Host> Service<H> {
         request: Option<u64>,
         error: Option<&str>,
     ) {
-        let answer = ProtoBuilder::new().number(enable_tracing_response::DISABLED, true);
-        let answer = match error {
-            Some(error) => answer.bytes(enable_tracing_response::ERROR, error.as_bytes()),
-            None => answer,
-        };
-        self.reply(connection, request, &answer);
+        self.reply(connection, request, &answers::ended(error));
     }
 
     /// Ends a session, and forgets it as soon as its file is complete.
@@ -176,6 +213,10 @@ impl<H: Host> Service<H> {
     }
 
     fn forget_session(&mut self, id: u64) {
+        if self.sessions.get(&id).is_some_and(|session| session.state == State::Cloned) {
+            // Others' traces tell of its end.
+            self.set_state(id, State::Disabled);
+        }
         self.free_buffers(id);
         self.forget_timers(id);
         self.fail_flushes_of_session(id);

@@ -22,6 +22,8 @@ pub(super) enum Timer {
     Clone(u64),
     /// Its data sources have had enough time to stop.
     Stop(u64),
+    /// Data sources have had enough time to start.
+    SlowStart(u64),
     /// Producers have had enough time to answer a flush.
     Flush(u64),
     /// To write into the session's file.
@@ -58,6 +60,7 @@ impl<H: Host> Service<H> {
                         self.disabled(id);
                     }
                 }
+                Timer::SlowStart(id) => self.look_whether_slow(id),
                 Timer::Flush(id) => self.end_flush(id, false),
                 Timer::Write(id) => self.write_is_due(id),
                 Timer::PeriodicFlush(id) => self.flush_is_due(id),
@@ -146,6 +149,7 @@ impl<H: Host> Service<H> {
             | Timer::Trigger(of)
             | Timer::Clone(of)
             | Timer::Stop(of)
+            | Timer::SlowStart(of)
             | Timer::Write(of)
             | Timer::PeriodicFlush(of)
             | Timer::Clear(of)

@@ -96,6 +96,8 @@ pub enum ProducerCall {
     Unregister(String),
     /// About its shared memory.
     Request(Request),
+    /// Sends chunks as they are, because it has no shared memory.
+    Emulated,
     /// Everything that was complete when this flush was asked for has come.
     Flushed(u64),
     /// This data source has started.
@@ -246,15 +248,20 @@ fn push_call(
 }
 
 /// Moves come before patches, and patches before the end of a flush, whatever their order in the message.
-fn push_commit(message: &[u8], first: u16, calls: &mut Vec<ProducerCall>) -> Option<()> {
-    use chunks_to_move::{CHUNK, PAGE, TARGET_BUFFER};
+fn push_commit(commit: &[u8], first: u16, calls: &mut Vec<ProducerCall>) -> Option<()> {
+    use chunks_to_move::{CHUNK, DATA, PAGE, TARGET_BUFFER};
     let mut patches = Vec::new();
     let mut flush = 0;
-    let mut fields = Fields::of(message);
+    let mut fields = Fields::of(commit);
     for field in &mut fields {
         match (field.number, field.value) {
             (commit_data_request::CHUNKS_TO_MOVE, FieldValue::Bytes(chunk)) => {
+                let is_emulated = !message(chunk, DATA)?.is_empty();
                 let [page, chunk, buffer] = numbers(chunk, [PAGE, CHUNK, TARGET_BUFFER])?;
+                if is_emulated {
+                    calls.push(ProducerCall::Emulated);
+                    continue;
+                }
                 let chunk =
                     ChunkToMove { page: page as u32, chunk: chunk as u32, target: target(buffer, first) };
                 calls.push(ProducerCall::Request(Request::Move(chunk)));

@@ -32,7 +32,7 @@ pub const CONSUMER_METHODS: [&str; 16] = [
 ];
 
 /// This service's own: it stops a session of whichever consumer. Others do not have it.
-const STOP_SESSION: &str = "StopTracebufSession";
+pub const STOP_SESSION: &str = "StopTracebufSession";
 
 /// Fields of the call and of its answer.
 mod stop {

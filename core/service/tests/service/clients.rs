@@ -17,7 +17,8 @@ use tracebuf_service::wire::program::{self, Port as ProducerPort};
 use tracebuf_service::wire::{ProtoBuilder, consumers};
 use tracebuf_service::{ConnectionId, Event, FileToken, Port};
 
-use crate::world::World;
+use super::host::SharedWords;
+use super::world::World;
 
 pub fn send(world: &mut World, connection: ConnectionId, frame: &ProtoBuilder, file: Option<FileToken>) {
     let mut bytes = Vec::new();
@@ -169,6 +170,12 @@ pub fn source(name: &str, buffer: u32) -> ProtoBuilder {
 #[derive(Default)]
 pub struct Said(Mutex<Vec<Request>>);
 
+impl Said {
+    pub fn take(&self) -> Vec<Request> {
+        std::mem::take(&mut *self.0.lock().unwrap())
+    }
+}
+
 impl CommitSink for Said {
     fn commit(&self, request: &CommitRequest<'_>) {
         self.0.lock().unwrap().extend(request.each());
@@ -196,7 +203,7 @@ pub struct Program {
     pub producer: Option<(&'static Producer<'static>, &'static Said)>,
 }
 
-const COMMANDS: u64 = 1_000_000;
+pub const COMMANDS: u64 = 1_000_000;
 
 impl Program {
     pub fn of(world: &mut World, uid: u32, name: &str) -> Self {
@@ -289,7 +296,8 @@ impl Program {
     pub fn writer(&mut self, world: &World, buffer: u16) -> TraceWriter<'static> {
         let (producer, _) = *self.producer.get_or_insert_with(|| {
             let file = world.files_for(self.connection).first().expect("memory has come");
-            let memory = SharedMemory::new(world.memory_of(*file), 4096).expect("pages");
+            let words: &'static SharedWords = Box::leak(Box::new(world.memory_of(*file)));
+            let memory = SharedMemory::new(words, 4096).expect("pages");
             let storage: &'static ProducerStorage<1024, 64> =
                 ProducerStorage::on_heap().map(Box::leak).expect("room");
             let said: &'static Said = Box::leak(Box::default());
@@ -301,14 +309,25 @@ impl Program {
 
     /// Says what its writers have had to say since.
     pub fn speak(&mut self, world: &mut World) {
-        let Some((_, said)) = self.producer else { return };
-        let requests = std::mem::take(&mut *said.0.lock().unwrap());
+        if let Some((_, said)) = self.producer {
+            self.pass_on(world, said);
+        }
+    }
+
+    /// Says what is kept there.
+    pub fn pass_on(&mut self, world: &mut World, said: &Said) {
+        let requests = said.take();
         // Its own numbers of flushes are not the service's.
         let requests = requests.into_iter().filter(|request| !matches!(request, Request::Flush(_)));
         requests.for_each(|request| self.say(world, request));
     }
 
     pub fn say(&mut self, world: &mut World, request: Request) {
+        assert!(self.try_to_say(world, request), "{request:?}");
+    }
+
+    /// The same; false if it is refused.
+    pub fn try_to_say(&mut self, world: &mut World, request: Request) -> bool {
         let (name, arguments) = match request {
             Request::Register { writer_id, target } => {
                 (method::REGISTER_TRACE_WRITER, program::writer(writer_id, target.into()))
@@ -327,7 +346,7 @@ impl Program {
                 (method::COMMIT_DATA, program::push_flush(ProtoBuilder::new(), number.into()))
             }
         };
-        assert!(self.call(world, name, &arguments), "{request:?}");
+        self.call(world, name, &arguments)
     }
 
     /// Says that a flush has come.

@@ -237,7 +237,7 @@ fn sessions_of_other_users_those_with_files_and_those_that_are_not_there_cannot_
     let mut writes = Consumer::of(world, USER);
     let file = world.file();
     writes.enable_with(world, &config, Some(file));
-    assert!(refused(world, USER, &by_id(u64::MAX)).contains("writes a file"));
+    assert!(refused(world, USER, &by_id(u64::MAX)).contains("file descriptor is required"));
     let mut sender = Consumer::of(world, USER);
     let file = world.file();
     sender.call_with(world, "CloneSession", &by_id(7), Some(file));

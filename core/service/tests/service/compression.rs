@@ -2,9 +2,10 @@
 
 use tracebuf::producer::TraceWriter;
 use tracebuf::proto::TracePackets;
-use tracebuf::proto::fields::config::trace_config;
+use tracebuf::proto::fields::config::{compression, trace_config, zstd};
 use tracebuf::proto::fields::trace_packet;
 use tracebuf::proto::reader::{Fields, message};
+use tracebuf_service::Codec;
 use tracebuf_service::wire::ProtoBuilder;
 
 use crate::clients::{Consumer, Program, config_of, times};
@@ -30,11 +31,15 @@ fn write(writer: &mut TraceWriter<'static>, time: u64, bytes: usize) {
 fn unpacked(world: &World, packets: &[Vec<u8>]) -> (Vec<Vec<u8>>, usize) {
     let (mut all, mut count) = (Vec::new(), 0);
     for packet in packets {
-        match message(packet, trace_packet::COMPRESSED_PACKETS).expect("well-formed") {
-            [] => all.push(packet.clone()),
-            packed => {
+        let fields = [trace_packet::COMPRESSED_PACKETS, trace_packet::ZSTD_COMPRESSED_PACKETS];
+        let packed = fields.map(|field| message(packet, field).expect("well-formed"));
+        match packed {
+            [&[], &[]] => all.push(packet.clone()),
+            [deflated, frame] => {
                 assert_eq!(Fields::of(packet).count(), 1, "it has nothing else");
-                let inner = world.inflate(packed);
+                let (codec, inner) = world.inflate(&[deflated, frame].concat());
+                assert_eq!(codec == Codec::Deflate, frame.is_empty(), "the field says how");
+                assert!(inner.len() <= (1 << 20) + (64 << 10), "so much at a time: {}", inner.len());
                 all.extend(TracePackets::new(&inner).map(|packet| packet.expect("whole").to_vec()));
                 count += 1;
             }
@@ -64,11 +69,42 @@ fn a_consumer_that_asks_for_it_reads_the_same_packets_compressed_a_turn_in_one()
     let plain = recorded(&mut World::default(), &config(&[]));
     for config in [old_form(), config(&[1]), config(&[2, 1])] {
         let mut world = World::default();
-        world.can_deflate();
+        world.can_compress(true, false);
         let read = recorded(&mut world, &config);
         let (packets, count) = unpacked(&world, &read);
         assert!(read.len() == count && (3..8).contains(&count), "{count} of {}", read.len());
         assert_eq!((times(&packets), packets.len()), (all.clone(), plain.len()));
+        assert!(world.log.is_empty(), "{:?}", world.log);
+    }
+}
+
+#[test]
+fn the_best_of_what_there_is_and_is_asked_for_is_used() {
+    let zstd = ProtoBuilder::new().number(zstd::LEVEL, 7_u32);
+    let with_level = config_of(&[1024], &[("events", 0)])
+        .message(trace_config::COMPRESSION, &ProtoBuilder::new().message(compression::ZSTD, &zstd))
+        .number(trace_config::COMPRESSION_TYPE, 1_u32);
+    let (deflate, zstd) = (Codec::Deflate, |level| Codec::Zstd { level });
+    let cases = [
+        (config(&[1, 2]), [true, true], zstd(3)),
+        (config(&[1, 2, 77]), [true, false], deflate),
+        (config(&[1]), [true, true], deflate),
+        (old_form(), [true, true], deflate),
+        (with_level.clone(), [true, true], zstd(7)),
+        (with_level, [true, false], deflate),
+    ];
+    for (config, [by_deflate, by_zstd], expected) in cases {
+        let mut world = World::default();
+        world.can_compress(by_deflate, by_zstd);
+        let read = recorded(&mut world, &config);
+        assert_eq!(times(&unpacked(&world, &read).0), (1..=40).collect::<Vec<_>>());
+        let field = if expected == deflate {
+            trace_packet::COMPRESSED_PACKETS
+        } else {
+            trace_packet::ZSTD_COMPRESSED_PACKETS
+        };
+        let packed = message(&read[0], field).expect("well-formed");
+        assert_eq!(world.inflate(packed).0, expected);
         assert!(world.log.is_empty(), "{:?}", world.log);
     }
 }
@@ -80,7 +116,7 @@ fn what_cannot_be_compressed_is_the_same_without_and_the_log_says_so_once() {
     {
         let mut world = World::default();
         if can {
-            world.can_deflate();
+            world.can_compress(true, false);
         }
         let read = recorded(&mut world, &config);
         assert_eq!(times(&read), (1..=40).collect::<Vec<_>>());
@@ -93,7 +129,7 @@ fn a_compressed_file_holds_more_in_the_room_it_may_take_and_ends_with_statistics
     let held = |can: bool| {
         let mut world = World::default();
         if can {
-            world.can_deflate();
+            world.can_compress(true, false);
         }
         let config = old_form()
             .number(trace_config::WRITE_INTO_FILE, true)

@@ -10,7 +10,8 @@ use tracebuf_service::wire::ProtoBuilder;
 use tracebuf_service::wire::commands::ServiceCommand;
 
 use crate::clients::{Consumer, NOTIFIES_START, Program, config_of, data, source, times};
-use crate::world::{MS, SERVICE, World};
+use crate::host::SERVICE;
+use crate::world::{MS, World};
 
 /// The field that says what a packet is.
 fn kind(packet: &[u8]) -> u32 {

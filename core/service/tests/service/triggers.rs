@@ -8,7 +8,8 @@ use tracebuf::proto::reader::{message, number, numbers};
 use tracebuf_service::wire::ProtoBuilder;
 
 use crate::clients::{Consumer, Program, config_of, replies, times};
-use crate::world::{MS, SERVICE, World};
+use crate::host::SERVICE;
+use crate::world::{MS, World};
 
 const START: u32 = 1;
 const STOP: u32 = 2;

@@ -1,112 +1,14 @@
 //! The world around a service: a clock that a test sets, memory, files, and the other ends of connections.
 
-use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use tracebuf::producer::{AtomicU32, atomic_words};
 use tracebuf_service::wire::frames::{FrameBuffer, MAX_IPC_FRAME};
-use tracebuf_service::{Action, Clocks, ConnectionId, Event, FileToken, Host, Machine, Peer, Port, Service};
+use tracebuf_service::{Action, Codec, ConnectionId, Event, FileToken, Peer, Port, Service};
 
-/// The user that the service works for.
-pub const SERVICE: u32 = 90;
+use super::host::{BOOT_AHEAD, Shared, SharedWords, TestHost, words};
+
 pub const MS: u64 = 1_000_000;
-/// How far the clocks are ahead of each other at first.
-pub const BOOT_AHEAD: u64 = 5_000 * MS;
-
-#[derive(Default)]
-struct Shared {
-    now: Cell<u64>,
-    /// Nanoseconds of sleep, by which boot time is ahead too.
-    slept: Cell<u64>,
-    memory_left: Cell<Option<usize>>,
-    memories: RefCell<BTreeMap<u64, &'static [AtomicU32]>>,
-    last_file: Cell<u64>,
-    created: RefCell<BTreeMap<String, u64>>,
-    /// Packets that were compressed, by the place that stands for them; `None`: nothing can be.
-    packed: RefCell<Option<Vec<Vec<u8>>>>,
-}
-
-pub struct TestHost {
-    shared: Rc<Shared>,
-    machine: Machine,
-}
-
-impl TestHost {
-    fn file(&self) -> FileToken {
-        self.shared.last_file.set(self.shared.last_file.get() + 1);
-        FileToken(self.shared.last_file.get())
-    }
-}
-
-impl Host for TestHost {
-    type Memory = Vec<u8>;
-    type Shared = &'static [AtomicU32];
-
-    fn memory(&mut self, bytes: usize) -> Option<Vec<u8>> {
-        if let Some(left) = self.shared.memory_left.get() {
-            self.shared.memory_left.set(Some(left.checked_sub(bytes)?));
-        }
-        Some(vec![0; bytes])
-    }
-
-    fn share(&mut self, bytes: usize) -> Option<(Self::Shared, FileToken)> {
-        let words = atomic_words(vec![0_u32; bytes / 4].leak());
-        let file = self.file();
-        self.shared.memories.borrow_mut().insert(file.0, words);
-        Some((words, file))
-    }
-
-    fn adopt(&mut self, file: FileToken) -> Option<Self::Shared> {
-        self.shared.memories.borrow().get(&file.0).copied()
-    }
-
-    fn create(&mut self, path: &str, uid: u32) -> Result<FileToken, String> {
-        if uid != 0 && uid != SERVICE {
-            return Err("not allowed".into());
-        }
-        if self.shared.created.borrow().contains_key(path) {
-            return Err("it exists".into());
-        }
-        let file = self.file();
-        self.shared.created.borrow_mut().insert(path.into(), file.0);
-        Ok(file)
-    }
-
-    fn clocks(&mut self) -> Clocks {
-        let monotonic = self.shared.now.get();
-        let boottime = monotonic + BOOT_AHEAD + self.shared.slept.get();
-        Clocks {
-            boottime,
-            monotonic,
-            monotonic_raw: monotonic + 1,
-            monotonic_coarse: monotonic - 1,
-            realtime: boottime + (1 << 60),
-            realtime_coarse: boottime + (1 << 60) - 1,
-        }
-    }
-
-    fn random(&mut self) -> u64 {
-        0x1122_3344_5566_7788
-    }
-
-    /// Patterns of these tests: `*` alone matches all, and `(` is none.
-    fn matches(&mut self, pattern: &str, text: &str) -> Result<bool, String> {
-        if pattern == "(" { Err("unclosed".into()) } else { Ok(pattern == "*" || pattern == text) }
-    }
-
-    /// Stands for a codec: the place of what it was given, and some bytes as a stream would have.
-    fn deflate(&mut self, packets: &[u8]) -> Option<Vec<u8>> {
-        let mut packed = self.shared.packed.borrow_mut();
-        let all = packed.as_mut()?;
-        all.push(packets.to_vec());
-        Some([&(all.len() as u32 - 1).to_le_bytes()[..], &vec![0; packets.len() / 4]].concat())
-    }
-
-    fn machine(&self) -> &Machine {
-        &self.machine
-    }
-}
 
 /// What the other end of a connection has heard.
 #[derive(Default)]
@@ -128,6 +30,8 @@ pub struct WrittenFile {
 }
 
 pub struct World {
+    /// What only these connections may hear.
+    pub secret: Option<(&'static [u8], BTreeSet<ConnectionId>)>,
     pub service: Service<TestHost>,
     shared: Rc<Shared>,
     ends: BTreeMap<ConnectionId, End>,
@@ -136,9 +40,15 @@ pub struct World {
     /// Descriptors that the service has closed without using them.
     pub discarded: Vec<FileToken>,
     pub log: Vec<String>,
+    /// How often the service has worked.
+    pub turns: usize,
     last_connection: ConnectionId,
+    last_number: u64,
     /// Files take nothing, for now: bytes of each that wait.
     pub files_are_stuck: bool,
+    /// Files cannot be copied into others.
+    pub copies_fail: bool,
+    failed: BTreeSet<u64>,
     unwritten: Vec<(FileToken, usize)>,
     finishing: Vec<FileToken>,
 }
@@ -147,18 +57,21 @@ impl Default for World {
     fn default() -> Self {
         let shared = Rc::<Shared>::default();
         shared.now.set(10_000 * MS);
-        let machine =
-            Machine { uid: SERVICE, name: "here".into(), sysname: "Test".into(), ..Machine::default() };
         Self {
-            service: Service::new(TestHost { shared: shared.clone(), machine }),
+            secret: None,
+            service: Service::new(TestHost::new(shared.clone())),
             shared,
             ends: BTreeMap::new(),
             closed: BTreeSet::new(),
             files: BTreeMap::new(),
             discarded: Vec::new(),
             log: Vec::new(),
+            turns: 0,
             last_connection: 0,
+            last_number: 0,
             files_are_stuck: false,
+            copies_fail: false,
+            failed: BTreeSet::new(),
             unwritten: Vec::new(),
             finishing: Vec::new(),
         }
@@ -175,6 +88,7 @@ impl World {
     pub fn run(&mut self) {
         for _ in 0..100_000 {
             let has_more = self.service.turn();
+            self.turns += 1;
             let actions: Vec<Action> = self.service.actions().collect();
             let is_done = actions.is_empty() && !has_more;
             actions.into_iter().for_each(|action| self.act(action));
@@ -198,6 +112,8 @@ impl World {
                 self.closed.insert(connection);
             }
             Action::Discard(file) => self.discarded.push(file),
+            // One that has failed takes nothing more.
+            Action::Write { file, .. } if self.failed.contains(&file.0) => {}
             Action::Write { file, bytes } => {
                 let len = bytes.len();
                 self.files.entry(file.0).or_default().bytes.extend(bytes);
@@ -205,6 +121,18 @@ impl World {
                     true => self.unwritten.push((file, len)),
                     false => self.service.handle(Event::Written { file, bytes: len }),
                 }
+            }
+            Action::Copy { from, to, bytes } => {
+                let source = self.files.get(&from.0).map_or(&[][..], |file| &file.bytes);
+                let begin = source.len().checked_sub(bytes as usize).expect("they were given");
+                let copy = source[begin..].to_vec();
+                assert!(self.files.get(&to.0).is_none_or(|file| file.bytes.is_empty()), "it comes first");
+                if self.copies_fail {
+                    self.files.entry(to.0).or_default();
+                    self.failed.insert(to.0);
+                    return self.service.handle(Event::Failed { file: to, error: "no copy".into() });
+                }
+                self.files.entry(to.0).or_default().bytes = copy;
             }
             Action::Sync(file) => self.files.entry(file.0).or_default().syncs += 1,
             Action::Finish(file) => match self.files_are_stuck {
@@ -233,6 +161,12 @@ impl World {
         self.run();
     }
 
+    /// A file takes nothing more.
+    pub fn fail(&mut self, file: FileToken) {
+        self.unwritten.retain(|(other, _)| *other != file);
+        self.handle(Event::Failed { file, error: "the disk is full".into() });
+    }
+
     /// Bytes given to files that these have not taken.
     pub fn unwritten(&self) -> usize {
         self.unwritten.iter().map(|(_, bytes)| bytes).sum()
@@ -240,6 +174,10 @@ impl World {
 
     fn take(&mut self, connection: ConnectionId, bytes: &[u8], file: Option<FileToken>) {
         let Some(end) = self.ends.get_mut(&connection) else { return };
+        if let Some((secret, confidants)) = &self.secret {
+            let is_told = bytes.windows(secret.len()).any(|part| part == *secret);
+            assert!(!is_told || confidants.contains(&connection), "{connection} hears what is not for it");
+        }
         end.files.extend(file);
         let frames = end.bytes.get_or_insert_with(|| FrameBuffer::new(MAX_IPC_FRAME));
         frames.push(bytes);
@@ -260,6 +198,12 @@ impl World {
         }
         self.run();
         waits
+    }
+
+    /// A number that is new with each call.
+    pub fn next_number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
     }
 
     pub fn connect(&mut self, port: Port, uid: u32) -> ConnectionId {
@@ -289,15 +233,20 @@ impl World {
         self.ends.get(&connection).map_or(&[], |end| &end.files)
     }
 
-    pub fn memory_of(&self, file: FileToken) -> &'static [AtomicU32] {
-        self.shared.memories.borrow()[&file.0]
+    pub fn memory_of(&self, file: FileToken) -> SharedWords {
+        self.shared.memories.borrow()[&file.0].clone()
+    }
+
+    /// How many buffers have memory, and how much shared memory the service has.
+    pub fn memory_in_use(&self) -> (usize, usize) {
+        let memories = self.shared.memories.borrow();
+        (self.shared.buffers.get(), memories.values().filter(|words| Rc::strong_count(words) > 1).count())
     }
 
     /// Memory that a producer brings.
     pub fn memory(&self, bytes: usize) -> FileToken {
         let file = self.file();
-        let words = atomic_words(vec![0_u32; bytes / 4].leak());
-        self.shared.memories.borrow_mut().insert(file.0, words);
+        self.shared.memories.borrow_mut().insert(file.0, words(bytes));
         file
     }
 
@@ -316,14 +265,14 @@ impl World {
         self.shared.memory_left.set(Some(bytes));
     }
 
-    pub fn can_deflate(&self) {
-        self.shared.packed.borrow_mut().get_or_insert_default();
+    pub fn can_compress(&self, by_deflate: bool, by_zstd: bool) {
+        self.shared.codecs.set([by_deflate, by_zstd]);
     }
 
-    /// What was compressed into this.
-    pub fn inflate(&self, packed: &[u8]) -> Vec<u8> {
+    /// What was compressed into this, and how.
+    pub fn inflate(&self, packed: &[u8]) -> (Codec, Vec<u8>) {
         let place = u32::from_le_bytes(*packed.first_chunk().expect("its place"));
-        self.shared.packed.borrow().as_ref().expect("it compresses")[place as usize].clone()
+        self.shared.packed.borrow()[place as usize].clone()
     }
 
     pub fn boot_time(&self) -> u64 {

@@ -24,6 +24,10 @@ fn work(region: &'static Trace, done: &mut Vec<String>) {
         done.push(format!("value={value}"));
         done.push("text=some text".into());
         done.push("instant x".into());
+        writer.count("i", value as i32);
+        done.push(format!("i {value}"));
+        writer.end();
+        done.push("end".into());
     }
     core::mem::forget(writer);
 }

@@ -6,6 +6,7 @@ use std::vec::Vec;
 
 use super::super::{Found, Recorder, Region};
 use super::{by_writer, dump, timer};
+use crate::atomics::watched::stopped_at;
 use crate::inplace::layout::State;
 use crate::inplace::region::sealed::Words;
 
@@ -32,6 +33,24 @@ fn a_restart_keeps_what_was_recorded_and_goes_on_behind_it() {
         assert!(crate::inplace::RegionView::find(&dump(&TRACE)).is_some_and(|view| view.name(17).is_none()));
     }
     assert_eq!(Words::header(&TRACE, crate::inplace::layout::header::TEXT_USED).load(Ordering::Relaxed), 2);
+}
+
+/// Chunks name the start modulo 32.
+#[test]
+fn what_is_left_of_32_starts_ago_is_not_taken_for_this_start_s() {
+    static TRACE: Region<16, 64, 8> = Region::zeroed();
+    let (recorder, _) = Recorder::attach_or_new(&TRACE, || 0, 1_000);
+    let writer = recorder.writer("main");
+    (0..3).for_each(|value| writer.count("old", value));
+    core::mem::forget(writer);
+    for start in 2..=33 {
+        assert_eq!(by_writer(&dump(&TRACE)).keys().next(), Some(&(1, 0)), "kept until then");
+        assert_eq!(Recorder::attach_or_new(&TRACE, || 0, 1_000).1, Found::Start(start));
+    }
+    assert!(by_writer(&dump(&TRACE)).is_empty());
+    Recorder::existing(&TRACE, || 0).expect("there").writer("main").count("new", 7);
+    let all = by_writer(&dump(&TRACE));
+    assert_eq!(all.values().flatten().map(|(_, told)| told.as_str()).collect::<Vec<_>>(), ["new 7"]);
 }
 
 #[test]
@@ -90,4 +109,36 @@ fn an_update_of_the_firmware_does_not_change_old_names() {
     let all = by_writer(&dump(&TRACE));
     assert_eq!(by_writer(&old)[&(1, 0)], all[&(1, 0)]);
     assert_eq!(all[&(2, 0)], [(0, "instant new".into())]);
+}
+
+/// The next start may be reset, too, before it has begun: it is no start then.
+#[test]
+fn a_reset_within_a_restart_loses_nothing_and_is_no_start() {
+    for store in 1.. {
+        let region = std::boxed::Box::leak(std::boxed::Box::new(Region::<16, 64, 8, 32>::zeroed()));
+        let region: &'static Region<16, 64, 8, 32> = region;
+        let recorder = Recorder::new(region, || 0, 1_000);
+        for name in ["one", "two"] {
+            let writer = recorder.writer(name);
+            (0..20).for_each(|value| writer.count(name, value));
+            core::mem::forget(writer);
+        }
+        let before = by_writer(&dump(region));
+        let was_stopped = stopped_at(store, || {
+            Recorder::attach_or_new(region, || 0, 1_000);
+        });
+        let (recorder, found) = Recorder::attach_or_new(region, || 0, 1_000);
+        assert_eq!(found, Found::Start(if was_stopped { 2 } else { 3 }), "{store}");
+        let writer = recorder.writer("three");
+        writer.count("three", 3);
+        let all = by_writer(&dump(region));
+        let Found::Start(start) = found else { panic!("{found:?}") };
+        assert_eq!(all[&(start, 0)], [(0, "three 3".into())], "{store}");
+        assert_eq!(all.len(), before.len() + 1);
+        assert!(before.iter().all(|(key, told)| all[key] == *told), "{store}");
+        if !was_stopped {
+            assert!(store > 20, "{store}");
+            break;
+        }
+    }
 }

@@ -10,6 +10,7 @@ use std::vec::Vec;
 use super::super::frame::Frame;
 use super::super::{Memory, Message, Record, Recorder, Region, Sender, Timer};
 use super::timer;
+use crate::atomics::watched::interrupted_at;
 use crate::proto::frame::FrameDecoder;
 
 /// A receiver that keeps the longest of what came for each chunk, as a host does.
@@ -289,6 +290,51 @@ fn content_of_any_length_is_what_cobs_makes_of_it() {
             let size = cobs::decode(&line, &mut content).expect("COBS").frame_size();
             let words: Vec<u8> = (0..len).flat_map(|_| pattern.to_le_bytes()).collect();
             assert_eq!(content[..size - 4], [&[0x1C, 2, 1], &words[..]].concat());
+        }
+    }
+}
+
+/// Writers interrupt the sender before any of its accesses, and lap the ring: what is newest comes all the same.
+#[test]
+fn a_sender_that_is_interrupted_anywhere_sends_all_that_stays() {
+    const FULL: i32 = if cfg!(feature = "inplace-crc") { 12 } else { 13 };
+    for (access, more) in (1..).flat_map(|access| [(access, 1), (access, FULL), (access, 5 * FULL + 3)]) {
+        let region = &*std::boxed::Box::leak(std::boxed::Box::new(Region::<16, 64, 4, 32>::zeroed()));
+        let recorder = Recorder::new(region, || 7, 1_000);
+        let writer = std::rc::Rc::new(recorder.writer("w"));
+        (0..3 * FULL + 5).for_each(|value| writer.count("n", value));
+        let mut sender = Sender::new(recorder);
+        let (mut line, last) = (Vec::new(), 3 * FULL + 5 + more);
+        let interrupting = std::rc::Rc::clone(&writer);
+        let came = interrupted_at(
+            access,
+            move || {
+                (3 * FULL + 5..last).for_each(|value| interrupting.count("n", value));
+                interrupting.instant("newest name");
+            },
+            || line = sent(&mut sender, 64),
+        );
+        sender.flush();
+        line.extend(sent(&mut sender, 64));
+        let mut host = Host::default();
+        host.take(&line);
+        let told = host.of(1, 0);
+        let last = if came { last } else { 3 * FULL + 5 };
+        let values: Vec<i32> = told.iter().filter_map(|told| told.parse().ok()).collect();
+        assert!(
+            values.is_sorted_by(|a, b| a < b) && values.last() == Some(&(last - 1)),
+            "{access}: {told:?}"
+        );
+        assert_eq!(told.last() == Some(&"instant"), came, "{access}: {told:?}");
+        // The last two that were full, and what was there when it began, stay.
+        assert!(
+            values.iter().filter(|value| **value >= last - 2 * FULL).count() as i32 == 2 * FULL,
+            "{access}: {told:?}"
+        );
+        assert!(!host.is_unnamed && host.lost == 0, "{access}");
+        if !came {
+            assert!(access > 100, "{access}");
+            break;
         }
     }
 }

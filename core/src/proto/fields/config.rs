@@ -20,7 +20,7 @@ pub mod trace_config {
     pub const FILE_WRITE_PERIOD_MS: u32 = 9;
     /// Varint: it ends when the file would be longer.
     pub const MAX_FILE_SIZE_BYTES: u32 = 10;
-    /// Message: `GuardrailOverrides`.
+    /// Message: [`guardrail_overrides`](super::guardrail_overrides).
     pub const GUARDRAIL_OVERRIDES: u32 = 11;
     /// Bool: recording begins when it is told to.
     pub const DEFERRED_START: u32 = 12;
@@ -48,7 +48,7 @@ pub mod trace_config {
     pub const OUTPUT_PATH: u32 = 29;
     /// Int: the highest is cloned for a report.
     pub const BUGREPORT_SCORE: u32 = 30;
-    /// Message: which fields are left in.
+    /// Message: [`trace_filter`](super::trace_filter), which fields are left in.
     pub const TRACE_FILTER: u32 = 33;
     /// Bool: the duration counts sleep.
     pub const PREFER_SUSPEND_CLOCK_FOR_DURATION: u32 = 36;
@@ -66,7 +66,7 @@ pub mod trace_config {
     pub const WRITE_FLUSH_MODE: u32 = 44;
     /// Varint: 2 is after each write.
     pub const FFLUSH_POST_WRITE: u32 = 45;
-    /// Message: how packets are compressed.
+    /// Message: [`compression`](super::compression), how packets are compressed.
     pub const COMPRESSION: u32 = 47;
 }
 
@@ -122,6 +122,8 @@ pub mod builtin_data_source {
     pub const SNAPSHOT_INTERVAL_MS: u32 = 6;
     /// Bool.
     pub const DISABLE_CHUNK_USAGE_HISTOGRAMS: u32 = 8;
+    /// Bool: the trace tells of other sessions.
+    pub const ENABLE_CONCURRENT_SESSION_EVENTS: u32 = 10;
 }
 
 /// `TraceConfig.IncrementalStateConfig`.
@@ -162,4 +164,116 @@ pub mod session_semaphore {
     pub const NAME: u32 = 1;
     /// Varint.
     pub const MAX_OTHER_SESSION_COUNT: u32 = 2;
+}
+
+/// `TraceConfig.GuardrailOverrides`.
+pub mod guardrail_overrides {
+    /// Varint: of all buffers together.
+    pub const MAX_TRACING_BUFFER_SIZE_KB: u32 = 2;
+}
+
+/// `TraceConfig.CompressionConfig`: of the kinds that are there, the one with the highest number that a service knows.
+pub mod compression {
+    /// Message, without fields.
+    pub const DEFLATE: u32 = 1;
+    /// Message: [`zstd`](super::zstd).
+    pub const ZSTD: u32 = 2;
+}
+
+/// `TraceConfig.CompressionConfig.Zstd`.
+pub mod zstd {
+    /// Int: 0 is 3.
+    pub const LEVEL: u32 = 1;
+}
+
+/// `TraceConfig.TraceFilter`: what is left of packets.
+pub mod trace_filter {
+    /// Bytes: which fields.
+    pub const BYTECODE: u32 = 1;
+    /// Bytes: the same, with strings that rules are for.
+    pub const BYTECODE_V2: u32 = 2;
+    /// Message: [`string_filter_chain`](super::string_filter_chain).
+    pub const STRING_FILTER_CHAIN: u32 = 3;
+    /// Bytes: what differs from either.
+    pub const BYTECODE_OVERLAY_V54: u32 = 4;
+    /// Message: [`string_filter_chain`](super::string_filter_chain), behind the other.
+    pub const STRING_FILTER_CHAIN_V54: u32 = 5;
+}
+
+/// `TraceConfig.TraceFilter.StringFilterChain`.
+pub mod string_filter_chain {
+    /// Message: [`string_filter_rule`](super::string_filter_rule), repeated, of which the first that applies counts.
+    pub const RULES: u32 = 1;
+}
+
+/// `TraceConfig.TraceFilter.StringFilterRule`.
+pub mod string_filter_rule {
+    /// Varint: what it does.
+    pub const POLICY: u32 = 1;
+    /// String.
+    pub const REGEX_PATTERN: u32 = 2;
+    /// String: how what atrace's string says must begin.
+    pub const ATRACE_PAYLOAD_STARTS_WITH: u32 = 3;
+    /// String: it takes the place of one before of that name.
+    pub const NAME: u32 = 4;
+    /// Varint: a kind of string, repeated.
+    pub const SEMANTIC_TYPE: u32 = 5;
+}
+
+/// `FtraceConfig`: which of the kernel's events are recorded, and how.
+pub mod ftrace_config {
+    /// String: an event, as `group/name`, `group/*` or `name`, repeated.
+    pub const FTRACE_EVENTS: u32 = 1;
+    /// Varint: KiB of each processor's buffer.
+    pub const BUFFER_SIZE_KB: u32 = 10;
+    /// Varint: how often it is read.
+    pub const DRAIN_PERIOD_MS: u32 = 11;
+    /// Message: [`compact_sched_config`](super::compact_sched_config).
+    pub const COMPACT_SCHED: u32 = 12;
+    /// Bool: the kernel's functions are told by name.
+    pub const SYMBOLIZE_KSYMS: u32 = 13;
+}
+
+/// `FtraceConfig.CompactSchedConfig`.
+pub mod compact_sched_config {
+    /// Bool: switches are written as lists.
+    pub const ENABLED: u32 = 1;
+}
+
+/// `ProcessStatsConfig`: what is recorded of processes.
+pub mod process_stats_config {
+    /// Bool: all that are there at the start are told.
+    pub const SCAN_ALL_PROCESSES_ON_START: u32 = 2;
+    /// Bool: so are their threads.
+    pub const RECORD_THREAD_NAMES: u32 = 3;
+    /// Varint: how often is looked at what they use.
+    pub const PROC_STATS_POLL_MS: u32 = 4;
+}
+
+/// `SysStatsConfig`: how often is looked at what the machine does, and at which counters; all, if none is named.
+pub mod sys_stats_config {
+    /// Varint.
+    pub const MEMINFO_PERIOD_MS: u32 = 1;
+    /// Varint: values of `MeminfoCounters`, repeated.
+    pub const MEMINFO_COUNTERS: u32 = 2;
+    /// Varint.
+    pub const VMSTAT_PERIOD_MS: u32 = 3;
+    /// Varint: values of `VmstatCounters`, repeated.
+    pub const VMSTAT_COUNTERS: u32 = 4;
+    /// Varint.
+    pub const STAT_PERIOD_MS: u32 = 5;
+    /// Varint: 1 times of processors, 2 interrupts, 3 soft interrupts, 4 processes, repeated.
+    pub const STAT_COUNTERS: u32 = 6;
+    /// Varint.
+    pub const DEVFREQ_PERIOD_MS: u32 = 7;
+    /// Varint.
+    pub const CPUFREQ_PERIOD_MS: u32 = 8;
+    /// Varint.
+    pub const BUDDYINFO_PERIOD_MS: u32 = 9;
+    /// Varint.
+    pub const DISKSTAT_PERIOD_MS: u32 = 10;
+    /// Varint.
+    pub const PSI_PERIOD_MS: u32 = 11;
+    /// Varint.
+    pub const THERMAL_PERIOD_MS: u32 = 12;
 }

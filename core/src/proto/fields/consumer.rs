@@ -224,6 +224,8 @@ pub mod save_trace_for_bugreport_response {
 pub mod clone_session_request {
     /// Varint: all ones for the one with the highest score.
     pub const SESSION_ID: u32 = 1;
+    /// Bool: with what the session's filter leaves out.
+    pub const SKIP_TRACE_FILTER: u32 = 2;
     /// Bool.
     pub const FOR_BUGREPORT: u32 = 3;
     /// String.
@@ -250,6 +252,8 @@ pub mod clone_session_response {
     pub const UUID_MSB: u32 = 3;
     /// Int.
     pub const UUID_LSB: u32 = 4;
+    /// Bool: it is in the file that came with the request.
+    pub const WAS_WRITE_INTO_FILE: u32 = 5;
 }
 
 /// `TracingServiceEvent`: a moment in the life of a session.
@@ -264,6 +268,10 @@ pub mod tracing_service_event {
     pub const READ_TRACING_BUFFERS_COMPLETED: u32 = 4;
     /// Bool.
     pub const TRACING_DISABLED: u32 = 5;
+    /// Message: [`slow_data_sources`](super::slow_data_sources).
+    pub const SLOW_STARTING_DATA_SOURCES: u32 = 7;
+    /// Message: [`slow_data_sources`](super::slow_data_sources).
+    pub const LAST_FLUSH_SLOW_DATA_SOURCES: u32 = 8;
     /// Bool.
     pub const FLUSH_STARTED: u32 = 9;
     /// Bool.
@@ -290,4 +298,32 @@ pub mod received_trigger {
     pub const TRUSTED_PRODUCER_UID: u32 = 3;
     /// Varint.
     pub const STOP_DELAY_MS: u32 = 4;
+}
+
+/// `TracingServiceEvent.DataSources`.
+pub mod slow_data_sources {
+    /// Message: [`slow_data_source`](super::slow_data_source), repeated.
+    pub const DATA_SOURCE: u32 = 1;
+}
+
+/// `TracingServiceEvent.DataSources.DataSource`.
+pub mod slow_data_source {
+    /// String.
+    pub const PRODUCER_NAME: u32 = 1;
+    /// String.
+    pub const DATA_SOURCE_NAME: u32 = 2;
+}
+
+/// `ConcurrentSessionEvent`: another session's state.
+pub mod concurrent_session_event {
+    /// Varint: 1 disabled, 2 configured, 3 started, 4 stopping, 5 a clone.
+    pub const STATE: u32 = 1;
+    /// String.
+    pub const SESSION_NAME: u32 = 2;
+    /// Varint.
+    pub const SESSION_ID: u32 = 3;
+    /// Int.
+    pub const CONSUMER_UID: u32 = 4;
+    /// Varint.
+    pub const NUM_DATA_SOURCES: u32 = 5;
 }

@@ -130,6 +130,8 @@ pub mod ftrace_stats {
     pub const KERNEL_SYMBOLS_PARSED: u32 = 3;
     /// Varint: KiB that they take.
     pub const KERNEL_SYMBOLS_MEM_KB: u32 = 4;
+    /// String: why something could not be set up.
+    pub const ATRACE_ERRORS: u32 = 5;
     /// String: an event that this kernel does not have, repeated.
     pub const UNKNOWN_FTRACE_EVENTS: u32 = 6;
     /// String: an event that could not be enabled, repeated.

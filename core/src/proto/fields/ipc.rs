@@ -216,6 +216,8 @@ pub mod chunks_to_move {
     pub const CHUNK: u32 = 2;
     /// Varint: where it goes, from 1.
     pub const TARGET_BUFFER: u32 = 3;
+    /// Bytes: all of it, from those who share no memory.
+    pub const DATA: u32 = 4;
 }
 
 /// `CommitDataRequest.ChunkToPatch`.
@@ -320,6 +322,12 @@ pub mod data_source_config {
     pub const TARGET_BUFFER_NAME: u32 = 11;
     /// Message: `ProtoVmConfig`.
     pub const PROTOVM_CONFIG: u32 = 12;
+    /// Message: [`ftrace_config`](super::config::ftrace_config).
+    pub const FTRACE_CONFIG: u32 = 100;
+    /// Message: [`process_stats_config`](super::config::process_stats_config).
+    pub const PROCESS_STATS_CONFIG: u32 = 103;
+    /// Message: [`sys_stats_config`](super::config::sys_stats_config).
+    pub const SYS_STATS_CONFIG: u32 = 104;
     /// Message: `TrackEventConfig`.
     pub const TRACK_EVENT_CONFIG: u32 = 113;
     /// Bool: the duration counts sleep.

@@ -22,6 +22,8 @@ pub mod trace_stats {
     pub const PATCHES_DISCARDED: u32 = 9;
     /// Varint: packets refused because they were malformed or set the service's fields.
     pub const INVALID_PACKETS: u32 = 10;
+    /// Message: [`filter_stats`](super::filter_stats).
+    pub const FILTER_STATS: u32 = 11;
     /// Varint.
     pub const FLUSHES_REQUESTED: u32 = 12;
     /// Varint.
@@ -76,4 +78,20 @@ pub mod writer_stats {
     pub const CHUNK_PAYLOAD_HISTOGRAM_SUM: u32 = 3;
     /// Varint: which of the central buffers, from 0.
     pub const BUFFER: u32 = 4;
+}
+
+/// `TraceStats.FilterStats`: what a session's filter has done.
+pub mod filter_stats {
+    /// Varint.
+    pub const INPUT_PACKETS: u32 = 1;
+    /// Varint.
+    pub const INPUT_BYTES: u32 = 2;
+    /// Varint.
+    pub const OUTPUT_BYTES: u32 = 3;
+    /// Varint: packets of which nothing is left because they were malformed.
+    pub const ERRORS: u32 = 4;
+    /// Varint.
+    pub const TIME_TAKEN_NS: u32 = 5;
+    /// Varint: of one buffer, repeated.
+    pub const BYTES_DISCARDED_PER_BUFFER: u32 = 20;
 }

@@ -7,6 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode, Stdio};
 
 use tracebuf_daemon::{Daemon, Permissions, SocketNames, say_ready, stop_session};
+use tracebuf_machine::sources::offer_machine;
 
 use super::Args;
 use crate::failure::status;
@@ -34,8 +35,13 @@ pub(super) fn serve(arguments: &Args) -> io::Result<ExitCode> {
         daemon.allow_files_below(folder);
     }
     // What clients call themselves may be meant for a terminal.
-    daemon.log_with(|line| status!("{line}"));
+    let log: fn(&str) = |line| status!("{line}");
+    daemon.log_with(log);
     daemon.stop_on_signals()?;
+    let _machine = match arguments.no_machine {
+        true => None,
+        false => Some(offer_machine(daemon.connect_producer()?, log).map_err(io::Error::other)?),
+    };
     say_ready()?;
     daemon.run()?;
     Ok(ExitCode::SUCCESS)

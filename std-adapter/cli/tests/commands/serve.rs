@@ -15,6 +15,13 @@ use tracebuf_service::wire::frames::{FrameBuffer, MAX_IPC_FRAME, bind, invoke, p
 use tracebuf_service::wire::{ProtoBuilder, consumers};
 use tracebuf_session::Relay;
 
+mod cost;
+mod killed;
+mod machine;
+mod many;
+mod program;
+mod stuck;
+
 use crate::trace::{Trace, folder};
 use crate::{send, text, wait_until};
 
@@ -60,12 +67,7 @@ impl Service {
     }
 
     fn consumer(&self) -> Consumer {
-        let stream = UnixStream::connect(self.folder.join("c")).expect("it listens");
-        stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a socket");
-        let mut consumer = Consumer { stream, frames: FrameBuffer::new(MAX_IPC_FRAME), last: 1 };
-        consumer.send(&bind(1, consumers::CONSUMER_PORT), None);
-        consumer.next();
-        consumer
+        Consumer::connect(&self.folder.join("c"))
     }
 }
 
@@ -82,6 +84,15 @@ struct Consumer {
 }
 
 impl Consumer {
+    fn connect(socket: &Path) -> Self {
+        let stream = UnixStream::connect(socket).expect("it listens");
+        stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a socket");
+        let mut consumer = Self { stream, frames: FrameBuffer::new(MAX_IPC_FRAME), last: 1 };
+        consumer.send(&bind(1, consumers::CONSUMER_PORT), None);
+        consumer.next();
+        consumer
+    }
+
     fn send(&mut self, frame: &ProtoBuilder, file: Option<&std::fs::File>) {
         let mut bytes = Vec::new();
         push_frame(&mut bytes, frame);
@@ -138,6 +149,12 @@ impl Consumer {
     fn simple(&mut self, name: &str) {
         let request = self.call(name, &ProtoBuilder::new(), None);
         assert_eq!(self.answers(request), [b""]);
+    }
+
+    /// Ends a session, whichever of the two answers comes first.
+    fn disable(&mut self, enabled: u64) {
+        self.call("DisableTracing", &ProtoBuilder::new(), None);
+        self.answers(enabled);
     }
 
     /// Reads all into a file.

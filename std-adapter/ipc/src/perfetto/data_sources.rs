@@ -2,9 +2,7 @@
 //!
 //! Facts from `protos/perfetto/config/data_source_config.proto`.
 
-use tracebuf::proto::fields::ipc::{data_source_config, data_source_descriptor};
-use tracebuf::proto::fields::protovm_config;
-use tracebuf::proto::reader::{message, number};
+use tracebuf::proto::fields::ipc::data_source_config;
 use tracebuf_session::{CentralBuffer, RingProgram};
 
 use super::ProtoBuilder;
@@ -58,14 +56,9 @@ impl SourceInstance {
     /// Has what the program writes folded when its buffer overwrites it, if the descriptor says how and the
     /// configuration says in how much memory. The session's summary lists those that are.
     pub(crate) fn join_vm(&self, buffers: &mut [CentralBuffer], producer_id: u16) {
-        let program = message(&self.descriptor.whole, data_source_descriptor::PROTOVM_PROGRAM);
-        let limits = message(self.config.as_bytes(), data_source_config::PROTOVM_CONFIG);
-        let limit = limits.and_then(|limits| number(limits, protovm_config::MEMORY_LIMIT_KB));
-        if let (Some(program), Some(limit)) = (program.filter(|program| !program.is_empty()), limit)
-            && let Some(buffer) = buffers.get_mut(usize::from(self.buffer))
-        {
-            let memory_limit_kb = u32::try_from(limit).unwrap_or(u32::MAX);
-            let program = RingProgram { source: &self.descriptor.name, program, memory_limit_kb };
+        let descriptor = &self.descriptor;
+        let program = RingProgram::of(&descriptor.name, &descriptor.whole, self.config.as_bytes());
+        if let (Some(program), Some(buffer)) = (program, buffers.get_mut(usize::from(self.buffer))) {
             buffer.observer_mut().join_vm(program, producer_id);
         }
     }

@@ -3,6 +3,8 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
 use std::time::Instant;
 
 use rustix::fs::fstat;
@@ -18,13 +20,13 @@ use super::commands::ServiceCommand;
 use super::frame_reader::FrameReader;
 use super::frames::{ServiceFrame, bind, push_frame};
 use super::program::{self as calls, Port};
-use super::tracing_session::{COMMANDS, RecordedSource, sender_and_receiver};
+use super::tracing_session::{COMMANDS, PendingReplies, Recorded, RecordedSource, sender_and_receiver};
 use crate::connection::Agreement;
 use crate::link::{Link, SocketKind, refused};
 use crate::shared_memory::SharedWords;
 use crate::trust::TrustedUsers;
 use tracebuf_session::limits::{PAGE, SHARED_MEMORY};
-use tracebuf_session::parts::PATIENCE;
+use tracebuf_session::parts::{FOR_EVER, PATIENCE};
 use tracebuf_std::display::Count;
 
 // The numbers of other calls than [`COMMANDS`].
@@ -98,21 +100,59 @@ impl IdleConnection {
         let deadline = Instant::now() + PATIENCE;
         let link = Link::connected(path, SocketKind::Stream, deadline)?;
         trusted.check(path, &link)?;
+        let mut waiting = Self::over(link, producer, std::slice::from_ref(data_source), deadline)?;
+        while waiting.starts.is_none() && waiting.hear(deadline)? != ALL_SAID {}
+        Ok(waiting)
+    }
+
+    /// The same over a connection, with all of these data sources; what is wanted of them is yet to be heard.
+    pub(crate) fn over(
+        link: Link,
+        producer: &str,
+        data_sources: &[ProtoBuilder],
+        deadline: Instant,
+    ) -> io::Result<Self> {
         let mut stream = Stream { link, frames: FrameReader::new(), file: None };
         stream.send(&[bind(BIND, PRODUCER_PORT)])?;
         let Heard::Bound(Some(port)) = stream.next(deadline)? else {
             return Err(refused("it has no port for producers, or one that lacks a method"));
         };
         let (hello, nothing) = (calls::hello(producer, MEMORY, PAGE), ProtoBuilder::new());
-        stream.send(&[
+        let mut frames = vec![
             port.call(method::INITIALIZE_CONNECTION, &hello, Some(HELLO)),
             port.call(method::GET_ASYNC_COMMAND, &nothing, Some(COMMANDS)),
-            port.call(method::REGISTER_DATA_SOURCE, data_source, None),
-            port.call(method::SYNC, &nothing, Some(ALL_SAID)),
-        ])?;
-        let mut waiting = Self { stream, port, words: None, starts: None };
-        while waiting.starts.is_none() && waiting.hear(deadline)? != ALL_SAID {}
-        Ok(waiting)
+        ];
+        frames
+            .extend(data_sources.iter().map(|source| port.call(method::REGISTER_DATA_SOURCE, source, None)));
+        frames.push(port.call(method::SYNC, &nothing, Some(ALL_SAID)));
+        stream.send(&frames)?;
+        Ok(Self { stream, port, words: None, starts: None })
+    }
+
+    /// Waits for shared memory, however long: it comes before the first command to record. Then the commands go to
+    /// whoever is told of all, and starts and stops are acknowledged by what is returned.
+    pub(crate) fn agreed_on_all(
+        mut self,
+        told: Sender<ServiceCommand>,
+    ) -> io::Result<(Agreement, Arc<PendingReplies>)> {
+        let words = loop {
+            match self.words.take() {
+                Some(words) => break words,
+                None => self.hear(Instant::now() + FOR_EVER)?,
+            };
+        };
+        let (sender, receiver) = sender_and_receiver(self.port, Recorded::All(told), self.stream.frames);
+        let replies = sender.replies();
+        let agreement = Agreement {
+            link: self.stream.link,
+            words,
+            sender: Box::new(sender),
+            receiver: Box::new(receiver),
+            state_every: Vec::new(),
+            sources: Vec::new(),
+            wants: Box::new(|_| true),
+        };
+        Ok((agreement, replies))
     }
 
     /// Waits until then for a session to begin; false once one has.
@@ -130,7 +170,7 @@ impl IdleConnection {
         let (Some(words), Some((instance, categories))) = (self.words, self.starts) else {
             return Err(refused("it wants something recorded without shared memory"));
         };
-        let (sender, receiver) = sender_and_receiver(self.port, instance, self.stream.frames);
+        let (sender, receiver) = sender_and_receiver(self.port, Recorded::One(instance), self.stream.frames);
         Ok(Agreement {
             link: self.stream.link,
             words,

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tracebuf::producer::Request;
@@ -40,10 +41,28 @@ pub(crate) struct RecordedSource {
     pub(crate) buffer: u32,
 }
 
-/// What the hearing side has for the speaking one.
+/// What is recorded of the service's data sources.
+pub(crate) enum Recorded {
+    /// One, whatever buffer the program itself counts it to.
+    One(RecordedSource),
+    /// All that the service starts: somebody else does what it commands. The program's buffers have the service's
+    /// numbers.
+    All(Sender<ServiceCommand>),
+}
+
+impl Recorded {
+    const fn one(&self) -> Option<RecordedSource> {
+        match self {
+            Self::One(one) => Some(*one),
+            Self::All(_) => None,
+        }
+    }
+}
+
+/// What others have for the speaking side.
 #[derive(Default)]
-struct PendingReplies {
-    /// Starts and stops to acknowledge, of data sources of which this program knows nothing.
+pub(crate) struct PendingReplies {
+    /// Starts and stops to acknowledge.
     acknowledge: Mutex<Vec<(&'static str, u64)>>,
     stops: AtomicBool,
 }
@@ -53,8 +72,8 @@ impl PendingReplies {
         self.acknowledge.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `None` if there is too much to say already.
-    fn push(&self, method: &'static str, instance: u64) -> Option<()> {
+    /// Has a start or a stop acknowledged; `None` if there is too much to say already.
+    pub(crate) fn push(&self, method: &'static str, instance: u64) -> Option<()> {
         let mut all = self.acknowledge();
         (all.len() < MOST_UNSAID).then(|| all.push((method, instance)))
     }
@@ -63,25 +82,26 @@ impl PendingReplies {
 /// Both sides of a connection, with what has already come of the stream.
 pub(crate) fn sender_and_receiver(
     port: Port,
-    instance: RecordedSource,
+    recorded: Recorded,
     frames: FrameReader,
 ) -> (CallSender, CallReceiver) {
     let between = Arc::<PendingReplies>::default();
     let sender = CallSender {
         port,
-        instance,
+        one: recorded.one(),
         commit: ProtoBuilder::new(),
         committed: 0,
         flushes: FlushTracker::new(),
         outbox: FrameOutbox::default(),
         between: between.clone(),
     };
-    (sender, CallReceiver { frames, instance: instance.id, between })
+    (sender, CallReceiver { frames, recorded, between })
 }
 
 pub(crate) struct CallSender {
     port: Port,
-    instance: RecordedSource,
+    /// The only data source that is recorded, if that is so.
+    one: Option<RecordedSource>,
     /// The arguments of a call that is not complete, and how many chunks and patches they hold.
     commit: ProtoBuilder,
     committed: usize,
@@ -92,6 +112,11 @@ pub(crate) struct CallSender {
 }
 
 impl CallSender {
+    /// Where starts and stops to acknowledge go.
+    pub(crate) fn replies(&self) -> Arc<PendingReplies> {
+        self.between.clone()
+    }
+
     fn call(&mut self, method: &str, arguments: &ProtoBuilder) {
         self.outbox.push(&self.port.call(method, arguments, None));
     }
@@ -120,18 +145,23 @@ impl CallSender {
     /// Within a call moves are carried out before patches, and patches before a flush's end; a writer's beginning and
     /// end are calls of their own.
     fn request(&mut self, request: Request) {
-        let buffer = self.instance.buffer;
+        let one = self.one.map(|one| one.buffer);
+        let buffer_of = |target: u16| one.unwrap_or_else(|| target.into());
         match request {
-            Request::Register { writer_id, .. } => {
+            Request::Register { writer_id, target } => {
                 self.end_commit();
+                let buffer = buffer_of(target);
                 self.call(method::REGISTER_TRACE_WRITER, &calls::writer(writer_id, buffer));
             }
             Request::Unregister { writer_id } => {
                 self.end_commit();
                 self.call(method::UNREGISTER_TRACE_WRITER, &calls::writer_that_ends(writer_id));
             }
-            Request::Move(chunk) => self.add(|commit| calls::push_move(commit, chunk, buffer)),
-            Request::Patch { writer_id, patch, has_more, .. } => {
+            Request::Move(chunk) => {
+                self.add(|commit| calls::push_move(commit, chunk, buffer_of(chunk.target)));
+            }
+            Request::Patch { writer_id, target, patch, has_more } => {
+                let buffer = buffer_of(target);
                 self.add(|commit| calls::push_patch(commit, writer_id, buffer, patch, has_more));
             }
             Request::Flush(flush) => {
@@ -162,7 +192,9 @@ impl CallSender {
 
 impl MessageSender for CallSender {
     fn begin(&mut self) {
-        self.call(method::NOTIFY_DATA_SOURCE_STARTED, &calls::instance(self.instance.id));
+        if let Some(one) = self.one {
+            self.call(method::NOTIFY_DATA_SOURCE_STARTED, &calls::instance(one.id));
+        }
     }
 
     fn push(&mut self, message: ProducerMessage) {
@@ -189,8 +221,8 @@ impl MessageSender for CallSender {
     /// taken, it would end at once.
     fn end(&mut self, link: &Link) {
         fence(Ordering::Acquire);
-        if self.between.stops.load(Ordering::Relaxed) {
-            self.call(method::NOTIFY_DATA_SOURCE_STOPPED, &calls::instance(self.instance.id));
+        if let Some(one) = self.one.filter(|_| self.between.stops.load(Ordering::Relaxed)) {
+            self.call(method::NOTIFY_DATA_SOURCE_STOPPED, &calls::instance(one.id));
         }
         let _ = self.send(link, Wait::UntilDone);
         link.finish();
@@ -199,7 +231,7 @@ impl MessageSender for CallSender {
 
 pub(crate) struct CallReceiver {
     frames: FrameReader,
-    instance: u64,
+    recorded: Recorded,
     between: Arc<PendingReplies>,
 }
 
@@ -231,10 +263,14 @@ impl MessageReceiver for CallReceiver {
 
 impl CallReceiver {
     fn command(&self, command: ServiceCommand, act: &mut dyn FnMut(ServiceMessage)) -> Option<()> {
+        let one = match &self.recorded {
+            Recorded::One(one) => one.id,
+            Recorded::All(told) => return told.send(command).ok(),
+        };
         match command {
             ServiceCommand::Flush { request } => act(ServiceMessage::Question(request)),
             ServiceCommand::ClearState => act(ServiceMessage::ClearState),
-            ServiceCommand::Stop { instance } if instance == self.instance => {
+            ServiceCommand::Stop { instance } if instance == one => {
                 self.between.stops.store(true, Ordering::Relaxed);
                 // A thread that sees that recording is off must see why.
                 fence(Ordering::Release);
@@ -270,7 +306,7 @@ mod tests {
             panic!("it is bound")
         };
         let port = Port::of(bound).expect("all methods are there");
-        sender_and_receiver(port, RecordedSource { id: 7, buffer: 4 }, FrameReader::new())
+        sender_and_receiver(port, Recorded::One(RecordedSource { id: 7, buffer: 4 }), FrameReader::new())
     }
 
     fn sender() -> CallSender {

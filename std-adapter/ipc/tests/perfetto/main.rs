@@ -5,6 +5,7 @@
 use tracebuf_testing::trace;
 
 mod categories;
+mod consumers;
 mod following;
 mod hostile;
 mod program;

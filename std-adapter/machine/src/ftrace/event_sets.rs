@@ -73,16 +73,24 @@ pub fn expanded(events: &str) -> Result<Vec<String>, String> {
     }
     // As the kernel writes it in places.
     let event = events.replacen(':', "/", 1);
+    match event.contains('/') && is_event(&event) {
+        true => Ok(vec![event]),
+        false => {
+            let sets: Vec<_> = SETS.iter().map(|(name, _)| *name).collect();
+            Err(format!("'{events}' is no set ({}), and no event GROUP/NAME or GROUP/*", sets.join(", ")))
+        }
+    }
+}
+
+/// Whether this can name events: as `group/name`, `group/*` or `name`. Nothing else becomes part of a path.
+pub(crate) fn is_event(event: &str) -> bool {
     let is_name = |name: &str| {
         !name.is_empty()
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
     };
     match event.split_once('/') {
-        Some((group, name)) if is_name(group) && (name == "*" || is_name(name)) => Ok(vec![event]),
-        _ => {
-            let sets: Vec<_> = SETS.iter().map(|(name, _)| *name).collect();
-            Err(format!("'{events}' is no set ({}), and no event GROUP/NAME or GROUP/*", sets.join(", ")))
-        }
+        Some((group, name)) => is_name(group) && (name == "*" || is_name(name)),
+        None => is_name(event),
     }
 }
 

@@ -200,8 +200,14 @@ impl Instance {
         self.folder.join("events").join(event).join("format").exists()
     }
 
-    /// The events of a group, if that is what is asked for; if there is no such group, what was asked for.
+    /// The events of a group, if that is what is asked for, or with its group one that has none; if there is no such group
+    /// or event, what was asked for.
     pub fn expanded(&self, event: &str) -> Vec<String> {
+        if !event.contains('/') {
+            let groups = fs::read_dir(self.folder.join("events")).into_iter().flatten().flatten();
+            let named = groups.map(|group| format!("{}/{event}", group.file_name().to_string_lossy()));
+            return vec![named.into_iter().find(|name| self.has(name)).unwrap_or_else(|| event.to_owned())];
+        }
         let Some(group) = event.strip_suffix("/*") else { return vec![event.to_owned()] };
         let entries = fs::read_dir(self.folder.join("events").join(group)).into_iter().flatten().flatten();
         let events = entries.filter(|entry| entry.path().join("format").exists());

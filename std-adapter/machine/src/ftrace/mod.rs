@@ -40,9 +40,9 @@ mod status;
 mod threads;
 
 pub use addresses::KernelSymbols;
-#[cfg(any(target_os = "linux", target_os = "android"))]
-pub(crate) use event_sets::is_of_who_runs;
 pub use event_sets::{DEFAULT_SETS, expanded};
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(crate) use event_sets::{is_event, is_of_who_runs};
 pub use format::{EventFormat, FormatField};
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub use instance::{Instance, InstanceOptions};

@@ -112,6 +112,8 @@ pub struct FtraceStats {
     pub asked_pages: u64,
     /// Names of functions that were read, and the KiB they take.
     pub kernel_symbols: Option<(u64, u64)>,
+    /// Why something could not be set up; empty if nothing is wrong.
+    pub error: String,
 }
 
 impl FtraceStats {
@@ -126,6 +128,7 @@ impl FtraceStats {
             buffer_pages: 0,
             asked_pages: 0,
             kernel_symbols: None,
+            error: String::new(),
         }
     }
 }
@@ -141,6 +144,9 @@ impl Message for FtraceStats {
         if let Some((count, kib)) = self.kernel_symbols {
             out.varint(ftrace_stats::KERNEL_SYMBOLS_PARSED, count)?;
             out.varint(ftrace_stats::KERNEL_SYMBOLS_MEM_KB, kib)?;
+        }
+        if !self.error.is_empty() {
+            out.string(ftrace_stats::ATRACE_ERRORS, &self.error)?;
         }
         let mut names = |number, names: &[String]| names.iter().try_for_each(|name| out.string(number, name));
         names(ftrace_stats::UNKNOWN_FTRACE_EVENTS, &self.unknown_events)?;

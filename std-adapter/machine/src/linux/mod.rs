@@ -18,7 +18,7 @@ use tracebuf_std::display::Count;
 use tracebuf_std::whole_file::check_writable;
 
 use crate::options::RecordOptions;
-use crate::proc::Proc;
+use crate::proc::{Proc, processors_and_memory};
 use crate::report::{RecordProgress, RecordReport};
 use crate::sources::SystemInfo;
 use command::Running;
@@ -68,7 +68,7 @@ fn record_from(
 ) -> Result<RecordReport, SessionError> {
     let output = &options.output;
     let writing = |error| SessionError::writing(output, error);
-    let (processors, memory) = running::processors_and_memory(&proc);
+    let (processors, memory) = processors_and_memory(&proc);
     let ring = options.machine_ring(processors, memory);
     check_ring(ring)?;
     // Before the session starts: it empties the file of a long trace.

@@ -77,17 +77,6 @@ pub(super) fn kernel(
     }
 }
 
-/// The processors of this machine, whether on or not, and its memory in bytes; 0 if unknown.
-pub(super) fn processors_and_memory(proc: &Proc) -> (u64, u64) {
-    let memory = proc.read("meminfo").unwrap_or_default();
-    let kib = memory.lines().find_map(|line| line.strip_prefix("MemTotal:")?.split_ascii_whitespace().next());
-    let kib: u64 = kib.and_then(|kib| kib.parse().ok()).unwrap_or(0);
-    let names = proc.sys_entries("devices/system/cpu");
-    let numbers = names.iter().filter_map(|name| name.strip_prefix("cpu")?.parse::<u32>().ok());
-    let on = std::thread::available_parallelism().map_or(1, usize::from);
-    (numbers.count().max(on) as u64, kib.saturating_mul(1024))
-}
-
 /// The sources that run. The kernel's events have a thread of their own: its buffers do not wait for `/proc`.
 pub(super) struct Sources {
     machine: Option<SourceThread>,

@@ -70,6 +70,9 @@ pub trait DataSource: Send {
     /// this call gives that back too.
     fn stop(&mut self, out: &mut SourceOutput);
 
+    /// Tells again what it has told only once: of that, a service's buffer may have lost something.
+    fn tell_again(&mut self) {}
+
     /// Files that become readable when it is to be drained before its time.
     fn wakes_on(&self) -> Vec<BorrowedFd<'_>> {
         Vec::new()
@@ -77,16 +80,19 @@ pub trait DataSource: Send {
 }
 
 /// The place where a source's packets go: a sequence of its own in a buffer of a session, and what the session keeps
-/// beside its buffers.
+/// beside its buffers, if it does.
 pub struct SourceOutput {
     writer: PacketWriter,
-    side: SidePackets,
+    side: Option<SidePackets>,
+    /// Packets that would have been kept.
+    kept: u64,
 }
 
 impl SourceOutput {
-    /// Writes where a recorder does; `None` if the session is over or has no free writer.
-    pub fn new(recorder: &Recorder, side: SidePackets) -> Option<Self> {
-        Some(Self { writer: recorder.packet_writer()?, side })
+    /// Writes where a recorder does, and beside the buffers of its session; without that place, what is to be
+    /// [kept](Self::keep) goes into the buffer too. `None` if the session is over or has no free writer.
+    pub fn new(recorder: &Recorder, side: impl Into<Option<SidePackets>>) -> Option<Self> {
+        Some(Self { writer: recorder.packet_writer()?, side: side.into(), kept: 0 })
     }
 
     /// Writes a packet: see [`PacketWriter::packet`].
@@ -118,9 +124,20 @@ impl SourceOutput {
         self.bytes(&bytes);
     }
 
-    /// Packets that come before all that the buffers hold, in every file: what a ring must not lose.
-    pub const fn side(&self) -> &SidePackets {
-        &self.side
+    /// Writes a packet that a ring must not lose: in every file it comes before all that the buffers hold, if the
+    /// session has a place for it. Returns its number.
+    pub fn keep<M: Message>(&mut self, packet: &M) -> u64 {
+        if let Some(side) = &self.side {
+            return side.add(packet);
+        }
+        self.message(packet);
+        self.kept += 1;
+        self.kept
+    }
+
+    /// Forgets a packet that was [kept](Self::keep).
+    pub fn forget(&self, number: u64) {
+        self.side.iter().for_each(|side| side.remove(number));
     }
 
     /// Packets that shared memory had no room for.

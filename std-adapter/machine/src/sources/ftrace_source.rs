@@ -46,11 +46,12 @@ pub struct FtraceOptions {
     period: Duration,
     leave_out: Vec<u32>,
     symbols: bool,
+    is_verbose: bool,
     threads: Option<ThreadNumbers>,
 }
 
 impl FtraceOptions {
-    /// Records these events, each as `group/name` or `group/*`, with a buffer of 2 MiB for each processor, and looks every
+    /// Records these events, each as `group/name`, `group/*` or `name`, with a buffer of 2 MiB for each processor, and looks every
     /// 100 ms, or from Linux 6.9 on when a buffer is half full.
     pub fn new(events: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let events = events.into_iter().map(Into::into).collect();
@@ -60,6 +61,7 @@ impl FtraceOptions {
             period: Duration::from_millis(100),
             leave_out: Vec::new(),
             symbols: false,
+            is_verbose: false,
             threads: None,
         }
     }
@@ -98,6 +100,13 @@ impl FtraceOptions {
     #[must_use]
     pub fn symbols(mut self) -> Self {
         self.symbols = true;
+        self
+    }
+
+    /// Writes each switch as an event of its own, not in lists that take a sixth of the room.
+    #[must_use]
+    pub fn verbose(mut self) -> Self {
+        self.is_verbose = true;
         self
     }
 
@@ -275,7 +284,8 @@ impl DataSource for FtraceSource {
         self.has_watermark =
             kernel_version() >= Some(WATERMARK_SINCE) && instance.set_watermark(WATERMARK).is_ok();
         let events = instance.start(&options)?;
-        let mut reader = FtraceReader::new(&mut instance, events.iter().map(String::as_str), true)?;
+        let mut reader =
+            FtraceReader::new(&mut instance, events.iter().map(String::as_str), !self.options.is_verbose)?;
         reader.first_switch_in_full();
         reader.set_ahead(boot_time_ahead());
         if self.options.threads.is_some() {

@@ -21,8 +21,13 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! A service has them by [`offer_machine`]: each of its sessions can want some.
+//!
 //! | module | what it is | may know |
 //! |---|---|---|
+//! | `served` | sources for a service's sessions | all below |
+//! | `wanted` | what such a session wants | `ftrace_source`, `sys_stats` |
+//! | `polled` | processes and statistics, as often as it wants | `wanted`, `process_tree`, `process_stats`, `sys_stats` |
 //! | `ftrace_source` | the kernel's events | `data_source`, `thread_numbers` |
 //! | `process_tree` | what processes and threads are called | `data_source`, `thread_numbers`, `proc_status` |
 //! | `process_stats` | what processes use | `proc_status` |
@@ -36,18 +41,22 @@
 
 mod data_source;
 mod ftrace_source;
+mod polled;
 mod proc_status;
 mod process_stats;
 mod process_tree;
+mod served;
 mod source_thread;
 mod stat_keys;
 mod sys_stats;
 mod system_info;
 mod thread_numbers;
+mod wanted;
 
 pub use data_source::{DataSource, SourceOutput};
 pub use ftrace_source::{FtraceOptions, FtraceSource, Unavailable};
 pub use process_tree::ProcessTreeSource;
+pub use served::offer_machine;
 pub use source_thread::SourceThread;
 pub use thread_numbers::ThreadNumbers;
 

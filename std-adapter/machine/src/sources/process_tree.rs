@@ -11,7 +11,7 @@ use tracebuf::proto::fields::{
     process_tree as field, process_tree_process as of_process, process_tree_thread as of_thread, trace_packet,
 };
 use tracebuf::proto::{Message, Sink};
-use tracebuf_session::{BootClock, SidePackets};
+use tracebuf_session::BootClock;
 
 use super::data_source::{DataSource, SourceOutput};
 use super::proc_status::Status;
@@ -51,6 +51,9 @@ pub struct ProcessTreeSource {
     most: usize,
     /// Those that were there at the start and are yet to be told of, in descending order.
     there: Vec<u32>,
+    /// Whether it tells of those that are there at the start, and of all their threads.
+    scans: bool,
+    has_threads: bool,
 }
 
 /// The packets of a process beside the buffers.
@@ -93,7 +96,24 @@ impl ProcessTreeSource {
             bytes: 0,
             most: PAST,
             there: Vec::new(),
+            scans: true,
+            has_threads: true,
         }
+    }
+
+    /// Tells of processes that are there at the start only if `scans`; and with a process of all its threads, or only of
+    /// those that are met.
+    #[must_use]
+    pub fn of_those_there(mut self, scans: bool, with_threads: bool) -> Self {
+        (self.scans, self.has_threads) = (scans, with_threads);
+        self
+    }
+
+    /// Is to tell of these processes, unless it has.
+    pub(super) fn meet(&mut self, processes: impl Iterator<Item = u32>) {
+        self.there.extend(processes.filter(|pid| !self.told.contains_key(pid)));
+        self.there.sort_unstable_by(|one, other| other.cmp(one));
+        self.there.dedup();
     }
 
     fn status(&self, number: u32) -> Option<Status> {
@@ -119,7 +139,7 @@ impl ProcessTreeSource {
     ///
     /// `time` is before the first of them was read: a process may end just after, and what is told of it after its end
     /// readers take for another one's.
-    fn tell(&mut self, time: u64, pid: u32, threads: Option<Vec<(u32, Status)>>, side: &SidePackets) {
+    fn tell(&mut self, time: u64, pid: u32, threads: Option<Vec<(u32, Status)>>, out: &mut SourceOutput) {
         let is_told = self.told.contains_key(&pid);
         let main = threads.as_ref().and_then(|threads| threads.iter().find(|(tid, _)| *tid == pid));
         let is_looked_up = !is_told || main.is_some() || threads.is_none();
@@ -127,7 +147,8 @@ impl ProcessTreeSource {
         let process = process.flatten();
         let process = process.filter(|process| !is_told || !process.command_line.is_empty());
         let threads = threads.unwrap_or_else(|| {
-            let all = self.proc.numbers(format!("{pid}/task")).into_iter();
+            let all = if self.has_threads { self.proc.numbers(format!("{pid}/task")) } else { vec![pid] };
+            let all = all.into_iter();
             let of_main = |tid| process.as_ref().filter(|_| tid == pid).map(|process| process.status.clone());
             let statuses = all.filter_map(|tid| Some((tid, of_main(tid).or_else(|| self.status(tid))?)));
             statuses.filter(|(_, status)| status.tgid == pid).collect()
@@ -137,7 +158,7 @@ impl ProcessTreeSource {
         }
         let process = process.map(|process| (pid, process));
         let tree = Tree { time, end: BootClock.now(), process, tgid: pid, threads };
-        let (number, bytes) = (side.add(&tree), tree.encoded_len());
+        let (number, bytes) = (out.keep(&tree), tree.encoded_len());
         let told = self.told.entry(pid).or_default();
         if told.packets.is_empty() {
             self.by_age.insert(number, pid);
@@ -146,18 +167,18 @@ impl ProcessTreeSource {
         told.bytes += bytes;
         self.bytes += bytes;
         if self.bytes > self.most {
-            self.forget_past(side);
+            self.forget_past(out);
         }
     }
 
     /// Forgets processes that are gone, the oldest first, until half of the room is free.
-    fn forget_past(&mut self, side: &SidePackets) {
+    fn forget_past(&mut self, out: &SourceOutput) {
         let by_age = std::mem::take(&mut self.by_age);
         for (age, pid) in by_age {
             let goes = self.bytes > self.most / 2 && self.status(pid).is_none();
             match self.told.remove(&pid) {
                 Some(told) if goes => {
-                    told.packets.iter().for_each(|number| side.remove(*number));
+                    told.packets.iter().for_each(|number| out.forget(*number));
                     self.bytes -= told.bytes;
                 }
                 Some(told) => {
@@ -170,7 +191,7 @@ impl ProcessTreeSource {
     }
 
     /// Looks up threads that were met; those of a process together.
-    fn look_up(&mut self, side: &SidePackets) {
+    fn look_up(&mut self, out: &mut SourceOutput) {
         let mut by_process: BTreeMap<u32, (u64, Vec<(u32, Status)>)> = BTreeMap::new();
         for number in self.threads.take() {
             let time = BootClock.now();
@@ -180,7 +201,7 @@ impl ProcessTreeSource {
             }
         }
         for (pid, (time, threads)) in by_process {
-            self.tell(time, pid, Some(threads), side);
+            self.tell(time, pid, Some(threads), out);
         }
     }
 }
@@ -193,32 +214,44 @@ impl DataSource for ProcessTreeSource {
     /// They are told of a few at a time: on a large machine reading all of them takes a while, and another source of the
     /// thread has buffers that fill.
     fn start(&mut self, _: &mut SourceOutput) -> io::Result<()> {
-        self.there = self.proc.numbers("");
-        self.there.reverse();
+        if self.scans {
+            self.there = self.proc.numbers("");
+            self.there.reverse();
+        }
         Ok(())
     }
 
     fn drain(&mut self, out: &mut SourceOutput) -> Duration {
-        self.look_up(out.side());
+        self.look_up(out);
         let begun = Instant::now();
         while begun.elapsed() < SHARE {
             let Some(pid) = self.there.pop() else {
                 return self.threads.filled().map_or(PERIOD, |_| WOKEN);
             };
-            self.tell(BootClock.now(), pid, None, out.side());
+            self.tell(BootClock.now(), pid, None, out);
         }
         Duration::ZERO
     }
 
     fn flush(&mut self, out: &mut SourceOutput) {
-        self.look_up(out.side());
+        self.look_up(out);
         while let Some(pid) = self.there.pop() {
-            self.tell(BootClock.now(), pid, None, out.side());
+            self.tell(BootClock.now(), pid, None, out);
         }
     }
 
     fn stop(&mut self, out: &mut SourceOutput) {
         self.flush(out);
+    }
+
+    /// All that were told of and are there still.
+    fn tell_again(&mut self) {
+        let told = std::mem::take(&mut self.told);
+        // Those that were met by their own numbers are among a process's.
+        self.has_threads = true;
+        self.by_age.clear();
+        self.bytes = 0;
+        self.there.extend(told.into_keys());
     }
 
     fn wakes_on(&self) -> Vec<BorrowedFd<'_>> {

@@ -23,14 +23,17 @@ const START: Duration = Duration::from_secs(60);
 /// stops the sources too.
 #[derive(Debug)]
 pub struct SourceThread {
-    tasks: Option<Sender<Flush>>,
+    tasks: Option<Sender<Task>>,
     wake: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
     failed: Vec<(&'static str, io::Error)>,
 }
 
-/// A request to flush, with the place for the answer.
-type Flush = SyncSender<()>;
+enum Task {
+    /// To flush, and then to answer here.
+    Flush(SyncSender<()>),
+    TellAgain,
+}
 
 struct Running {
     source: Box<dyn DataSource>,
@@ -40,21 +43,21 @@ struct Running {
 
 impl SourceThread {
     /// Starts sources, in their order, on a thread of this name. They write where the recorder does, and beside the
-    /// session's buffers. Those that cannot start [are told](Self::failed).
+    /// session's buffers if there is a place. Those that cannot start [are told](Self::failed).
     ///
     /// # Errors
     /// No thread, or no answer of the sources for a minute.
-    pub fn start(
+    pub fn start<'s>(
         name: &str,
         recorder: &Recorder,
-        side: &SidePackets,
+        side: impl Into<Option<&'s SidePackets>>,
         sources: Vec<Box<dyn DataSource>>,
     ) -> Result<Self, SessionError> {
         let starting = |error| SessionError::io("starting a thread for sources", error);
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let wake = Arc::new(eventfd(0, flags).map_err(|error| starting(error.into()))?);
         let ((tasks, asked), (started, answers)) = (channel(), channel());
-        let (recorder, side, woken) = (recorder.clone(), side.clone(), wake.clone());
+        let (recorder, side, woken) = (recorder.clone(), side.into().cloned(), wake.clone());
         let run = move || {
             let mut failed = Vec::new();
             let mut running = Vec::new();
@@ -89,12 +92,19 @@ impl SourceThread {
     pub fn flush(&self, timeout: Duration) -> Result<(), SessionError> {
         let (answer, answered) = sync_channel(1);
         let tasks = self.tasks.as_ref().ok_or(SessionError::Stopped)?;
-        tasks.send(answer).map_err(|_| SessionError::Stopped)?;
+        tasks.send(Task::Flush(answer)).map_err(|_| SessionError::Stopped)?;
         self.wake();
         made_by(&answered, timeout).map_err(|error| match error {
             SessionError::Timeout => error,
             _ => SessionError::Stopped,
         })
+    }
+
+    /// Has all sources [tell again](DataSource::tell_again) what they have told.
+    pub fn tell_again(&self) {
+        // A thread that has ended says so when it is to flush.
+        let _ = self.tasks.as_ref().map(|tasks| tasks.send(Task::TellAgain));
+        self.wake();
     }
 
     /// Stops the sources, in their order, each with all that it has recorded.
@@ -125,13 +135,20 @@ impl Drop for SourceThread {
     }
 }
 
-fn run(running: &mut [Running], asked: &Receiver<Flush>, woken: &OwnedFd) {
+fn run(running: &mut [Running], asked: &Receiver<Task>, woken: &OwnedFd) {
     loop {
         match asked.try_recv() {
-            Ok(answer) => {
+            Ok(Task::Flush(answer)) => {
                 running.iter_mut().for_each(|one| one.source.flush(&mut one.out));
                 // It may have given up.
                 let _ = answer.send(());
+                continue;
+            }
+            Ok(Task::TellAgain) => {
+                running.iter_mut().for_each(|one| {
+                    one.source.tell_again();
+                    one.due = Instant::now();
+                });
                 continue;
             }
             Err(TryRecvError::Disconnected) => break,

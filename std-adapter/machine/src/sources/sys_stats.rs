@@ -22,11 +22,39 @@ const PRESSURE: [(&str, [u64; 2]); 3] = [
     ("pressure/memory", [psi_resource::MEMORY_SOME, psi_resource::MEMORY_FULL]),
 ];
 
+/// What a look can tell of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Group {
+    Memory,
+    Events,
+    Stat,
+    Disks,
+    Pressure,
+    Frequencies,
+    Devices,
+    Temperatures,
+}
+
+impl Group {
+    const OF_PROC: [Self; 5] = [Self::Memory, Self::Events, Self::Stat, Self::Disks, Self::Pressure];
+    const OF_SYS: [Self; 3] = [Self::Frequencies, Self::Devices, Self::Temperatures];
+}
+
+/// Parts of `/proc/stat`, with numbers of `StatCounters`.
+mod stat_counter {
+    pub(super) const CPU_TIMES: u64 = 1;
+    pub(super) const IRQ_COUNTS: u64 = 2;
+    pub(super) const SOFTIRQ_COUNTS: u64 = 3;
+    pub(super) const FORK_COUNT: u64 = 4;
+}
+
 /// Makes the packets, one a look.
 #[derive(Debug)]
 pub(crate) struct SysStats {
     nanoseconds_per_tick: u64,
     next_sys: Instant,
+    /// The only counters of a group that are told.
+    only: Vec<(Group, Vec<u64>)>,
     /// Whether a block device is a disk: what its folder says, once.
     disks: HashMap<String, bool>,
 }
@@ -88,11 +116,21 @@ impl SysStats {
         Self {
             nanoseconds_per_tick: 1_000_000_000 / clock_ticks_per_second().max(1),
             next_sys: Instant::now(),
+            only: Vec::new(),
             disks: HashMap::new(),
         }
     }
 
-    /// Looks at the machine. `stat`, `meminfo` and `diskstats` are what these files say, if they could be read; `now` tells
+    /// Tells only these counters of a group, by Perfetto's numbers.
+    pub(crate) fn only(&mut self, group: Group, counters: Vec<u64>) {
+        self.only.push((group, counters));
+    }
+
+    fn has(&self, group: Group, counter: u64) -> bool {
+        self.only.iter().all(|(only, counters)| *only != group || counters.contains(&counter))
+    }
+
+    /// Looks at all of the machine. `stat`, `meminfo` and `diskstats` are what these files say, if they could be read; `now` tells
     /// the time.
     pub(crate) fn look(
         &mut self,
@@ -101,32 +139,82 @@ impl SysStats {
         now: impl Fn() -> u64,
     ) -> SysStatsPacket {
         let (time, mut out) = (now(), Looked::default());
-        memory(meminfo.unwrap_or_default(), &mut out);
-        events(&proc.read_again("vmstat").unwrap_or_default(), &mut out);
-        self.stat(stat.unwrap_or_default(), &mut out);
-        if Instant::now() >= self.next_sys {
-            frequencies(proc, &mut out);
-            temperatures(proc, &mut out);
-            self.next_sys = Instant::now() + SYS_PERIOD;
+        for group in Group::OF_PROC {
+            let text = match group {
+                Group::Memory => meminfo,
+                Group::Stat => stat,
+                Group::Disks => diskstats,
+                _ => None,
+            };
+            self.tell(group, proc, text, &mut out);
         }
-        let is_disk = |name: &str| {
-            self.disks.get(name).copied().unwrap_or_else(|| {
-                let is_disk = proc.is_disk(name);
-                self.disks.insert(name.to_owned(), is_disk);
-                is_disk
-            })
-        };
-        disks(diskstats.unwrap_or_default(), is_disk, &mut out);
-        for (file, resources) in PRESSURE {
-            pressure(&proc.read_again(file).unwrap_or_default(), resources, &mut out);
+        if Instant::now() >= self.next_sys {
+            Group::OF_SYS.iter().for_each(|group| self.tell(*group, proc, None, &mut out));
+            self.next_sys = Instant::now() + SYS_PERIOD;
         }
         SysStatsPacket { time, end: now(), stats: out }
     }
 
+    /// Looks at a part of the machine.
+    pub(crate) fn look_at(
+        &mut self,
+        groups: impl Iterator<Item = Group>,
+        proc: &Proc,
+        now: impl Fn() -> u64,
+    ) -> SysStatsPacket {
+        let (time, mut out) = (now(), Looked::default());
+        for group in groups {
+            let file = match group {
+                Group::Memory => Some("meminfo"),
+                Group::Stat => Some("stat"),
+                Group::Disks => Some("diskstats"),
+                _ => None,
+            };
+            let text = file.and_then(|file| proc.read_again(file).ok());
+            self.tell(group, proc, text.as_deref(), &mut out);
+        }
+        SysStatsPacket { time, end: now(), stats: out }
+    }
+
+    /// Tells of a group; `text` is what its file says, if there is only one and it could be read.
+    fn tell(&mut self, group: Group, proc: &Proc, text: Option<&str>, out: &mut Looked) {
+        let text = text.unwrap_or_default();
+        match group {
+            Group::Memory => memory(text, |counter| self.has(group, counter), out),
+            Group::Events => {
+                let text = proc.read_again("vmstat").unwrap_or_default();
+                events(&text, |counter| self.has(group, counter), out);
+            }
+            Group::Stat => self.stat(text, out),
+            Group::Disks => {
+                let is_disk = |name: &str| {
+                    self.disks.get(name).copied().unwrap_or_else(|| {
+                        let is_disk = proc.is_disk(name);
+                        self.disks.insert(name.to_owned(), is_disk);
+                        is_disk
+                    })
+                };
+                disks(text, is_disk, out);
+            }
+            Group::Pressure => {
+                for (file, resources) in PRESSURE {
+                    pressure(&proc.read_again(file).unwrap_or_default(), resources, out);
+                }
+            }
+            Group::Frequencies => frequencies(proc, out),
+            Group::Devices => device_frequencies(proc, out),
+            Group::Temperatures => temperatures(proc, out),
+        }
+    }
+
     fn stat(&self, text: &str, out: &mut Looked) {
+        use stat_counter::{CPU_TIMES, FORK_COUNT, IRQ_COUNTS, SOFTIRQ_COUNTS};
+        let has = |counter| self.has(Group::Stat, counter);
         for (key, rest) in text.lines().filter_map(|line| line.split_once(' ')) {
             let mut numbers = rest.split_ascii_whitespace().map(|word| word.parse::<u64>().unwrap_or(0));
-            if let Some(cpu) = key.strip_prefix("cpu").and_then(|number| number.parse().ok()) {
+            if let Some(cpu) =
+                key.strip_prefix("cpu").filter(|_| has(CPU_TIMES)).and_then(|number| number.parse().ok())
+            {
                 // The fields have the file's order: user, nice, system, idle, iowait, irq, softirq, steal.
                 let times = (cpu_times::USER_NS..=cpu_times::STEAL_NS).zip(numbers);
                 let times =
@@ -135,9 +223,9 @@ impl SysStats {
                 continue;
             }
             let (total, one) = match key {
-                "intr" => (field::NUM_IRQ_TOTAL, field::NUM_IRQ),
-                "softirq" => (field::NUM_SOFTIRQ_TOTAL, field::NUM_SOFTIRQ),
-                "processes" => {
+                "intr" if has(IRQ_COUNTS) => (field::NUM_IRQ_TOTAL, field::NUM_IRQ),
+                "softirq" if has(SOFTIRQ_COUNTS) => (field::NUM_SOFTIRQ_TOTAL, field::NUM_SOFTIRQ),
+                "processes" if has(FORK_COUNT) => {
                     out.number(field::NUM_FORKS, numbers.next().unwrap_or(0));
                     continue;
                 }
@@ -155,19 +243,20 @@ fn value(number: u32, key: u64, value: u64, out: &mut Looked) {
     out.numbers(number, [(sys_stats_value::KEY, key), (sys_stats_value::VALUE, value)]);
 }
 
-fn memory(text: &str, out: &mut Looked) {
+fn memory(text: &str, has: impl Fn(u64) -> bool, out: &mut Looked) {
     for (name, rest) in text.lines().filter_map(|line| line.split_once(':')) {
         let kib = || rest.split_ascii_whitespace().next().and_then(|word| word.parse().ok());
-        if let Some((key, kib)) = key(&MEMINFO, name).and_then(|key| Some((key, kib()?))) {
+        let key = key(&MEMINFO, name).filter(|key| has(*key));
+        if let Some((key, kib)) = key.and_then(|key| Some((key, kib()?))) {
             value(field::MEMINFO, key, kib, out);
         }
     }
 }
 
-fn events(text: &str, out: &mut Looked) {
+fn events(text: &str, has: impl Fn(u64) -> bool, out: &mut Looked) {
     for (name, count) in text.lines().filter_map(|line| line.split_once(' ')) {
-        if let Some((key, count)) = key(&VMSTAT, name).and_then(|key| Some((key, count.trim().parse().ok()?)))
-        {
+        let key = key(&VMSTAT, name).filter(|key| has(*key));
+        if let Some((key, count)) = key.and_then(|key| Some((key, count.trim().parse().ok()?))) {
             value(field::VMSTAT, key, count, out);
         }
     }
@@ -210,7 +299,7 @@ fn pressure(text: &str, [some, full]: [u64; 2], out: &mut Looked) {
     }
 }
 
-/// Of processors, by `cpufreq`, or else by what x86 says in `/proc/cpuinfo`; and of devices.
+/// Of processors, by `cpufreq`, or else by what x86 says in `/proc/cpuinfo`.
 fn frequencies(proc: &Proc, out: &mut Looked) {
     let mut processors: Vec<(usize, u64)> = Vec::new();
     for name in proc.sys_entries("devices/system/cpu") {
@@ -229,6 +318,9 @@ fn frequencies(proc: &Proc, out: &mut Looked) {
     }
     // Those that are off, in between, have 0: a place in the list is a processor's number.
     all.into_iter().for_each(|khz| out.number(field::CPUFREQ_KHZ, khz));
+}
+
+fn device_frequencies(proc: &Proc, out: &mut Looked) {
     for name in proc.sys_entries("class/devfreq") {
         if let Some(hz) = proc.sys_number(format!("class/devfreq/{name}/cur_freq")) {
             out.named(field::DEVFREQ, Some((devfreq_value::KEY, &name)), [(devfreq_value::VALUE, hz)]);

@@ -5,15 +5,14 @@ use std::sync::{Mutex, PoisonError};
 
 use tracebuf::proto::fields::{sequence_flags, trace, trace_packet};
 use tracebuf::proto::{PacketView, Sink, TracePackets};
-use tracebuf::vm::{Keep, Program, VmStatus};
+use tracebuf::vm::{Keep, Limits, OwnedVm, Program, VmStatus};
 
-use super::by_use::{by_use, packets};
+use super::by_use::{CELL, by_use, bytes_of, packets};
 use super::clock::Moment;
 use super::event::CounterValue;
 use super::noted::{self, is_noted, seal, unsealed};
-use super::{CarryOver, Id, Sequences, Writer, packets_out};
-use crate::owned_vm::OwnedVm;
-use crate::region_file::KeptMemory;
+use super::{CarryOver, Id, Sequences, Writer, named, packets_out};
+use crate::region_file::{KeptMemory, VmMemory};
 
 /// What is kept of a ring's descriptions and counters, and what that takes.
 ///
@@ -43,8 +42,8 @@ pub struct KeptStats {
 }
 
 impl CarryOver {
-    /// With so many bytes of memory, 4 KiB to 256 MiB, also keeps the last description of each track and the last value of
-    /// each counter, whether their sequences go on or not. They come first in a trace that [begins](Self::begin_file).
+    /// With so many bytes of memory, 4 KiB to 256 MiB, also keeps the last description of each track, and of each process
+    /// and thread of a process tree, and the last value of each counter, whether their sequences go on or not. They come first in a trace that [begins](Self::begin_file).
     ///
     /// One takes 64 bytes, and 32 more for each 28 bytes beyond 24. When there is no more room, half of them go: those
     /// first that nobody has used for the longest. One that is longer than a sixteenth of the memory is not kept.
@@ -110,9 +109,11 @@ pub(super) struct Kept {
 enum State {
     /// As a message, which nothing has changed yet.
     Asleep(Vec<u8>),
-    Awake(OwnedVm),
+    Awake(OwnedVm<VmMemory>),
 }
 
+/// A tenth of a millisecond or so: the drain thread has other things to do, and packets may come from anybody.
+const LIMITS: Limits = Limits { instructions: 1 << 14, fields: 1 << 15 };
 /// The least memory, and the most.
 const MEMORY: std::ops::RangeInclusive<usize> = 4 << 10..=256 << 20;
 /// Of so many bytes asked for, those that can be.
@@ -169,7 +170,7 @@ impl Kept {
     pub(super) fn found(memory: Vec<u8>) -> Option<(Self, Vec<u8>)> {
         let kept = Self { is_sealed: true, ..Self::new(memory.len(), false) };
         let mut program = [0; PROGRAM];
-        let mut vm = OwnedVm::open(kept.program(&mut program)?, Box::new(memory), false).ok()?;
+        let mut vm = OwnedVm::attach(kept.program(&mut program)?, VmMemory::Heap(memory)).ok()?;
         let (state, counts) = (vm.state(), with(kept.counts, &vm));
         Some((Self { state: Mutex::new(State::Asleep(state.clone())), counts, ..kept }, state))
     }
@@ -180,7 +181,8 @@ impl Kept {
     }
 
     fn program<'p>(&self, bytes: &'p mut [u8]) -> Option<&'p [u8]> {
-        let kinds = [&Keep::DESCRIPTIONS[..], if self.is_sealed { &noted::KINDS } else { &[] }].concat();
+        let noted = if self.is_sealed { &noted::KINDS[..] } else { &[] };
+        let kinds = [&Keep::DESCRIPTIONS[..], &Keep::PROCESS_TREE, noted].concat();
         Program::keep_last_by(&kinds, bytes).ok()
     }
 
@@ -195,12 +197,13 @@ impl Kept {
         }
     }
 
-    /// Takes the description of a track, of the moment of its sequence's last packet if that can be told.
-    pub(super) fn describe(&mut self, writer: Writer, moment: Option<Moment>, descriptor: &[u8]) {
+    /// Takes what describes a track, a process or a thread, of the moment of its sequence's last packet if that can be
+    /// told: the field of a packet.
+    pub(super) fn describe(&mut self, writer: Writer, moment: Option<Moment>, field: u32, content: &[u8]) {
         let patch = &mut self.patch;
         patch.clear();
         moment.into_iter().for_each(|moment| packets_out::moment(moment, patch));
-        let Ok(()) = patch.bytes(trace_packet::TRACK_DESCRIPTOR, descriptor);
+        let Ok(()) = patch.bytes(field, content);
         packets_out::trust(writer, patch);
         let Ok(()) = self.descriptions.bytes(trace::PACKET, patch);
     }
@@ -292,7 +295,7 @@ impl Kept {
     }
 
     /// The machine, which is made when it is first needed.
-    fn vm(&mut self) -> Option<&mut OwnedVm> {
+    fn vm(&mut self) -> Option<&mut OwnedVm<VmMemory>> {
         if let State::Asleep(asleep) = self.state_mut() {
             let asleep = std::mem::take(asleep);
             let mut vm = self.new_vm()?;
@@ -306,17 +309,18 @@ impl Kept {
     }
 
     /// An empty machine: in a file, where it does not count yet.
-    fn new_vm(&mut self) -> Option<OwnedVm> {
+    fn new_vm(&mut self) -> Option<OwnedVm<VmMemory>> {
         let mut program = [0; PROGRAM];
         let program = self.program(&mut program)?;
-        match &mut self.file {
-            Some(file) => OwnedVm::open(program, file.take()?, true).ok(),
-            None => OwnedVm::new(program, self.memory).ok(),
-        }
+        let memory = match &mut self.file {
+            Some(file) => file.take()?,
+            None => VmMemory::Heap(vec![0; self.memory]),
+        };
+        OwnedVm::new(program, memory).ok().map(|vm| vm.with_limits(LIMITS))
     }
 
     /// From here on this machine counts.
-    fn begin_with(&mut self, vm: OwnedVm) {
+    fn begin_with(&mut self, vm: OwnedVm<VmMemory>) {
         let before = std::mem::replace(self.state_mut(), State::Awake(vm));
         if let Some(file) = &mut self.file {
             file.swap();
@@ -335,7 +339,7 @@ impl Kept {
         let all = by_use(&bytes, sequences);
         let (mut room, mut stay) = (self.memory / 2, 0);
         for packet in &all {
-            let Some(left) = room.checked_sub(cells(packet) * CELL) else { break };
+            let Some(left) = room.checked_sub(bytes_of(packet)) else { break };
             (room, stay) = (left, stay + 1);
             let _ = half.apply(packet);
         }
@@ -354,10 +358,13 @@ impl Kept {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner).bytes();
         let (mut begun, mut written) = (HashSet::new(), 0);
         let is_sealed = self.is_sealed;
-        let of_trace = packets(&state).filter(|(list, _)| !is_noted(*list));
-        for packet in
-            of_trace.filter_map(|(_, packet)| if is_sealed { unsealed(packet) } else { Some(packet) })
-        {
+        let of_trace = packets(&state).filter(|(list, _)| !is_noted(*list)).filter_map(|(list, packet)| {
+            let packet = if is_sealed { unsealed(packet) } else { Some(packet) };
+            Some((list, packet?))
+        });
+        let early = named::processes_before_their_threads(of_trace.clone());
+        let early = early.iter().map(|packet| (0, &packet[..]));
+        for (_, packet) in early.chain(of_trace) {
             self.patch.clear();
             self.patch.extend_from_slice(packet);
             let id = PacketView::of(packet).sequence_id as Id;
@@ -383,16 +390,9 @@ impl Kept {
 }
 
 /// What the machine has in use, and had.
-fn with(counts: KeptStats, vm: &OwnedVm) -> KeptStats {
+fn with(counts: KeptStats, vm: &OwnedVm<VmMemory>) -> KeptStats {
     let stats = vm.stats();
     let (used, high_water) = (u64::from(stats.used), u64::from(stats.high_water));
     let bytes = CELL as u64;
     KeptStats { used: used * bytes, high_water: counts.high_water.max(high_water * bytes), ..counts }
-}
-
-const CELL: usize = 32;
-
-/// Cells that a packet takes.
-fn cells(packet: &[u8]) -> usize {
-    2 + packet.len().saturating_sub(24).div_ceil(28)
 }

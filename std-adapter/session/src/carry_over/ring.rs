@@ -4,6 +4,7 @@ use tracebuf::buffer::{DataLoss, OverwriteObserver, Packet, PacketRun};
 use tracebuf::proto::fields::data_loss_reason;
 use tracebuf::proto::{PacketValidator, PacketView};
 use tracebuf::service::sequence_id;
+use tracebuf::vm::RingProgram;
 
 use super::clock::Time;
 use super::event::{Event, Kind, Plain, quick};
@@ -11,7 +12,7 @@ use super::kept::Kept;
 use super::seen::{Begun, BegunSlices, slice_event};
 use super::sequence::Sequence;
 use super::{CarryOver, Id, Way, Writer, limits};
-use crate::ring_vms::{RingProgram, RingVms};
+use crate::shared_vms::SharedVms;
 
 impl OverwriteObserver for CarryOver {
     const FOLDS: bool = true;
@@ -41,7 +42,7 @@ impl OverwriteObserver for CarryOver {
         let pid = (run.pid() != -1).then_some(run.pid());
         self.overwritten(Writer { id, uid: run.uid(), pid }, run.loss()).begin_chunk(run.place());
         let base = run.chunk();
-        if self.vms.has(run.producer_id()) {
+        if self.vms.get_mut().has(run.producer_id()) {
             let producer = run.producer_id();
             for content in run.by_ref() {
                 self.patch(producer, id, content, base);
@@ -61,13 +62,13 @@ impl CarryOver {
     /// `trace_processor` goes on. Returns false if there are 64 programs already, this one is too long, or its memory has
     /// no room for a state.
     pub fn join_vm(&mut self, program: RingProgram<'_>, producer_id: u16) -> bool {
-        self.vms.join(program, producer_id)
+        self.vms.get_mut().join(program, producer_id)
     }
 
     /// Shows a packet to the machines of its producer, and takes it in. One that a machine knows is kept there only: as
     /// a packet that is kept here, readers would take it for a patch that comes after those of now.
     fn patch(&mut self, producer: u16, id: Id, content: &[u8], base: &[u8]) {
-        if self.vms.apply(producer, content) {
+        if self.vms.get_mut().apply(producer, content) {
             let kept = self.kept.take();
             self.overwritten_packet(id, content, base);
             self.kept = kept;
@@ -84,10 +85,10 @@ impl CarryOver {
 
     /// Another producer has this number now.
     pub(crate) fn leave_vms(&mut self, producer_id: u16) {
-        self.vms.leave(producer_id);
+        self.vms.get_mut().leave(producer_id);
     }
 
-    pub(crate) fn vms(&self) -> &RingVms {
+    pub(crate) fn vms(&self) -> &SharedVms {
         &self.vms
     }
 

@@ -10,6 +10,7 @@ use super::*;
 pub(super) use noted::crash_here;
 
 mod kept;
+mod named;
 mod noted;
 mod plain;
 mod slices;

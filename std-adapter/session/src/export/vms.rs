@@ -3,14 +3,12 @@
 use std::io;
 
 use tracebuf::buffer::SequenceInfo;
-use tracebuf::proto::fields::{
-    builtin_clock, trace_packet, trace_provenance, trace_provenance_buffer, trace_provenance_sequence,
-};
+use tracebuf::proto::fields::{builtin_clock, trace_packet};
 use tracebuf::proto::{Message, Sink};
 use tracebuf::service::sequence_id;
 
 use super::Piece;
-use crate::ring_vms::RingVms;
+use crate::shared_vms::SharedVms;
 
 /// A packet of the service's with one message.
 struct Told {
@@ -31,21 +29,15 @@ impl Piece {
     /// Adds what readers need to go on with the patches that follow: for each buffer its machines and its sequences.
     pub(super) fn vms<'v>(
         &mut self,
-        buffers: impl Iterator<Item = (&'v RingVms, Vec<SequenceInfo>)>,
+        buffers: impl Iterator<Item = (&'v SharedVms, Vec<SequenceInfo>)>,
         at: u64,
     ) -> io::Result<()> {
         let (mut provenance, mut vms) = (Vec::new(), Vec::new());
         for (machines, sequences) in buffers {
-            let mut buffer = Vec::new();
-            for info in &sequences {
-                let mut told = Vec::new();
-                let id = sequence_id(info.producer_id, info.writer_id);
-                let Ok(()) = told.varint(trace_provenance_sequence::ID, id.get().into());
-                let Ok(()) = told.varint(trace_provenance_sequence::PRODUCER_ID, info.producer_id.into());
-                let Ok(()) = buffer.bytes(trace_provenance_buffer::SEQUENCES, &told);
-            }
-            let Ok(()) = provenance.bytes(trace_provenance::BUFFERS, &buffer);
-            machines.write(|producer| sequences.iter().any(|info| info.producer_id == producer), &mut vms);
+            let numbered =
+                |info: &SequenceInfo| (sequence_id(info.producer_id, info.writer_id), info.producer_id);
+            let sequences: Vec<_> = sequences.iter().map(numbered).collect();
+            machines.lock().write(&sequences, &mut provenance, &mut vms);
         }
         if vms.is_empty() {
             return Ok(());

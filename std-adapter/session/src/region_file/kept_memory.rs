@@ -7,7 +7,21 @@ use memmap2::MmapMut;
 
 use super::KEPT_COUNTS;
 use super::memory::Control;
-use crate::owned_vm::VmMemory;
+
+/// Memory of a machine.
+pub(crate) enum VmMemory {
+    Heap(Vec<u8>),
+    File(MmapMut),
+}
+
+impl AsMut<[u8]> for VmMemory {
+    fn as_mut(&mut self) -> &mut [u8] {
+        match self {
+            Self::Heap(memory) => memory,
+            Self::File(memory) => memory,
+        }
+    }
+}
 
 /// Two areas of the same size, of which one counts: another content is made in the other one, and then counts by one
 /// store. It keeps the file locked.
@@ -23,7 +37,7 @@ pub(crate) struct KeptMemory {
 impl KeptMemory {
     pub(super) fn new(control: Arc<Control>, areas: [MmapMut; 2]) -> Self {
         let bytes = areas.each_ref().map(|area| area.len()).into_iter().min().unwrap_or(0);
-        Self { control, areas: areas.map(|area| Some(Box::new(area) as VmMemory)), counts: 0, bytes }
+        Self { control, areas: areas.map(|area| Some(VmMemory::File(area))), counts: 0, bytes }
     }
 
     /// Bytes of an area.

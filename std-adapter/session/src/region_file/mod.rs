@@ -115,7 +115,7 @@ pub use tracebuf_std::free_file::{check_is_free, create_if_free};
 
 pub(crate) use clock_table::{ClockTable, PAIRS_MAX};
 pub(crate) use create::{RegionSpec, create};
-pub(crate) use kept_memory::KeptMemory;
+pub(crate) use kept_memory::{KeptMemory, VmMemory};
 pub(crate) use memory::{BufferMemory, OwnMark};
 pub(crate) use outbox::{Outbox, Slot};
 pub(crate) use own_memory::{OwnMemory, SharedMemorySpec};

@@ -148,6 +148,11 @@ impl Recording {
         SourceOutput::new(&self.recorder(), self.0.side_packets()).expect("a writer")
     }
 
+    /// The same without a place beside the buffers.
+    pub(crate) fn output_of_service(&self) -> SourceOutput {
+        SourceOutput::new(&self.recorder(), None).expect("a writer")
+    }
+
     pub(crate) const fn session(&self) -> &Session {
         &self.0
     }

@@ -104,17 +104,17 @@ fn of_very_many_processes_those_that_run_stay() {
     let recording = Recording::new();
     let mut source = ProcessTreeSource::of(machine.proc(), ThreadNumbers::default());
     source.most = 64 << 10;
-    let side = recording.session().side_packets();
+    let (mut out, side) = (recording.output(), recording.session().side_packets());
     let long = "x".repeat(4000);
     process(&machine, 10, "stays", &long, "");
-    source.tell(1, 10, None, &side);
+    source.tell(1, 10, None, &mut out);
     let stays = source.told[&10].packets.clone();
     let before = side.len();
     for number in 0..50 {
         // One after another, each gone before the next.
         let pid = 100 + 2 * number;
         process(&machine, pid, "goes", &long, "");
-        source.tell(1, pid, Some(Vec::new()), &side);
+        source.tell(1, pid, Some(Vec::new()), &mut out);
         machine.has_no(&pid.to_string());
     }
     assert!(source.bytes <= source.most && side.len() < before + 50, "{} {}", source.bytes, side.len());

@@ -20,6 +20,8 @@ use super::appended::run;
 use crate::trace::folder;
 
 const RING: u64 = 64 << 10;
+/// Enough for all that was described to be gone.
+const LAPS: u64 = 20;
 const THREADS: u64 = 20;
 const TRACKS: u64 = 50;
 
@@ -55,14 +57,14 @@ fn recording_until_killed() {
             let named = thread::Builder::new().name(format!("worker {number}"));
             named.spawn_scoped(scope, move || work(number)).expect("a thread");
         }
-        while session.summary().expect("a summary").buffers[0].bytes_overwritten < 100 * RING {
+        while session.summary().expect("a summary").buffers[0].bytes_overwritten < LAPS * RING {
             sleep(Duration::from_millis(10));
         }
         fs::write(folder.join("lapped"), "").expect("a file");
     });
 }
 
-/// Kills a program whose ring was lapped a hundred times.
+/// Kills a program whose ring was lapped so often.
 fn kill(folder: &Path, in_shared_memory: bool, random: u64) {
     for name in ["x.region", "x.region.previous", "lapped"] {
         let _ = fs::remove_file(folder.join(name));
@@ -78,7 +80,7 @@ fn kill(folder: &Path, in_shared_memory: bool, random: u64) {
     }
     let mut child = command.spawn().expect("a child");
     let begun = Instant::now();
-    while !folder.join("lapped").exists() && begun.elapsed() < Duration::from_secs(60) {
+    while !folder.join("lapped").exists() && begun.elapsed() < Duration::from_secs(90) {
         sleep(Duration::from_millis(1));
     }
     sleep(Duration::from_micros(random % 30_000));

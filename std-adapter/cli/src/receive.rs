@@ -7,7 +7,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::failure::{Failure, name_of};
+use crate::failure::{Failure, name_of, status};
 use crate::file_kind::{ENOUGH, FileKind};
 use crate::files::{check_is_other, output_path};
 use crate::span::WithSpans;
@@ -128,6 +128,13 @@ fn one(arguments: &Args, port: &Path, output: &Path) -> Result<ExitCode, Failure
             received.map_err(|error| Failure::of_library(output, error))
         });
     drop(line);
+    if !arguments.device.is_empty()
+        && report.as_ref().is_some_and(|report| report.packets > 0 && report.events == 0)
+    {
+        status!(
+            "note: --device names devices that record in place: this one sends packets, which keep what they say"
+        );
+    }
     // A device that is unplugged is an error; what came until then, and what was lost, is still worth knowing.
     let code = ExitCode::SUCCESS;
     let printed = report.as_ref().map_or(Ok(code), |report| {

@@ -182,16 +182,16 @@ impl<H: Host> Service<H> {
         if is_beginning && config.builtin.config {
             all.push(packets::config(uid, &config.whole, now));
         }
+        let fired = core::mem::take(&mut told.triggers).into_iter().filter(|_| config.builtin.config);
+        let cause = told.clone_trigger.take().filter(|_| config.builtin.config);
+        all.extend(cause.map(|cause| packets::trigger(uid, trace_packet::CLONE_SNAPSHOT_TRIGGER, &cause)));
+        all.extend(fired.map(|fired| packets::trigger(uid, trace_packet::TRIGGER, &fired)));
         if is_beginning || core::mem::take(&mut told.is_renamed) {
             all.push(packets::uuid(uid, config.uuid, now));
         }
         if is_beginning && config.builtin.system_info {
             all.push(packets::system(machine, now));
         }
-        let fired = core::mem::take(&mut told.triggers).into_iter().filter(|_| config.builtin.config);
-        let cause = told.clone_trigger.take().filter(|_| config.builtin.config);
-        all.extend(cause.map(|cause| packets::trigger(uid, trace_packet::CLONE_SNAPSHOT_TRIGGER, &cause)));
-        all.extend(fired.map(|fired| packets::trigger(uid, trace_packet::TRIGGER, &fired)));
         let mut moments = core::mem::take(&mut told.moments);
         moments.sort_by_key(|moment| moment.time);
         all.extend(moments.iter().filter(|_| config.builtin.events).map(|of| packets::moment(uid, of)));

@@ -62,6 +62,7 @@ fn joined(socket: &Path, _: impl FnOnce(Recorder) -> Result<ExitCode, Failure>) 
 struct Line {
     report: ReceiveReport,
     was_waiting: bool,
+    sent_packets: bool,
 }
 
 fn receive(arguments: &Args, into: &Destination, beside: bool) -> Result<ExitCode, Failure> {
@@ -74,13 +75,25 @@ fn receive(arguments: &Args, into: &Destination, beside: bool) -> Result<ExitCod
         if report.is_waiting && !line.was_waiting {
             progress.print_unseen(&format_args!("waiting for {}", name_of(port)));
         }
-        *line = Line { report: report.clone(), was_waiting: report.is_waiting };
+        // As soon as that is known: it may go on for long.
+        if report.packets_refused > 0 && !line.sent_packets {
+            progress.print_unseen(&format_args!(
+                "{} sends packets, which are left out: only devices that record in place can be in a trace with others",
+                name_of(port)
+            ));
+        }
+        *line = Line {
+            report: report.clone(),
+            was_waiting: report.is_waiting,
+            sent_packets: report.packets_refused > 0,
+        };
         let sum =
             |count: fn(&ReceiveReport) -> u64| lines.iter().map(|line| count(&line.report)).sum::<u64>();
         let waiting = sum(|report| report.is_waiting.into());
         let (events, bytes) = (sum(|report| report.events), sum(|report| report.bytes));
+        let refused = sum(|report| report.packets_refused);
         progress.show(&format_args!(
-            "{events} events from {bytes} bytes of {} devices, {waiting} waited for",
+            "{events} events from {bytes} bytes of {} devices, {waiting} waited for, {refused} packets left out",
             ports.len()
         ));
     });

@@ -4,6 +4,7 @@
 mod comes_back;
 mod kept;
 mod long;
+mod packets;
 #[cfg(unix)]
 mod pipe;
 #[cfg(unix)]

@@ -20,6 +20,7 @@ mod killed;
 mod machine;
 mod many;
 mod program;
+mod sources;
 mod stuck;
 
 use crate::trace::{Trace, folder};

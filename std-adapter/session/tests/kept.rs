@@ -145,6 +145,35 @@ fn a_window_and_a_flight_recorder_have_them_too() {
     assert_eq!(window.counters().count(), TRACKS as usize);
 }
 
+#[cfg(unix)]
+#[test]
+fn of_a_ring_in_a_file_snapshots_have_them_and_it_repeats_nothing() {
+    use tracebuf_analysis::recover::Survivor;
+    use tracebuf_session::{BufferConfig, region_file::parse};
+
+    let file = scratch("kept.region");
+    let ring = BufferConfig::ring(RING).in_file(&file);
+    let session = Session::builder().exhaustion(Exhaustion::Stall).buffer(ring).keep_descriptions(64 << 10);
+    let session = session.start().expect("a session");
+    let trace = lap(&session, 20, false, || {
+        let kept = session.summary().expect("a summary").kept[0].expect("it keeps");
+        assert!(kept.aborts == 0 && kept.forgotten == 0 && kept.memory == 64 << 10, "{kept:?}");
+        let file = std::fs::read(&file).expect("the file");
+        let ring = parse(&file).expect("no damage").expect("a buffer").region;
+        assert!(!ring.windows(6).any(|bytes| bytes == b"worker"));
+        read(&session, "kept-in-file.pftrace")
+    });
+    assert_all_is_told(&trace);
+    // What is left of a session that has stopped is as whole.
+    drop(session.stop().expect("a stop"));
+    let left = scratch("kept-left.pftrace");
+    Survivor::open(&file).expect("a buffer").write_to(&left).expect("a trace");
+    let left = Trace::open(&left).expect("a trace");
+    let names: Vec<_> = left.tracks().map(|track| track.name().to_owned()).collect();
+    assert!((0..THREADS).all(|thread| names.contains(&format!("worker {thread}"))), "{names:?}");
+    assert_eq!(left.counters().count(), TRACKS as usize);
+}
+
 #[test]
 fn a_flight_recorder_beside_a_long_trace_has_them_though_they_left_by_its_file() {
     let trace = LongTrace::to(scratch("kept-beside.pftrace")).period(Duration::from_millis(10));

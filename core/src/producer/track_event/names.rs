@@ -138,7 +138,7 @@ impl<'a, const N: usize> Names<'a, N> {
         if self.list.push((kind, name)).is_err() {
             #[cfg(not(tracebuf_small))]
             {
-                self.spelt_out += 1;
+                self.spelt_out = self.spelt_out.wrapping_add(1);
             }
             return None;
         }

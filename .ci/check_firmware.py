@@ -208,7 +208,8 @@ def in_place(path, deepest=1):
         if len(stack) > deepest:
             raise Bad("slices on %s do not nest: %s" % (track, stack))
     left = sorted(names[track] for track, stack in open_slices.items() if stack)
-    print("%s: %s, counters %s" % (path, dict(counts), {name: len(values) for name, values in counters.items()}))
+    shown = dict(counts) if len(counts) < 40 else "%d tracks and names" % len(counts)
+    print("%s: %s, counters %s" % (path, shown, {name: len(values) for name, values in counters.items()}))
     return InPlace(counts, counters, left, spans)
 
 

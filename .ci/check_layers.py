@@ -16,8 +16,8 @@ from pathlib import Path
 FLOORS = [
     {"tracebuf"},
     {"tracebuf-std", "tracebuf-embedded", "tracebuf-footprint", "tracebuf-service"},
-    {"tracebuf-session", "tracebuf-daemon", "tracebuf-c", "tracebuf-firmware"},
-    {"tracebuf-analysis", "tracebuf-ipc", "tracebuf-tracing", "tracebuf-testing"},
+    {"tracebuf-session", "tracebuf-sockets", "tracebuf-c", "tracebuf-firmware"},
+    {"tracebuf-analysis", "tracebuf-daemon", "tracebuf-ipc", "tracebuf-tracing", "tracebuf-testing"},
     {"tracebuf-machine", "tracebuf-service-example"},
     {"tracebuf-conformance"},
     {"tracebuf-cli"},

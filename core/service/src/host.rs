@@ -33,7 +33,7 @@ pub struct Peer {
     pub pid: i32,
 }
 
-/// What clocks show at one moment, in nanoseconds.
+/// What clocks show at one moment, in nanoseconds but for the last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Clocks {
     /// Since the machine started, sleep included.
@@ -48,6 +48,8 @@ pub struct Clocks {
     pub realtime: u64,
     /// The same as of the last tick.
     pub realtime_coarse: u64,
+    /// What the processor counts, in its own unit; 0 if it does not.
+    pub tsc: u64,
 }
 
 /// What the service's machine and process are.
@@ -67,6 +69,8 @@ pub struct Machine {
     pub machine: String,
     /// Bytes of a page.
     pub page_size: u32,
+    /// Minutes by which local time is ahead of UTC, if they are known.
+    pub timezone_minutes: Option<i32>,
     /// Processors.
     pub cpus: u32,
     /// Bytes of memory.

@@ -38,8 +38,10 @@ pub(crate) fn clocks(uid: u32, clocks: &Clocks, primary: u64) -> ProtoBuilder {
         (builtin_clock::REALTIME, clocks.realtime),
         (builtin_clock::MONOTONIC, clocks.monotonic),
         (builtin_clock::MONOTONIC_RAW, clocks.monotonic_raw),
+        (builtin_clock::TSC, clocks.tsc),
     ];
-    let snapshot = ProtoBuilder::new().each(all, |snapshot, (id, time)| {
+    let is_there = |(id, time): &(u64, u64)| *id != builtin_clock::TSC || *time != 0;
+    let snapshot = ProtoBuilder::new().each(all.into_iter().filter(is_there), |snapshot, (id, time)| {
         let one = ProtoBuilder::new().number(clock::CLOCK_ID, id).number(clock::TIMESTAMP, time);
         snapshot.message(clock_snapshot::CLOCKS, &one)
     });
@@ -74,6 +76,9 @@ pub(crate) fn system(machine: &Machine, now: u64) -> ProtoBuilder {
         .message(system_info::UTSNAME, &kernel)
         .bytes(system_info::TRACING_SERVICE_VERSION, VERSION.as_bytes())
         .number(system_info::PAGE_SIZE, machine.page_size)
+        .each(machine.timezone_minutes, |info, minutes| {
+            info.number(system_info::TIMEZONE_OFF_MINS, signed(minutes))
+        })
         .number(system_info::NUM_CPUS, machine.cpus)
         .number(system_info::SYSTEM_RAM_BYTES, machine.ram);
     at(machine.uid, now).message(trace_packet::SYSTEM_INFO, &info)
@@ -118,6 +123,11 @@ pub(crate) fn trigger(uid: u32, field: u32, fired: &FiredTrigger) -> ProtoBuilde
 
 pub(crate) fn stats(uid: u32, stats: &[u8], now: u64) -> ProtoBuilder {
     at(uid, now).bytes(trace_packet::TRACE_STATS, stats)
+}
+
+/// Whose sequences buffers have.
+pub(crate) fn provenance(uid: u32, provenance: &ProtoBuilder, now: u64) -> ProtoBuilder {
+    at(uid, now).message(trace_packet::TRACE_PROVENANCE, provenance)
 }
 
 /// Whose packets are patches, and programs with their states: `TraceProvenance` and `ProtoVms`.

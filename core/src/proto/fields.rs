@@ -185,6 +185,8 @@ pub mod builtin_clock {
     pub const MONOTONIC_RAW: u64 = 5;
     /// Steady, counting sleep too.
     pub const BOOTTIME: u64 = 6;
+    /// What the processor counts.
+    pub const TSC: u64 = 9;
     /// The highest id that is not a sequence's own.
     pub const MAX_ID: u64 = 63;
 }

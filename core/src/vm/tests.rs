@@ -2,6 +2,7 @@
 
 mod crash;
 mod patches;
+mod rules;
 mod trees;
 
 pub(super) use crash::crash_here;

@@ -16,7 +16,7 @@
 //!
 //! # Beside another control block
 //! defmt-rtt has one channel and a control block of its own, of the name `_SEGGER_RTT`, which probe-rs looks for. Leave
-//! the name to it, and give this one another id: `RTT.channel_of(*b"TRACEBUF RTT\0\0\0\0")`. OpenOCD finds it with
+//! the name to it, and give this one another id: `RTT.channel_of(b"TRACEBUF RTT\0\0\0\0")`. OpenOCD finds it with
 //! `rtt setup ADDRESS SIZE "TRACEBUF RTT"`, and defmt's with "SEGGER RTT"; other tools only know that id. A debugger
 //! follows one control block at a time.
 //!
@@ -69,21 +69,24 @@ impl<const BYTES: usize> Rtt<BYTES> {
 
     /// The channel, which any debugger finds from now on. One sender has it: two would garble each other's bytes.
     pub fn channel(&'static self) -> Channel<BYTES> {
-        // Backwards, so that flash does not hold what debuggers search memory for.
-        let mut id = *b"\0\0\0\0\0\0TTR REGGES";
-        id.reverse();
-        self.channel_of(id)
+        // Backwards, so that neither flash nor a stack holds what debuggers search memory for.
+        static BACKWARDS: [u8; 16] = *b"\0\0\0\0\0\0TTR REGGES";
+        self.found_by(BACKWARDS.iter().rev())
     }
 
-    /// As [`channel`](Self::channel), for a debugger that looks for this id.
-    pub fn channel_of(&'static self, id: [u8; 16]) -> Channel<BYTES> {
+    /// As [`channel`](Self::channel), for a debugger that looks for this id, in RAM: flash holds it, too.
+    pub fn channel_of(&'static self, id: &'static [u8; 16]) -> Channel<BYTES> {
+        self.found_by(id.iter())
+    }
+
+    fn found_by(&'static self, id: impl DoubleEndedIterator<Item = &'static u8>) -> Channel<BYTES> {
         self.name.store(NAME.as_ptr().cast_mut(), Ordering::Relaxed);
         self.size.store(BYTES, Ordering::Relaxed);
         self.buffer.store(self.bytes.as_ptr().cast_mut(), Ordering::Relaxed);
         self.up_channels.store(1, Ordering::Relaxed);
         // Last, and its first byte at the very last: a debugger may look at any time.
         fence(Ordering::Release);
-        for (byte, wanted) in self.id.iter().zip(&id).rev() {
+        for (byte, wanted) in self.id.iter().rev().zip(id.rev()) {
             byte.store(*wanted, Ordering::Release);
         }
         Channel { rtt: self }
@@ -171,7 +174,7 @@ mod tests {
     #[test]
     fn a_debugger_that_waits_to_be_waited_for_or_writes_nonsense_stops_nothing() {
         static RTT: Rtt<16> = Rtt::new();
-        let mut line = RTT.channel_of(*b"TRACEBUF RTT\0\0\0\0");
+        let mut line = RTT.channel_of(b"TRACEBUF RTT\0\0\0\0");
         RTT.flags.store(2, Ordering::Relaxed);
         assert_eq!((line.offer(&[1; 20]), line.offer(&[1; 20])), (Ok(15), Ok(0)));
         RTT.read.store(usize::MAX, Ordering::Relaxed);

@@ -8,5 +8,5 @@ static RTT: Rtt<1024> = Rtt::new();
 
 #[embassy_executor::task]
 pub async fn send(recorder: Recorder) {
-    keep_sending(recorder, RTT.channel_of(*b"TRACEBUF RTT\0\0\0\0")).await
+    keep_sending(recorder, RTT.channel_of(b"TRACEBUF RTT\0\0\0\0")).await
 }

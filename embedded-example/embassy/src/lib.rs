@@ -35,10 +35,11 @@ pub fn begin() -> Recorder {
     recorder
 }
 
+/// As often as the line's buffer fills. Each turn is a slice of the trace, too.
 async fn keep_sending(recorder: Recorder, line: impl Export<Error = Infallible>) -> ! {
     let mut outlet = Outlet::new(recorder, line);
     loop {
         let Ok(_) = outlet.poll();
-        Timer::after_millis(10).await;
+        Timer::after_millis(50).await;
     }
 }

@@ -12,14 +12,13 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
 use signal_hook::consts::{SIGINT, SIGTERM};
-use tracebuf_service::{Action, Event, FileToken, Host, Port, Service};
+use tracebuf_service::{Action, Event, FileToken, Host, Peer, Port, Service};
 
 use crate::host::LinuxHost;
 use crate::listening::{Listener, SocketNames, listeners};
 use crate::output::{Done, Outputs};
 use crate::pace::Pace;
 use crate::stream::{Came, Stream};
-use crate::system::peer;
 
 /// What the loop hears of that is no connection; then come listeners, and then connections.
 const BELL: u64 = 0;
@@ -244,10 +243,12 @@ impl Daemon {
 
     fn connected(&mut self, socket: OwnedFd, port: Port) -> io::Result<()> {
         self.last_connection += 1;
-        let (connection, peer) = (self.last_connection, peer(&socket));
+        let connection = self.last_connection;
+        let tracebuf_sockets::Peer { uid, pid } =
+            tracebuf_sockets::Peer::of(&socket).unwrap_or(tracebuf_sockets::Peer::UNKNOWN);
         epoll::add(&self.epoll, &socket, EventData::new_u64(connection), EventFlags::IN)?;
         self.streams.insert(connection, Stream::new(socket));
-        self.service.handle(Event::Connected { connection, port, peer });
+        self.service.handle(Event::Connected { connection, port, peer: Peer { uid, pid } });
         Ok(())
     }
 

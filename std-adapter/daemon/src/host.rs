@@ -15,9 +15,10 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use rustix::system::{sysinfo, uname};
 use rustix::time::{ClockId, clock_gettime};
 use tracebuf_service::{Clocks, Codec, FileToken, Find, Host, Machine, Pattern};
+use tracebuf_sockets::SharedWords;
 use tracebuf_std::memory::PagedMemory;
 
-use crate::system::SharedWords;
+use crate::system::{timezone_minutes, tsc};
 
 /// Most patterns that are kept ready, to be matched with names.
 const MOST_PATTERNS: usize = 256;
@@ -49,6 +50,7 @@ impl LinuxHost {
             version: text(kernel.version()),
             machine: text(kernel.machine()),
             page_size: rustix::param::page_size() as u32,
+            timezone_minutes: timezone_minutes(),
             cpus,
             ram: (system.totalram as u128 * u128::from(system.mem_unit)) as u64,
         };
@@ -127,7 +129,7 @@ impl Host for LinuxHost {
     }
 
     fn adopt(&mut self, file: FileToken) -> Option<SharedWords> {
-        SharedWords::of(&self.take(file)?).ok()
+        SharedWords::of(&self.take(file)?, 1..).ok()
     }
 
     fn create(&mut self, path: &str, uid: u32) -> Result<FileToken, String> {
@@ -150,6 +152,7 @@ impl Host for LinuxHost {
             realtime: nanoseconds(ClockId::Realtime),
             monotonic: nanoseconds(ClockId::Monotonic),
             monotonic_raw: nanoseconds(ClockId::MonotonicRaw),
+            tsc: tsc(),
         }
     }
 

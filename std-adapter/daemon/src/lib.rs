@@ -26,7 +26,7 @@
 //! | `host` | memory, clocks and open files | `system` |
 //! | `pace` | pauses, so that small pieces are taken together | – |
 //! | `output` | a thread for each file | – |
-//! | `system` | calls for which there is no safe form | – |
+//! | `system` | descriptors that the process was started with | – |
 #![cfg(any(target_os = "linux", target_os = "android"))]
 #![deny(missing_docs)]
 #![deny(missing_debug_implementations)]

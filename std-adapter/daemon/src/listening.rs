@@ -2,15 +2,14 @@
 
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt, chown};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::Path;
 use std::{env, fs};
 
 use rustix::fs::{Access, access};
-use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
-};
+use rustix::net::{SocketAddrUnix, bind, connect, listen};
 use tracebuf_service::Port;
+use tracebuf_sockets::{Kind, Listening, SocketPath, socket};
 
 use crate::system::inherited;
 
@@ -82,18 +81,13 @@ impl SocketNames {
 pub(crate) struct Listener {
     pub(crate) socket: OwnedFd,
     pub(crate) port: Port,
-    /// To be removed in the end, if this process made it: its path, and which file it is.
-    file: Option<(PathBuf, u64)>,
+    /// To be removed in the end, if this process made it.
+    file: Option<SocketPath>,
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        use std::os::unix::fs::MetadataExt;
-        if let Some((path, number)) = &self.file
-            && fs::symlink_metadata(path).is_ok_and(|there| there.ino() == *number)
-        {
-            let _ = fs::remove_file(path);
-        }
+        self.file.iter().for_each(SocketPath::remove);
     }
 }
 
@@ -139,7 +133,7 @@ fn inherited_sockets() -> io::Result<Vec<Listener>> {
 fn made(name: &str, port: Port, permissions: Option<&Permissions>) -> io::Result<Listener> {
     let described = |error: io::Error| io::Error::new(error.kind(), format!("the socket {name}: {error}"));
     if let Some(name) = name.strip_prefix('@') {
-        let socket = unix()?;
+        let socket = socket(Kind::Stream)?;
         bind(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)
             .and_then(|()| listen(&socket, BACKLOG))
             .map_err(|error| described(error.into()))?;
@@ -153,11 +147,9 @@ fn made(name: &str, port: Port, permissions: Option<&Permissions>) -> io::Result
         return Err(described(io::Error::new(ErrorKind::Unsupported, why)));
     }
     let path = Path::new(name);
-    let socket = at_path(path).map_err(described)?;
-    // Before this ends with an error, the file goes again.
-    use std::os::unix::fs::MetadataExt;
-    let number = fs::symlink_metadata(path).map_err(described)?.ino();
-    let listener = Listener { socket, port, file: Some((std::path::absolute(path)?, number)) };
+    let Listening { socket, path: file } = Listening::at(path, Kind::Stream, BACKLOG).map_err(described)?;
+    // If this ends with an error, the file goes again.
+    let listener = Listener { socket, port, file: Some(file) };
     if let Some(Permissions { group, mode }) = permissions {
         chown(path, None, *group)
             .and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(*mode)))
@@ -168,45 +160,19 @@ fn made(name: &str, port: Port, permissions: Option<&Permissions>) -> io::Result
 
 /// Connects to a service at a name. Waits as long as it takes.
 pub(crate) fn connected(name: &str) -> io::Result<OwnedFd> {
-    let address = match name.strip_prefix('@') {
-        Some(name) => SocketAddrUnix::new_abstract_name(name.as_bytes())?,
-        None => SocketAddrUnix::new(name)?,
-    };
-    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     let described = |error: io::Error| io::Error::new(error.kind(), format!("the socket {name}: {error}"));
+    let Some(name) = name.strip_prefix('@') else {
+        return tracebuf_sockets::connect(name, Kind::Stream).map_err(described);
+    };
+    let (socket, address) = (socket(Kind::Stream)?, SocketAddrUnix::new_abstract_name(name.as_bytes())?);
     connect(&socket, &address).map_err(|error| described(error.into()))?;
-    Ok(socket)
-}
-
-fn unix() -> io::Result<OwnedFd> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    Ok(socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?)
-}
-
-/// Listens at a path. A socket that is left over from a service that is gone is removed, one at which somebody listens
-/// is not.
-fn at_path(path: &Path) -> io::Result<OwnedFd> {
-    let address = SocketAddrUnix::new(path)?;
-    let socket = unix()?;
-    match bind(&socket, &address) {
-        Err(rustix::io::Errno::ADDRINUSE) => {
-            if !fs::symlink_metadata(path)?.file_type().is_socket() {
-                return Err(io::Error::new(ErrorKind::AlreadyExists, "what is there is no socket"));
-            }
-            if !matches!(connect(unix()?, &address), Err(rustix::io::Errno::CONNREFUSED)) {
-                return Err(io::Error::new(ErrorKind::AddrInUse, "a service listens there"));
-            }
-            fs::remove_file(path)?;
-            bind(&socket, &address)?;
-        }
-        other => other?,
-    }
-    listen(&socket, BACKLOG)?;
     Ok(socket)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
 
     fn folder(name: &str) -> PathBuf {

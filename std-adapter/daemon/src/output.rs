@@ -9,6 +9,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
 use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
 use tracebuf::proto::varint;
 use tracebuf_service::FileToken;
 
@@ -206,11 +207,7 @@ fn copy_all(from: &File, mut at: u64, end: u64, to: &mut File) -> io::Result<()>
 fn sync(file: &File) -> io::Result<()> {
     match file.sync_data() {
         // A pipe, or something else that is not on a disk.
-        Err(error)
-            if error.raw_os_error() == Some(libc::EINVAL) || error.raw_os_error() == Some(libc::EROFS) =>
-        {
-            Ok(())
-        }
+        Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::INVAL | Errno::ROFS)) => Ok(()),
         other => other,
     }
 }

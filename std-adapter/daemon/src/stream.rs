@@ -1,15 +1,11 @@
 //! One connection: what comes, and what the other end has not taken yet.
 
 use std::collections::VecDeque;
-use std::io::{self, IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::io;
+use std::os::fd::OwnedFd;
 
-use rustix::io::Errno;
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
-};
+use rustix::io::{Errno, retry_on_intr};
+use tracebuf_sockets::{receive, send_some};
 
 /// A connection's socket, which does not wait.
 #[derive(Debug)]
@@ -48,29 +44,12 @@ impl Stream {
 
     /// More of the stream, with the descriptor that has come with it; of several, the others are closed.
     pub(crate) fn receive(&self, bytes: &mut [u8]) -> Came {
-        let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
-        let mut control = RecvAncillaryBuffer::new(&mut room);
-        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-        let received = loop {
-            match recvmsg(&self.socket, &mut [IoSliceMut::new(bytes)], &mut control, flags) {
-                Err(Errno::INTR) => {}
-                other => break other,
-            }
-        };
-        let received = match received {
-            Ok(received) if received.bytes > 0 => received,
-            Err(Errno::AGAIN) => return Came::Nothing,
-            Ok(_) | Err(_) => return Came::End,
-        };
-        if received.flags.contains(ReturnFlags::CTRUNC) {
-            // This process may open no more files, or too many came.
-            return Came::End;
+        match retry_on_intr(|| receive(&self.socket, bytes, false)) {
+            Ok((len, file)) if len > 0 => Came::Bytes(len, file),
+            Err(Errno::AGAIN) => Came::Nothing,
+            // Also if this process may open no more files, or too many came.
+            Ok(_) | Err(_) => Came::End,
         }
-        let file = control.drain().find_map(|message| match message {
-            RecvAncillaryMessage::ScmRights(mut files) => files.next(),
-            _ => None,
-        });
-        Came::Bytes(received.bytes, file)
     }
 
     pub(crate) fn push(&mut self, bytes: Vec<u8>, file: Option<OwnedFd>) {
@@ -103,22 +82,5 @@ impl Stream {
             }
         }
         Ok(taken)
-    }
-}
-
-fn send_some(socket: &OwnedFd, bytes: &[u8], file: Option<&OwnedFd>) -> io::Result<usize> {
-    let files = file.map(|file| [file.as_fd()]);
-    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = SendAncillaryBuffer::new(&mut room);
-    if let Some(files) = &files {
-        control.push(SendAncillaryMessage::ScmRights(files));
-    }
-    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-    loop {
-        match sendmsg(socket, &[IoSlice::new(bytes)], &mut control, flags) {
-            Err(Errno::INTR) => {}
-            Err(Errno::AGAIN | Errno::NOBUFS) => return Ok(0),
-            other => return Ok(other?),
-        }
     }
 }

@@ -11,11 +11,12 @@ use std::{fmt, io};
 use tracebuf::producer::track_event::Clock;
 use tracebuf::service::ProducerIdentity;
 
-use crate::link::{Link, Peer, SocketKind, spawn};
+use crate::link::{Link, SocketKind, spawn};
 use crate::socket_file::SocketFile;
 use tracebuf_session::limits::SHARED_MEMORY;
 use tracebuf_session::parts::{ProcessTree, Refusals, join};
 use tracebuf_session::{BootClock, Session, SessionError, Transport, Waker};
+use tracebuf_sockets::Peer;
 use tracebuf_std::display::Count;
 
 /// What a protocol does with producers that come.

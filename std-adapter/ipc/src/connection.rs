@@ -10,11 +10,11 @@ use tracebuf::producer::{Exhaustion, MemoryError};
 
 use crate::link::{Link, spawn};
 use crate::service_link::{MessageReceiver, MessageSender, ServiceLink};
-use crate::shared_memory::SharedWords;
 use crate::time_namespace::ahead_of;
 use crate::trust::TrustedUsers;
 use tracebuf_session::parts::{FOR_EVER, PATIENCE, ProducerCell, RecorderContext, RecordingGate, made_by};
 use tracebuf_session::{Recorder, SessionClock, SessionError, Waker};
+use tracebuf_sockets::SharedWords;
 use tracebuf_std::process::named;
 
 /// Sets up a [`Connection`]. Made by [`Connection::builder`].

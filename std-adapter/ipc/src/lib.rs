@@ -28,6 +28,7 @@
 //!
 //! Perfetto's own protocol is spoken too, from both ends: programs with Perfetto's SDK come to a [`PerfettoSocket`],
 //! and [`ConnectionBuilder::follow_perfetto`] puts programs with this crate into the traces of Perfetto's service.
+//! At a [`ConsumerSocket`], Perfetto's command takes snapshots of a session from outside.
 //!
 //! For Linux and Android; elsewhere the crate is empty.
 //!
@@ -45,10 +46,10 @@
 //! | `acceptor` | producers that come are accepted, numbered and attached | `socket_file`, `link` |
 //! | `trust` | whose socket a program takes for its service's | `link` |
 //! | `socket_file` | a socket with a path, which is removed at the end | `link` |
-//! | `shared_memory` | memory of two processes, and the service's endpoint over it | – |
+//! | `shared_memory` | the service's endpoint over memory that it shares | – |
 //! | `pid_namespace` | processes in containers, and their threads | – |
 //! | `time_namespace` | boot time in containers | `pid_namespace` |
-//! | `link` | one end of a connection, and the process at the other | – |
+//! | `link` | one end of a connection | – |
 
 #![cfg(any(target_os = "linux", target_os = "android"))]
 #![deny(missing_docs)]

@@ -1,10 +1,7 @@
-//! Unix sockets, and the process at the other end: [`Link`] and [`Peer`].
-#![allow(unsafe_code, reason = "one call that `rustix` does not have in this form")]
+//! One end of a connection: [`Link`].
 
-use std::io::{self, IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::net::UnixStream;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -12,65 +9,34 @@ use std::time::{Duration, Instant};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind,
-    connect, listen, recv, recvmsg, send, sendmsg, shutdown, socket_with,
+    RecvFlags, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, accept_with, connect, recv, send, shutdown,
 };
 
 use tracebuf_session::SessionError;
+use tracebuf_sockets::{Peer, receive, send_some, socket};
 use tracebuf_std::fork::ClosedInChildren;
+
+pub use tracebuf_sockets::Kind as SocketKind;
 
 /// A Unix socket, which is closed in children after a fork.
 #[derive(Debug)]
 pub(crate) struct Link(ClosedInChildren);
 
-/// How data that is sent arrives.
-#[derive(Clone, Copy, Debug)]
-pub enum SocketKind {
-    /// In messages, whole or not at all.
-    Messages,
-    /// As a stream of bytes.
-    Stream,
-}
-
 impl Link {
-    fn new(kind: SocketKind) -> io::Result<Self> {
-        let kind = match kind {
-            SocketKind::Messages => SocketType::SEQPACKET,
-            SocketKind::Stream => SocketType::STREAM,
-        };
-        let socket = socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
-        Ok(Self(ClosedInChildren::new(socket)))
+    /// One end of a connection, or what listens.
+    pub(crate) fn of(socket: impl Into<OwnedFd>) -> Self {
+        Self(ClosedInChildren::new(socket.into()))
     }
 
-    /// Whether a process has a socket at this path, of whatever kind; what is left of one that has ended does not
-    /// count.
-    pub(crate) fn is_there(path: &Path) -> io::Result<bool> {
-        // Of a kind that no service listens with, so that none takes this for a newcomer.
-        let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
-        match connect(&socket, &SocketAddrUnix::new(path)?) {
-            Err(Errno::CONNREFUSED) => Ok(false),
-            Ok(()) | Err(Errno::PROTOTYPE) => Ok(true),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// A stream that somebody else has made.
-    pub(crate) fn of(stream: UnixStream) -> Self {
-        Self(ClosedInChildren::new(stream))
-    }
-
+    #[cfg(test)]
     pub(crate) fn listening(path: &Path, kind: SocketKind) -> io::Result<Self> {
-        let link = Self::new(kind)?;
-        bind(link.0.get()?, &SocketAddrUnix::new(path)?)?;
-        listen(link.0.get()?, 64)?;
-        Ok(link)
+        Ok(Self::of(tracebuf_sockets::Listening::at(path, kind, 64)?.socket))
     }
 
     /// Connects to the socket that listens at this path. Only until the deadline: if too many have come and were not
     /// accepted, the system waits until one is.
     pub(crate) fn connected(path: &Path, kind: SocketKind, deadline: Instant) -> io::Result<Self> {
-        let (link, address) = (Self::new(kind)?, SocketAddrUnix::new(path)?);
+        let (link, address) = (Self::of(socket(kind)?), SocketAddrUnix::new(path)?);
         link.until(Timeout::Send, deadline, |socket| connect(socket, &address))?;
         Ok(link)
     }
@@ -107,7 +73,7 @@ impl Link {
             }
             Some(deadline) => self.until(Timeout::Recv, deadline, accept)?,
         };
-        Ok(Self(ClosedInChildren::new(socket)))
+        Ok(Self::of(socket))
     }
 
     pub(crate) fn is_here(&self) -> bool {
@@ -116,7 +82,7 @@ impl Link {
 
     /// The peer at the other end, unless the system has none to report.
     pub(crate) fn peer(&self) -> Peer {
-        self.0.get().and_then(Peer::of).unwrap_or(Peer { uid: u32::MAX, pid: -1 })
+        self.0.get().and_then(Peer::of).unwrap_or(Peer::UNKNOWN)
     }
 
     /// Sends a message, and an open file with it, without waiting: false if the other end does not take it now.
@@ -146,24 +112,7 @@ impl Link {
         message: &mut [u8],
         deadline: Instant,
     ) -> io::Result<(usize, Option<OwnedFd>)> {
-        let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut control = RecvAncillaryBuffer::new(&mut room);
-        let flags = RecvFlags::CMSG_CLOEXEC;
-        let received = self.until(Timeout::Recv, deadline, |socket| {
-            recvmsg(socket, &mut [IoSliceMut::new(message)], &mut control, flags)
-        })?;
-        if received.flags.contains(ReturnFlags::TRUNC) {
-            return Err(Errno::MSGSIZE.into());
-        }
-        if received.flags.contains(ReturnFlags::CTRUNC) {
-            // This process may open no more files: the system has no other way to say that one came.
-            return Err(Errno::MFILE.into());
-        }
-        let file = control.drain().find_map(|message| match message {
-            RecvAncillaryMessage::ScmRights(mut files) => files.next(),
-            _ => None,
-        });
-        Ok((received.bytes, file))
+        self.until(Timeout::Recv, deadline, |socket| receive(socket, message, true))
     }
 
     /// Sends bytes of a stream, or a message, and waits while the other end takes none; returns how many it took.
@@ -188,18 +137,7 @@ impl Link {
 
     /// Sends as much of a stream as the other end takes now, and an open file with its first byte; returns how much.
     pub(crate) fn try_send_some(&self, bytes: &[u8], file: Option<&OwnedFd>) -> io::Result<usize> {
-        let (socket, files) = (self.0.get()?, file.map(|file| [file.as_fd()]));
-        let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut control = SendAncillaryBuffer::new(&mut room);
-        if let Some(files) = &files {
-            control.push(SendAncillaryMessage::ScmRights(files));
-        }
-        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        match retry_on_intr(|| sendmsg(socket, &[IoSlice::new(bytes)], &mut control, flags)) {
-            Ok(len) => Ok(len),
-            Err(Errno::AGAIN | Errno::NOBUFS) => Ok(0),
-            Err(error) => Err(error.into()),
-        }
+        send_some(self.0.get()?, bytes, file)
     }
 
     /// Waits for more of a stream, and returns how much has come: 0 once the other end is gone. Open files that come
@@ -243,31 +181,6 @@ pub(crate) fn too_long(what: &str) -> SessionError {
     SessionError::io(what, io::Error::new(io::ErrorKind::InvalidInput, "they are too long"))
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Peer {
-    pub(crate) uid: u32,
-    /// −1 if this process's namespace has no number for it: with a service in a container and a producer outside.
-    pub(crate) pid: i32,
-}
-
-impl Peer {
-    /// The peer that has connected, or listens. Not with `rustix`, whose process ids cannot be 0, which is what the
-    /// system says where it has none.
-    pub(crate) fn of(socket: &OwnedFd) -> io::Result<Self> {
-        let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
-        let mut len = size_of::<libc::ucred>() as libc::socklen_t;
-        // SAFETY: an open socket, and this many bytes to be written, of a type that may have any value.
-        let error = unsafe {
-            let place = (&raw mut peer).cast();
-            libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, place, &mut len)
-        };
-        match error {
-            0 => Ok(Self { uid: peer.uid, pid: if peer.pid > 0 { peer.pid } else { -1 } }),
-            _ => Err(io::Error::last_os_error()),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -292,14 +205,5 @@ mod tests {
         });
         std::fs::remove_file(path).expect("it is there");
         assert!(is_told);
-    }
-
-    #[test]
-    fn the_other_end_of_this_process_is_this_process() {
-        let (one, _other) = std::os::unix::net::UnixStream::pair().expect("sockets");
-        let this = Peer { uid: rustix::process::geteuid().as_raw(), pid: std::process::id() as i32 };
-        assert_eq!(Peer::of(&one.into()).ok(), Some(this));
-        let file = std::fs::File::open("/dev/null").expect("it is there");
-        assert!(Peer::of(&file.into()).is_err());
     }
 }

@@ -12,9 +12,10 @@ use tracebuf::service::ProducerIdentity;
 use crate::acceptor::{Listener, NewProducer};
 use crate::link::Link;
 use crate::pid_namespace::{NamespacedProcess, PROC};
-use crate::shared_memory::{SharedEndpoint, SharedWords};
+use crate::shared_memory::SharedEndpoint;
 use tracebuf_session::Waker;
 use tracebuf_session::parts::Refusals;
+use tracebuf_sockets::SharedWords;
 
 /// Most messages that wait for the drain thread. The producer then waits too: what it sends takes no more memory.
 const WAITING: usize = 16;

@@ -6,62 +6,17 @@ use alloc::vec::Vec;
 use tracebuf::proto::fields::consumer::{
     clone_session_request as asked, clone_session_response as fields, tracing_service_event as moment,
 };
-use tracebuf::proto::reader::{message, number};
+use tracebuf::proto::reader::number;
 use tracebuf::proto::trace_stats::FinalFlush;
+use tracebuf::vm::RingVms;
 
 use super::Service;
+use super::copies::{Group, PendingClone};
 use super::flushes::{Then, flags};
-use crate::buffers::{Buffer, Copied};
-use crate::config::TraceConfig;
+use crate::buffers::Copied;
 use crate::host::{Action, ConnectionId, FileToken, Host};
-use crate::sessions::{FiredTrigger, FlushCounts, Moment, OutputFile, Session, State, Told};
+use crate::sessions::{FlushCounts, Moment, OutputFile, Session, State, Told};
 use crate::wire::answers::{self, WantedSession};
-
-/// A clone for which producers are to say what they have first.
-pub(super) struct PendingClone {
-    source: u64,
-    request: Option<u64>,
-    /// When it was asked for, as boot time.
-    time: u64,
-    trigger: Option<FiredTrigger>,
-    /// With what the session's filter leaves out.
-    skips_filter: bool,
-    /// Where it goes, if the session writes a file too.
-    file: Option<FileToken>,
-}
-
-/// What becomes a clone's buffer.
-enum Prepared<M> {
-    Copy(Copied<M>),
-    /// The session goes on with this one, and the clone has the session's.
-    Transfer(u16, Buffer<M>),
-}
-
-fn text(of: &[u8], field: u32) -> String {
-    String::from_utf8_lossy(message(of, field).unwrap_or_default()).into_owned()
-}
-
-impl PendingClone {
-    fn of(source: u64, request: Option<u64>, time: u64, arguments: &[u8]) -> Self {
-        let said = |field| number(arguments, field).unwrap_or(0);
-        let trigger = FiredTrigger {
-            name: text(arguments, asked::CLONE_TRIGGER_NAME),
-            producer: text(arguments, asked::CLONE_TRIGGER_PRODUCER_NAME),
-            uid: said(asked::CLONE_TRIGGER_TRUSTED_PRODUCER_UID) as u32,
-            stop_delay_ms: said(asked::CLONE_TRIGGER_DELAY_MS),
-            time: said(asked::CLONE_TRIGGER_BOOT_TIME_NS),
-        };
-        let is_for_report = said(asked::SESSION_ID) == u64::MAX;
-        Self {
-            source,
-            request,
-            time,
-            trigger: Some(trigger).filter(|trigger| !trigger.name.is_empty()),
-            skips_filter: is_for_report || said(asked::SKIP_TRACE_FILTER) != 0,
-            file: None,
-        }
-    }
-}
 
 impl<H: Host> Service<H> {
     /// Copies a session for a consumer, once its producers have sent what they have: into a file if it writes one.
@@ -84,15 +39,22 @@ impl<H: Host> Service<H> {
             Err(error) => return self.answer_clone(connection, request, Err(error)),
         };
         let now = self.host.clocks().boottime;
-        let mut pending = PendingClone::of(source, request, now, arguments);
+        self.last.clone += 1;
+        let number_of_clone = self.last.clone;
+        let mut pending = PendingClone::of(number_of_clone, source, request, now, arguments);
+        // What is written meanwhile would be in one part and not in the other.
+        let groups = if writes { &[Group::All][..] } else { &[Group::Given, Group::Others] };
         if writes {
             pending.file = file.take();
         }
+        pending.waiting = groups.len();
         self.clones.insert(connection, pending);
         self.clear_for_clone(source);
         let for_bugreport = number(arguments, asked::FOR_BUGREPORT).unwrap_or(0) != 0;
         let flags = flags::CLONE | if for_bugreport { flags::FOR_BUGREPORT } else { 0 };
-        self.flush(source, None, flags, Then::Clone(connection));
+        for group in groups {
+            self.flush(source, None, flags, Then::Clone(connection, number_of_clone, *group));
+        }
     }
 
     /// The session that a consumer asks for, which is its user's or root may have.
@@ -123,13 +85,19 @@ impl<H: Host> Service<H> {
 
     /// Whether a consumer may have a clone for its session.
     fn check_cloner(&self, connection: ConnectionId) -> Result<(), String> {
+        self.check_has_none(connection)?;
+        self.check_count(self.connections.get(&connection).map_or(u32::MAX, |one| one.peer.uid))
+    }
+
+    /// Whether a consumer has no session, and may get one.
+    pub(super) fn check_has_none(&self, connection: ConnectionId) -> Result<(), String> {
         if self.is_ending {
             return Err("The service is ending".to_string());
         }
-        let Some(one) = self.connections.get(&connection).filter(|one| one.consumer.session.is_none()) else {
-            return Err("A consumer can have only one session at a time".to_string());
-        };
-        self.check_count(one.peer.uid)
+        match self.connections.get(&connection).filter(|one| one.consumer.session.is_none()) {
+            Some(_) => Ok(()),
+            None => Err("A consumer can have only one session at a time".to_string()),
+        }
     }
 
     /// Empties buffers of which a clone is to have only what producers flush for it.
@@ -145,12 +113,11 @@ impl<H: Host> Service<H> {
         }
     }
 
-    /// Its producers have said what they have, or not in time: a consumer gets its clone.
-    pub(super) fn copy_for(&mut self, connection: ConnectionId, is_flushed: bool) {
-        // Nobody waits for it any more, if it is not there.
+    /// All buffers of a session are copied, or they cannot be: a consumer gets its clone, or hears why not.
+    pub(super) fn complete_clone(&mut self, connection: ConnectionId, copied: Result<(), String>) {
         let Some(mut pending) = self.clones.remove(&connection) else { return };
         let request = pending.request;
-        let made = self.copy_session(connection, &mut pending, is_flushed);
+        let made = copied.and_then(|()| self.make_clone(connection, &mut pending));
         self.actions.extend(pending.file.map(Action::Discard));
         match made {
             Ok(id) => match self.sessions.get_mut(&id).and_then(|clone| clone.file.as_mut()) {
@@ -204,18 +171,17 @@ impl<H: Host> Service<H> {
         self.reply(connection, request, &response);
     }
 
-    /// Makes the clone, and returns its number.
-    fn copy_session(
+    /// Makes the clone of copies, and returns its number.
+    fn make_clone(
         &mut self,
         connection: ConnectionId,
-        pending: &mut PendingClone,
-        is_flushed: bool,
+        pending: &mut PendingClone<H::Memory>,
     ) -> Result<u64, String> {
         self.check_cloner(connection)?;
         let uid = self.connections.get(&connection).map_or(u32::MAX, |one| one.peer.uid);
         let is_there = |session: &&Session| !session.is_freed;
         let source = self.sessions.get(&pending.source).filter(is_there).ok_or("Original session ended")?;
-        let (mut config, numbers) = (source.config.clone(), source.buffers.clone());
+        let mut config = source.config.clone();
         // What is in its file is what has left its buffers by now, although some of it may not be written yet.
         let written = source.file.as_ref().filter(|file| !file.is_finishing);
         let written = match (pending.file, written) {
@@ -225,7 +191,13 @@ impl<H: Host> Service<H> {
         };
         let has_filter = source.filter.is_some() && !pending.skips_filter;
         let filter = if has_filter { self.make_filter(&config)? } else { None };
-        let copies = self.copy_buffers(&config, &numbers)?;
+        let copies: Vec<(Copied<H::Memory>, u64)> = pending.copies.drain(..).flatten().collect();
+        let moments = copies.iter().map(|(_, time)| *time).zip(0..);
+        let moments =
+            moments.map(|(time, value)| Moment { value, ..Moment::new(moment::BUFFER_CLONED, time) });
+        let moments: Vec<Moment> = moments.collect();
+        // Sessions cannot have as many buffers as there are numbers.
+        let copies = copies.into_iter().filter_map(|(copy, _)| self.buffers.insert_copy(copy)).collect();
         let (clocks, random) = (self.host.clocks(), self.host.random());
         let discarded = self.sessions.get(&pending.source).map(|source| self.discarded(source));
         let Some(source) = self.sessions.get_mut(&pending.source) else {
@@ -234,13 +206,12 @@ impl<H: Host> Service<H> {
         let [_, lsb] = config.uuid;
         config.uuid = [random, lsb];
         config.max_file_size = None;
-        let count = copies.len() as u64;
         let mut clone = Session::new(uid, connection, None, config, copies);
         clone.state = State::Cloned;
         clone.started = source.started;
         clone.invalid_packets = source.invalid_packets;
         clone.discarded = discarded.unwrap_or_default();
-        let last = match (source.state, is_flushed) {
+        let last = match (source.state, pending.is_flushed) {
             (State::Started, true) => FinalFlush::Succeeded,
             (State::Started, false) => FinalFlush::Failed,
             _ => source.flushes.last,
@@ -270,15 +241,18 @@ impl<H: Host> Service<H> {
                 self.actions.extend((bytes > 0).then_some(Action::Copy { from, to, bytes }));
             }
         }
+        if !clone.told.beginning {
+            for number in &clone.buffers {
+                self.buffers.vms(*number).into_iter().for_each(RingVms::begin_trace);
+            }
+        }
         if let Some(started) = source.started.filter(|_| !clone.told.beginning) {
             // The source may have told of that already.
             clone.note(moment::TRACING_STARTED, started.boottime, false);
         }
         clone.note_clocks(clocks);
         clone.note(moment::CLONE_STARTED, pending.time, false);
-        let cloned =
-            (0..count).map(|value| Moment { value, ..Moment::new(moment::BUFFER_CLONED, clocks.boottime) });
-        clone.told.moments.extend(cloned);
+        clone.told.moments.extend(moments);
         clone.note(moment::TRACING_DISABLED, clocks.boottime, false);
         self.last.session += 1;
         self.sessions.insert(self.last.session, clone);
@@ -287,39 +261,5 @@ impl<H: Host> Service<H> {
             one.consumer.session = Some(self.last.session);
         }
         Ok(self.last.session)
-    }
-
-    /// Copies buffers, or takes them over: either all or none.
-    fn copy_buffers(&mut self, config: &TraceConfig, numbers: &[u16]) -> Result<Vec<u16>, String> {
-        let mut prepared = Vec::new();
-        for (buffer, number) in config.buffers.iter().zip(numbers) {
-            let one = if buffer.is_transferred {
-                let empty = self.make_buffer(buffer, config.builtin.histograms);
-                empty.map(|empty| Prepared::Transfer(*number, empty))
-            } else {
-                self.copy_buffer(*number).map(Prepared::Copy)
-            };
-            prepared.push(one.ok_or("No memory for a copy of the buffers")?);
-        }
-        let mut copies = Vec::new();
-        for one in prepared {
-            let copy = match one {
-                Prepared::Copy(copy) => Some(copy),
-                Prepared::Transfer(number, empty) => self.buffers.replace(number, empty).map(|mut buffer| {
-                    let vms = buffer.observer_mut().copy();
-                    Copied { buffer: buffer.into_read_only(), vms }
-                }),
-            };
-            // Sessions cannot have as many buffers as there are numbers.
-            copies.extend(copy.and_then(|copy| self.buffers.insert_copy(copy)));
-        }
-        Ok(copies)
-    }
-
-    fn copy_buffer(&mut self, number: u16) -> Option<Copied<H::Memory>> {
-        let buffer = self.buffers.get(number)?;
-        let memory = self.host.memory(buffer.clone_size())?;
-        let buffer = buffer.clone_read_only(memory).ok()?;
-        Some(Copied { buffer, vms: self.buffers.vms(number)?.copy() })
     }
 }

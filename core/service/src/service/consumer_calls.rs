@@ -15,7 +15,7 @@ use super::Service;
 use super::flushes::{Then, flags};
 use crate::host::{Action, ConnectionId, FileToken, Host};
 use crate::sessions::{Session, State};
-use crate::wire::consumers::{CONSUMER_METHODS, CONSUMER_PORT, session_to_stop, stop_answer};
+use crate::wire::consumers::{CONSUMER_METHODS, CONSUMER_PORT, method_of, session_to_stop, stop_answer};
 use crate::wire::frames::{self, ClientFrame};
 use crate::wire::{ProtoBuilder, answers, repeated};
 
@@ -33,8 +33,7 @@ impl<H: Host> Service<H> {
                 self.send(connection, &reply);
             }
             Some((request, ClientFrame::Invoke { method, arguments, wants_reply })) => {
-                let at = usize::try_from(method).ok().and_then(|number| number.checked_sub(1));
-                let method = at.and_then(|at| CONSUMER_METHODS.get(at).copied());
+                let method = method_of(method);
                 let request = wants_reply.then_some(request);
                 let mut fields = Fields::of(arguments);
                 fields.by_ref().for_each(drop);
@@ -208,7 +207,9 @@ impl<H: Host> Service<H> {
 
     fn attach(&mut self, connection: ConnectionId, request: Option<u64>, arguments: &[u8]) {
         let key = text(message(arguments, attach_request::KEY).unwrap_or_default());
-        let one = self.connections.get_mut(&connection).filter(|one| one.consumer.session.is_none());
+        let may_have = !self.clones.contains_key(&connection);
+        let one = self.connections.get_mut(&connection);
+        let one = one.filter(|one| may_have && one.consumer.session.is_none());
         let uid = one.map(|one| one.peer.uid);
         let found = uid.and_then(|uid| self.find_detached(uid, &key)).filter(|_| !key.is_empty());
         let session = found.and_then(|id| self.sessions.get_mut(&id));

@@ -64,7 +64,8 @@ impl<H: Host> Service<H> {
         file: &mut Option<FileToken>,
     ) -> Result<u64, String> {
         let Some(one) = self.connections.get(&connection) else { return Err("nobody wants it".to_string()) };
-        let (uid, has_session) = (one.peer.uid, one.consumer.session.is_some());
+        let has_session = one.consumer.session.is_some() || self.clones.contains_key(&connection);
+        let uid = one.peer.uid;
         if has_session {
             return Err("A consumer can have only one session at a time".to_string());
         }
@@ -145,12 +146,16 @@ impl<H: Host> Service<H> {
 
     /// There may be so many sessions, and so many of a user.
     pub(super) fn check_count(&self, uid: u32) -> Result<(), String> {
-        let of_user = self.sessions.values().filter(|session| session.uid == uid).count();
+        // What is being cloned takes memory already.
+        let is_its = |connection| self.connections.get(connection).is_some_and(|one| one.peer.uid == uid);
+        let cloned = self.clones.keys().filter(|connection| is_its(*connection)).count();
+        let of_user = self.sessions.values().filter(|session| session.uid == uid).count() + cloned;
+        let all = self.sessions.len() + self.clones.len();
         if of_user >= MOST_OF_A_USER {
             return Err(format!("Too many concurrent tracing sessions ({of_user}) for uid {uid}"));
         }
-        if self.sessions.len() >= MOST_SESSIONS {
-            return Err(format!("Too many concurrent tracing sessions ({})", self.sessions.len()));
+        if all >= MOST_SESSIONS {
+            return Err(format!("Too many concurrent tracing sessions ({all})"));
         }
         Ok(())
     }

@@ -9,6 +9,7 @@ use tracebuf::proto::fields::consumer::tracing_service_event as moment;
 use tracebuf::proto::trace_stats::FinalFlush;
 
 use super::Service;
+use super::copies::Group;
 use super::timers::{MS, Timer};
 use crate::host::{ConnectionId, Host};
 use crate::sessions::{Instance, InstanceState, State};
@@ -45,8 +46,8 @@ pub(super) enum Then {
     Write,
     /// To stop the session.
     Stop,
-    /// To copy the session for a consumer.
-    Clone(ConnectionId),
+    /// To copy buffers of the session for a consumer's clone of this number.
+    Clone(ConnectionId, u64, Group),
 }
 
 impl<H: Host> Service<H> {
@@ -61,12 +62,17 @@ impl<H: Host> Service<H> {
         if is_full {
             return self.flushed(id, then, false);
         }
-        session.note(moment::FLUSH_STARTED, clocks.boottime, true);
+        let group = if let Then::Clone(_, _, group) = then { group } else { Group::All };
+        if group != Group::Others {
+            session.note(moment::FLUSH_STARTED, clocks.boottime, true);
+        }
         let timeout = timeout_ms.unwrap_or(session.config.flush_timeout_ms).saturating_mul(MS);
         let mut asked = BTreeMap::<u16, Vec<u64>>::new();
         for one in &session.instances {
             let runs = matches!(one.state, InstanceState::Started | InstanceState::Starting);
-            if runs && one.is_flushed {
+            let source = session.config.sources.get(one.wanted);
+            let buffer = source.and_then(|source| session.config.buffers.get(source.buffer));
+            if runs && one.is_flushed && buffer.is_some_and(|buffer| group.has(buffer.is_transferred)) {
                 asked.entry(one.producer).or_default().push(one.id);
             }
         }
@@ -109,7 +115,7 @@ impl<H: Host> Service<H> {
         self.timers.remove(&(flush.timer, Timer::Flush(number)));
         self.scrape(flush.session);
         let clocks = self.host.clocks();
-        let is_last = matches!(flush.then, Then::Stop | Then::Clone(_));
+        let is_last = matches!(flush.then, Then::Stop | Then::Clone(..));
         let late: Vec<(String, String)> = match self.sessions.get(&flush.session) {
             Some(session) if !is_answered => {
                 let waits = |one: &&Instance| flush.waiting.contains(&one.producer) && one.is_flushed;
@@ -161,7 +167,7 @@ impl<H: Host> Service<H> {
                 }
                 self.write_now(id);
             }
-            Then::Clone(connection) => self.copy_for(connection, is_done),
+            Then::Clone(connection, number, group) => self.copy_for(connection, number, group, is_done),
             Then::Stop => self.disable(id, true),
         }
     }

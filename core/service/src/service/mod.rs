@@ -12,7 +12,7 @@
 //! | `flushes` | what producers have not sent yet |
 //! | `reading` | packets for consumers and files |
 //! | `files` | traces that the service writes |
-//! | `clones` | what a session has by now, for whoever asks |
+//! | `clones`, `copies` | what a session has by now, for whoever asks |
 //! | `triggers` | what producers fire |
 //! | `timers` | what is to happen later |
 //! | `queries`, `observing` | what consumers ask, and what they hear unasked |
@@ -20,6 +20,7 @@
 mod clones;
 mod connections;
 mod consumer_calls;
+mod copies;
 mod enable;
 mod files;
 mod flushes;
@@ -41,8 +42,8 @@ use crate::buffers::BufferSlab;
 use crate::host::{Action, ConnectionId, Event, Host};
 use crate::producers::Producer;
 use crate::sessions::Session;
-use clones::PendingClone;
 use connections::Connection;
+use copies::PendingClone;
 use flushes::PendingFlush;
 use timers::Timer;
 
@@ -78,7 +79,7 @@ pub struct Service<H: Host> {
     buffers: BufferSlab<H::Memory>,
     flushes: BTreeMap<u64, PendingFlush>,
     /// What consumers wait for that clone a session.
-    clones: BTreeMap<ConnectionId, PendingClone>,
+    clones: BTreeMap<ConnectionId, PendingClone<H::Memory>>,
     timers: BTreeSet<(u64, Timer)>,
     /// Consumers that wait for packets, and sessions with something to write.
     readers: BTreeSet<ConnectionId>,
@@ -104,6 +105,7 @@ struct LastNumbers {
     session: u64,
     instance: u64,
     flush: u64,
+    clone: u64,
     producers_seen: u64,
 }
 

@@ -92,10 +92,12 @@ pub enum ServiceCommand {
         /// Its number.
         instance: u64,
     },
-    /// Everything that there is, and then this number.
+    /// Everything that there is of some data sources, and then this number.
     Flush {
         /// The number.
         request: u64,
+        /// The data sources, by number.
+        instances: Vec<u64>,
     },
     /// To repeat names and clocks.
     ClearState,
@@ -126,7 +128,14 @@ impl ServiceCommand {
                     let [page_kib] = numbers(within, [setup_tracing_command::SHARED_BUFFER_PAGE_SIZE_KB])?;
                     Self::UseMemory { page_kib }
                 }
-                commands::FLUSH => Self::Flush { request: numbers(within, [flush_command::REQUEST_ID])?[0] },
+                commands::FLUSH => {
+                    let [request] = numbers(within, [flush_command::REQUEST_ID])?;
+                    let instances = Fields::of(within).filter_map(|field| match field.value {
+                        FieldValue::Number(id) if field.number == flush_command::DATA_SOURCE_IDS => Some(id),
+                        _ => None,
+                    });
+                    Self::Flush { request, instances: instances.collect() }
+                }
                 commands::CLEAR_INCREMENTAL_STATE => Self::ClearState,
                 _ => Self::Other,
             };

@@ -76,6 +76,13 @@ pub(crate) fn stop_answer(result: Result<(), &str>) -> ProtoBuilder {
     }
 }
 
+/// The name of a method by its number.
+#[must_use]
+pub fn method_of(number: u64) -> Option<&'static str> {
+    let at = usize::try_from(number).ok()?.checked_sub(1)?;
+    CONSUMER_METHODS.get(at).copied()
+}
+
 /// The number of a method by its name, 0 if there is none.
 ///
 /// ```

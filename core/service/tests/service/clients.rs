@@ -8,7 +8,7 @@ use tracebuf::producer::{
 };
 use tracebuf::proto::fields::consumer as fields;
 use tracebuf::proto::fields::ipc::method;
-use tracebuf::proto::fields::{config, ipc, trace_packet};
+use tracebuf::proto::fields::{config, ipc, protovm_config, trace_packet};
 use tracebuf::proto::reader::{message, messages, number};
 use tracebuf_service::wire::calls::METHODS;
 use tracebuf_service::wire::commands::ServiceCommand;
@@ -160,9 +160,18 @@ pub fn config_of(buffers: &[u32], sources: &[(&str, u32)]) -> ProtoBuilder {
 }
 
 pub fn source(name: &str, buffer: u32) -> ProtoBuilder {
-    let config = ProtoBuilder::new()
+    source_with(name, buffer, None)
+}
+
+/// One whose program, if it has one, may have so many KiB.
+pub fn source_with(name: &str, buffer: u32, limit_kb: Option<u32>) -> ProtoBuilder {
+    let mut config = ProtoBuilder::new()
         .bytes(ipc::data_source_config::NAME, name.as_bytes())
         .number(ipc::data_source_config::TARGET_BUFFER, buffer);
+    if let Some(limit) = limit_kb {
+        let limit = ProtoBuilder::new().number(protovm_config::MEMORY_LIMIT_KB, limit);
+        config = config.message(ipc::data_source_config::PROTOVM_CONFIG, &limit);
+    }
     ProtoBuilder::new().message(config::trace_config_data_source::CONFIG, &config)
 }
 
@@ -193,6 +202,9 @@ impl CommitSink for Said {
 pub const NOTIFIES_STOP: u32 = 1;
 pub const NOTIFIES_START: u32 = 2;
 pub const NO_FLUSH: u32 = 4;
+/// It has a program for what is overwritten: `merge`, of each field the newest.
+pub const HAS_PROGRAM: u32 = 8;
+pub const MERGE: &[u8] = &[0x12, 2, 0x1A, 0];
 
 /// A program that records.
 pub struct Program {
@@ -248,6 +260,7 @@ impl Program {
             .number(descriptor::WILL_NOTIFY_ON_START, is(NOTIFIES_START))
             .number(descriptor::HANDLES_INCREMENTAL_STATE_CLEAR, true)
             .number(descriptor::NO_FLUSH, is(NO_FLUSH));
+        let told = if is(HAS_PROGRAM) { told.bytes(descriptor::PROTOVM_PROGRAM, MERGE) } else { told };
         let told =
             ProtoBuilder::new().message(ipc::register_data_source_request::DATA_SOURCE_DESCRIPTOR, &told);
         self.call(world, method::REGISTER_DATA_SOURCE, &told);
@@ -286,7 +299,7 @@ impl Program {
     /// The numbers of flushes that are wanted.
     pub fn flushes(&mut self, world: &World) -> Vec<u64> {
         let flushes = self.commands(world).into_iter().filter_map(|command| match command {
-            ServiceCommand::Flush { request } => Some(request),
+            ServiceCommand::Flush { request, .. } => Some(request),
             _ => None,
         });
         flushes.collect()

@@ -89,7 +89,7 @@ impl Setting {
         let mut cloner = Consumer::of(&mut self.world, USER);
         let request = cloner.call(&mut self.world, "CloneSession", arguments);
         assert_eq!(answered(&self.world, &cloner, request), None, "it waits for the program");
-        let [flush] = self.program.flushes(&self.world)[..] else { panic!("it is asked") };
+        let flush = *self.program.flushes(&self.world).last().expect("it is asked");
         meanwhile(self);
         self.program.answer(&mut self.world, flush);
         let made = answered(&self.world, &cloner, request).expect("an answer");
@@ -182,6 +182,65 @@ fn a_transferred_buffer_is_the_clones_and_a_cleared_one_has_what_is_flushed_for_
 }
 
 #[test]
+fn buffers_that_are_given_to_a_clone_and_others_do_not_keep_each_other_waiting() {
+    for slow_is_given in [true, false] {
+        let mut world = World::default();
+        let mut slow = Program::offering(&mut world, 1000, &[("first", 0)]);
+        let mut quick = Program::offering(&mut world, 1000, &[("second", 0)]);
+        let given = |is: bool| buffer().number(buffer_config::TRANSFER_ON_CLONE, is);
+        let config = ProtoBuilder::new()
+            .message(trace_config::BUFFERS, &given(slow_is_given))
+            .message(trace_config::BUFFERS, &given(!slow_is_given))
+            .message(trace_config::DATA_SOURCES, &source("first", 0))
+            .message(trace_config::DATA_SOURCES, &source("second", 1))
+            .number(trace_config::FLUSH_TIMEOUT_MS, 300_u32);
+        let mut consumer = Consumer::of(&mut world, USER);
+        consumer.enable(&mut world, &config);
+        let [(_, first)] = slow.starts(&world)[..] else { panic!("one") };
+        let [(_, second)] = quick.starts(&world)[..] else { panic!("one") };
+        let (mut early, mut late) = (quick.writer(&world, second), slow.writer(&world, first));
+        quick.write(&mut world, &mut early, &[10]);
+        let mut cloner = Consumer::of(&mut world, USER);
+        let request = cloner.call(&mut world, "CloneSession", &by_id(1));
+        let [flush] = quick.flushes(&world)[..] else { panic!("it is asked for its own alone") };
+        quick.answer(&mut world, flush);
+        let copied = world.boot_time();
+        quick.write(&mut world, &mut early, &[11]);
+        slow.write(&mut world, &mut late, &[1]);
+        world.pass(299);
+        assert_eq!(answered(&world, &cloner, request), None);
+        world.pass(1);
+        assert!(answered(&world, &cloner, request).expect("now").is_ok());
+        let packets = cloner.read(&mut world);
+        assert_eq!(times(&packets), [1, 10], "as it was when it was flushed");
+        let moments = packets.iter().filter_map(|packet| {
+            let event = message(packet, trace_packet::SERVICE_EVENT).filter(|event| !event.is_empty())?;
+            let place = number(event, moment::BUFFER_CLONED).filter(|_| event[0] >> 3 == 11)?;
+            Some((place, number(packet, trace_packet::TIMESTAMP).expect("a time")))
+        });
+        assert_eq!(moments.collect::<Vec<_>>(), [(1, copied), (0, world.boot_time())]);
+        let left = if slow_is_given { vec![10, 11] } else { vec![1, 11] };
+        assert_eq!(times(&consumer.read(&mut world)), left, "what is given is the clone's alone");
+    }
+}
+
+#[test]
+fn clones_that_are_being_made_count_as_sessions() {
+    let mut all = setting(&[buffer()], &ProtoBuilder::new());
+    let asked: Vec<_> = (0..5)
+        .map(|_| {
+            let mut cloner = Consumer::of(&mut all.world, USER);
+            let request = cloner.call(&mut all.world, "CloneSession", &by_id(1));
+            (answered(&all.world, &cloner, request), cloner)
+        })
+        .collect();
+    assert!(asked[..4].iter().all(|(answer, _)| answer.is_none()));
+    assert!(
+        asked[4].0.as_ref().is_some_and(|made| made.as_ref().is_err_and(|why| why.contains("(5) for uid")))
+    );
+}
+
+#[test]
 fn a_clone_comes_although_a_program_does_not_answer_and_fails_if_its_session_or_memory_goes() {
     let mut all = setting(&[buffer()], &ProtoBuilder::new().number(trace_config::FLUSH_TIMEOUT_MS, 300_u32));
     all.write(0, &[1]);
@@ -198,18 +257,24 @@ fn a_clone_comes_although_a_program_does_not_answer_and_fails_if_its_session_or_
     all.world.pass(1);
     assert!(answered(&all.world, &first, request).expect("now").is_ok());
     assert_eq!(times(&first.read(&mut all.world)), [1]);
-    // One hangs up meanwhile, one has got a session of its own, for one there is no memory.
+    // One hangs up meanwhile, one wants a session of its own as well, for one there is no memory.
     let (gone, _) = ask(&mut all.world);
     all.world.hang_up(gone.connection);
     let (mut busy, of_busy) = ask(&mut all.world);
-    busy.enable(&mut all.world, &config_of(&[], &[]));
-    all.world.limit_memory(100);
+    let enabled = busy.enable(&mut all.world, &config_of(&[], &[]));
+    assert!(
+        busy.ended(&all.world, enabled).is_some_and(|why| why.contains("only one")),
+        "the clone comes first"
+    );
+    all.world.pass(150);
     let (poor, of_poor) = ask(&mut all.world);
-    all.world.pass(300);
-    let errors =
-        [(&busy, of_busy), (&poor, of_poor)].map(|(one, request)| answered(&all.world, one, request));
-    let [Some(Err(busy)), Some(Err(poor))] = errors else { panic!("{errors:?}") };
-    assert!(busy.contains("only one") && poor.contains("No memory"), "{busy}, {poor}");
+    all.world.pass(150);
+    assert!(answered(&all.world, &busy, of_busy).expect("now").is_ok());
+    all.world.limit_memory(100);
+    all.world.pass(150);
+    let error = answered(&all.world, &poor, of_poor).expect("now").expect_err("there is none");
+    assert!(error.contains("No memory"), "{error}");
+    all.world.hang_up(busy.connection);
     let (late, of_late) = ask(&mut all.world);
     all.world.hang_up(all.consumer.connection);
     let error = answered(&all.world, &late, of_late).expect("at once").expect_err("it is gone");

@@ -134,7 +134,7 @@ fn periodic_flushes_and_clears_come_at_multiples_of_their_periods_and_not_on_top
         world.pass(100);
         for command in program.commands(&world) {
             heard.push((at, matches!(command, ServiceCommand::ClearState)));
-            if let ServiceCommand::Flush { request } = command
+            if let ServiceCommand::Flush { request, .. } = command
                 && at != 500
             {
                 program.answer(&mut world, request);

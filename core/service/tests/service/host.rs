@@ -73,8 +73,13 @@ pub struct TestHost {
 
 impl TestHost {
     pub fn new(shared: Rc<Shared>) -> Self {
-        let machine =
-            Machine { uid: SERVICE, name: "here".into(), sysname: "Test".into(), ..Machine::default() };
+        let machine = Machine {
+            uid: SERVICE,
+            name: "here".into(),
+            sysname: "Test".into(),
+            timezone_minutes: Some(-90),
+            ..Machine::default()
+        };
         Self { shared, machine }
     }
 
@@ -138,6 +143,7 @@ impl Host for TestHost {
             monotonic_coarse: monotonic - 1,
             realtime: boottime + (1 << 60),
             realtime_coarse: boottime + (1 << 60) - 1,
+            tsc: 3 * monotonic,
         }
     }
 

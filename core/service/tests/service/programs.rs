@@ -2,22 +2,18 @@
 
 use tracebuf::producer::TraceWriter;
 use tracebuf::proto::Sink;
-use tracebuf::proto::fields::config::{buffer_config, trace_config, trace_config_data_source};
+use tracebuf::proto::fields::config::{buffer_config, trace_config};
 use tracebuf::proto::fields::consumer::clone_session_request;
-use tracebuf::proto::fields::ipc::{
-    data_source_config, data_source_descriptor, method, register_data_source_request,
-};
-use tracebuf::proto::fields::{protovm_config, protovms, protovms_instance, trace_packet};
+use tracebuf::proto::fields::ipc::{data_source_descriptor, method, register_data_source_request};
+use tracebuf::proto::fields::{protovms, protovms_instance, trace_packet};
 use tracebuf::proto::reader::{FieldValue, Fields, message, messages, number};
 use tracebuf::vm::{Keep, Program as VmProgram};
 use tracebuf_service::wire::ProtoBuilder;
 
-use crate::clients::{Consumer, Program, data, replies, times};
+use crate::clients::{Consumer, MERGE, Program, data, replies, source_with, times};
 use crate::world::World;
 
 const USER: u32 = 700;
-/// `merge`: of each field the newest.
-const MERGE: &[u8] = &[0x12, 2, 0x1A, 0];
 /// A field of a packet that readers do not know.
 const TEXT: u32 = 9000;
 
@@ -33,16 +29,6 @@ fn offer(world: &mut World, program: &mut Program, name: &str, bytes: &[u8]) {
         .bytes(data_source_descriptor::PROTOVM_PROGRAM, bytes);
     let told = ProtoBuilder::new().message(register_data_source_request::DATA_SOURCE_DESCRIPTOR, &told);
     assert!(program.call(world, method::REGISTER_DATA_SOURCE, &told));
-}
-
-/// A data source of the first buffer whose state may take so many KiB.
-fn wanted(name: &str, limit_kb: Option<u32>) -> ProtoBuilder {
-    let mut config = ProtoBuilder::new().bytes(data_source_config::NAME, name.as_bytes());
-    if let Some(limit) = limit_kb {
-        let limit = ProtoBuilder::new().number(protovm_config::MEMORY_LIMIT_KB, limit);
-        config = config.message(data_source_config::PROTOVM_CONFIG, &limit);
-    }
-    ProtoBuilder::new().message(trace_config_data_source::CONFIG, &config)
 }
 
 fn config(buffer: &ProtoBuilder, sources: &[ProtoBuilder]) -> ProtoBuilder {
@@ -71,7 +57,7 @@ fn setting(buffer: &ProtoBuilder, program_bytes: &[u8], limit_kb: Option<u32>) -
     let mut program = Program::offering(&mut world, 1000, &[]);
     offer(&mut world, &mut program, "state", program_bytes);
     let mut consumer = Consumer::of(&mut world, USER);
-    consumer.enable(&mut world, &config(buffer, &[wanted("state", limit_kb)]));
+    consumer.enable(&mut world, &config(buffer, &[source_with("state", 0, limit_kb)]));
     let [(_, number)] = program.starts(&world)[..] else { panic!("{:?}", world.log) };
     let writer = program.writer(&world, number);
     Setting { world, program, consumer, writer }
@@ -211,7 +197,7 @@ fn producers_with_the_same_program_share_a_state_and_a_version_of_it_has_its_own
         })
         .collect();
     let mut consumer = Consumer::of(&mut world, USER);
-    consumer.enable(&mut world, &config(&ring(), &[wanted("state", Some(16))]));
+    consumer.enable(&mut world, &config(&ring(), &[source_with("state", 0, Some(16))]));
     for (at, program) in (1..).zip(&mut programs) {
         let [(_, number)] = program.starts(&world)[..] else { panic!("{:?}", world.log) };
         let mut writer = program.writer(&world, number);
@@ -229,6 +215,25 @@ fn producers_with_the_same_program_share_a_state_and_a_version_of_it_has_its_own
     assert!(number(others, TEXT + 3).is_some() && !has(others, TEXT + 1) && !has(state, TEXT + 3));
     // Readers take a producer that has no sequence any more for an error.
     assert!(producers.iter().all(|producer| [1, 2].contains(producer)) && producers.contains(&2));
+}
+
+#[test]
+fn a_program_that_comes_after_the_first_read_is_told_of_before_its_data() {
+    let mut all = setting(&ring_of(32), MERGE, Some(64));
+    all.write(1..=10);
+    assert_eq!(told(&all.consumer.read(&mut all.world)).len(), 1);
+    let mut late = Program::offering(&mut all.world, 1000, &[]);
+    let other = [MERGE, &[0x08, 2]].concat();
+    offer(&mut all.world, &mut late, "state", &other);
+    let [(_, number)] = late.starts(&all.world)[..] else { panic!("{:?}", all.world.log) };
+    assert!(told(&all.consumer.read(&mut all.world)).is_empty(), "it has no packets yet");
+    let mut writer = late.writer(&all.world, number);
+    late.write(&mut all.world, &mut writer, &[20, 21]);
+    let packets = all.consumer.read(&mut all.world);
+    assert_eq!(told(&packets), [(other, vec![], 64, vec![2])]);
+    let place = packets.iter().position(|packet| has(packet, trace_packet::PROTOVMS)).expect("it is told");
+    let data_at = packets.iter().position(|packet| times(std::slice::from_ref(packet)) == [20]);
+    assert!(data_at.is_some_and(|data_at| place < data_at));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use tracebuf::proto::fields::config::{
     trigger_config,
 };
 use tracebuf::proto::fields::ipc::{activate_triggers_request, data_source_config, method};
-use tracebuf::proto::fields::{builtin_clock, clock_snapshot, trace_packet as field};
+use tracebuf::proto::fields::{builtin_clock, clock_snapshot, system_info, trace_packet as field};
 use tracebuf::proto::reader::{Fields, message, messages, number, numbers};
 use tracebuf_service::Event;
 use tracebuf_service::wire::commands::ServiceCommand;
@@ -65,7 +65,11 @@ fn clocks_come_in_their_order_at_the_interval_that_is_said_and_all_times_are_boo
         .number(builtin::PRIMARY_TRACE_CLOCK, builtin_clock::MONOTONIC)
         .number(builtin::SNAPSHOT_INTERVAL_MS, 2000_u32);
     consumer.enable(&mut world, &config_of(&[64], &[]).message(trace_config::BUILTIN_DATA_SOURCES, &builtin));
-    consumer.read(&mut world);
+    let first = consumer.read(&mut world);
+    let system =
+        first.iter().find_map(|packet| message(packet, field::SYSTEM_INFO).filter(|of| !of.is_empty()));
+    let minutes = number(system.expect("it is told"), system_info::TIMEZONE_OFF_MINS);
+    assert_eq!(minutes, Some((-90_i64).cast_unsigned()));
     world.sleep(100);
     world.pass(2000);
     let packets = consumer.read(&mut world);
@@ -79,7 +83,7 @@ fn clocks_come_in_their_order_at_the_interval_that_is_said_and_all_times_are_boo
         messages(snapshot, clock_snapshot::CLOCKS).map(|of| numbers(of, [1, 2]).expect("well-formed"));
     let clocks: Vec<[u64; 2]> = clocks.collect();
     let ids: Vec<u64> = clocks.iter().map(|[id, _]| *id).collect();
-    assert_eq!(ids, [6, 2, 4, 1, 3, 5]);
+    assert_eq!(ids, [6, 2, 4, 1, 3, 5, 9]);
     assert_eq!(clocks[0][1], world.boot_time());
     for packet in packets.iter().filter(|packet| number(packet, field::TIMESTAMP).is_some()) {
         assert_eq!(number(packet, field::TIMESTAMP_CLOCK_ID), Some(builtin_clock::BOOTTIME));
@@ -88,6 +92,30 @@ fn clocks_come_in_their_order_at_the_interval_that_is_said_and_all_times_are_boo
                 .is_some_and(|time| time.abs_diff(world.boot_time()) < 20_000_000_000)
         );
     }
+}
+
+#[test]
+fn what_clocks_show_waits_to_be_read_only_if_they_have_moved_and_so_often() {
+    let mut world = World::default();
+    let mut consumer = Consumer::of(&mut world, 0);
+    consumer.enable(&mut world, &config_of(&[64], &[]));
+    consumer.read(&mut world);
+    let snapshots = |packets: &[Vec<u8>]| {
+        packets.iter().filter(|packet| kinds(&[packet.to_vec()]) == [field::CLOCK_SNAPSHOT]).count()
+    };
+    world.pass(300_000);
+    assert_eq!(snapshots(&consumer.read(&mut world)), 1, "they have not");
+    for _ in 0..30 {
+        world.sleep(11);
+        world.pass(10_000);
+    }
+    let packets = consumer.read(&mut world);
+    assert_eq!(snapshots(&packets), 16);
+    // One marker, by which a reader finds its way again, and nothing behind it.
+    let marker =
+        [0x82, 0x47, 0x7A, 0x76, 0xB2, 0x8D, 0x42, 0xBA, 0x81, 0xDC, 0x33, 0x32, 0x6D, 0x57, 0xA0, 0x79];
+    let whole = [&[3 << 3, 90, 10 << 3, 1, 0xA2, 0x02, 16][..], &marker].concat();
+    assert_eq!(packets.iter().filter(|packet| **packet == whole).count(), 1);
 }
 
 #[test]

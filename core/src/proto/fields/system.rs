@@ -10,6 +10,8 @@ pub mod system_info {
     pub const TRACING_SERVICE_VERSION: u32 = 4;
     /// Varint: bytes of a page of memory.
     pub const PAGE_SIZE: u32 = 6;
+    /// Int: how far local time is ahead of UTC.
+    pub const TIMEZONE_OFF_MINS: u32 = 7;
     /// Varint: processors.
     pub const NUM_CPUS: u32 = 8;
     /// Varint: bytes of memory.

@@ -9,10 +9,10 @@ use super::welcome::{MAX_WELCOME, Welcome};
 use crate::connection::{Agreement, Connection, ConnectionBuilder};
 use crate::follower::Follower;
 use crate::link::{Link, SocketKind, refused};
-use crate::shared_memory::SharedWords;
 use tracebuf_session::SessionError;
 use tracebuf_session::limits::SHARED_MEMORY;
 use tracebuf_session::parts::PATIENCE;
+use tracebuf_sockets::SharedWords;
 use tracebuf_std::display::Escaped;
 
 impl ConnectionBuilder {
@@ -69,6 +69,6 @@ fn receive(link: &Link, deadline: Instant) -> io::Result<(Welcome, SharedWords)>
     let welcome = Welcome::from_bytes(&message).map_err(|why| refused(Escaped(why).to_string()))?;
     let has_memory = file.filter(|_| SHARED_MEMORY.contains(&welcome.shared_memory));
     let file = has_memory.ok_or_else(|| refused("it has sent no shared memory"))?;
-    let words = SharedWords::of(&file, welcome.shared_memory)?;
+    let words = SharedWords::touched(&file, welcome.shared_memory..=welcome.shared_memory)?;
     Ok((welcome, words))
 }

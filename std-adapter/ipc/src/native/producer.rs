@@ -13,9 +13,9 @@ use crate::link::Link;
 use crate::native::records::{self, MAX_MESSAGE, producer_message, service_record};
 use crate::remote_producer::{DrainTurn, RemoteProducer, remote_transport};
 use crate::service_link::{ProducerMessage, ServiceMessage};
-use crate::shared_memory::SharedWords;
 use tracebuf_session::limits::BUFFERS_MAX;
 use tracebuf_session::{CentralBuffer, Transport};
+use tracebuf_sockets::SharedWords;
 
 /// An encoded [welcome](super::welcome), and the file of the shared memory that goes with it.
 type WelcomeMessage = (Arc<[u8]>, OwnedFd);

@@ -9,9 +9,9 @@ use crate::acceptor::{self, Admission, ListenThread, NewProducer};
 use crate::link::{Link, SocketKind, too_long};
 use crate::native::producer::NativeProducer;
 use crate::native::welcome::Welcome;
-use crate::shared_memory::SharedWords;
 use crate::socket_file::SocketFile;
 use tracebuf_session::{Session, SessionError};
+use tracebuf_sockets::SharedWords;
 
 /// Sets up a [`ProducerSocket`]. Made by [`ProducerSocket::builder`].
 #[derive(Clone, Debug)]

@@ -13,7 +13,7 @@ use tracebuf::proto::fields::consumer::save_trace_for_bugreport_response as bugr
 use tracebuf::proto::fields::trace;
 use tracebuf::proto::reader::number;
 use tracebuf_service::wire::answers::{self, SessionState, WantedSession};
-use tracebuf_service::wire::consumers::{CONSUMER_METHODS, CONSUMER_PORT, STOP_SESSION};
+use tracebuf_service::wire::consumers::{CONSUMER_METHODS, CONSUMER_PORT, STOP_SESSION, method_of};
 use tracebuf_service::{Slices, uuid_packet};
 
 use super::ProtoBuilder;
@@ -63,8 +63,7 @@ impl Consumer {
                 }
                 Some((request, ClientFrame::Bind(_))) => self.send(&frames::not_bound(request))?,
                 Some((request, ClientFrame::Invoke { method, arguments, wants_reply })) => {
-                    let at = usize::try_from(method).ok().and_then(|number| number.checked_sub(1));
-                    let method = at.and_then(|at| CONSUMER_METHODS.get(at).copied()).unwrap_or_default();
+                    let method = method_of(method).unwrap_or_default();
                     self.call(wants_reply.then_some(request), method, arguments)?;
                 }
                 Some((request, ClientFrame::Other)) => {

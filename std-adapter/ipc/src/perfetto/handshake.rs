@@ -7,8 +7,6 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Instant;
 
-use rustix::fs::fstat;
-
 use tracebuf::proto::fields::ipc::{
     PRODUCER_PORT, initialize_connection_response, method, protocol_abi_version,
 };
@@ -23,11 +21,10 @@ use super::program::{self as calls, Port};
 use super::tracing_session::{COMMANDS, PendingReplies, Recorded, RecordedSource, sender_and_receiver};
 use crate::connection::Agreement;
 use crate::link::{Link, SocketKind, refused};
-use crate::shared_memory::SharedWords;
 use crate::trust::TrustedUsers;
 use tracebuf_session::limits::{PAGE, SHARED_MEMORY};
 use tracebuf_session::parts::{FOR_EVER, PATIENCE};
-use tracebuf_std::display::Count;
+use tracebuf_sockets::SharedWords;
 
 // The numbers of other calls than [`COMMANDS`].
 const BIND: u64 = 1 << 2;
@@ -203,7 +200,7 @@ impl IdleConnection {
                 self.starts = Some((RecordedSource { id: instance, buffer: buffer as u32 }, categories));
             }
             // What has not started has nothing to flush.
-            ServiceCommand::Flush { request } => {
+            ServiceCommand::Flush { request, .. } => {
                 let nothing = calls::push_flush(ProtoBuilder::new(), request);
                 self.stream.send(&[self.port.call(method::COMMIT_DATA, &nothing, None)])?;
             }
@@ -250,10 +247,6 @@ impl Stream {
         if page_kib != u64::from(PAGE >> 10) {
             return Err(refused(format!("its shared memory has pages of {page_kib} KiB, not of 4")));
         }
-        let bytes = usize::try_from(fstat(&file)?.st_size).unwrap_or(0);
-        if !SHARED_MEMORY.contains(&bytes) {
-            return Err(refused(format!("it has sent {} of shared memory", Count(bytes as u64, "byte"))));
-        }
-        SharedWords::of(&file, bytes)
+        SharedWords::touched(&file, SHARED_MEMORY)
     }
 }

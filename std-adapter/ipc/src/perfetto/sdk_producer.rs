@@ -18,9 +18,9 @@ use super::outbox::FrameOutbox;
 use crate::acceptor::NewProducer;
 use crate::link::Link;
 use crate::remote_producer::{DrainTurn, RemoteProducer, remote_transport};
-use crate::shared_memory::SharedWords;
 use tracebuf_session::limits::PAGE;
 use tracebuf_session::{CentralBuffer, Transport};
+use tracebuf_sockets::SharedWords;
 
 /// Most things said that are carried out at a time: no more than one of tracebuf's own messages says.
 const AT_A_TIME: usize = 256;

@@ -11,10 +11,10 @@ use super::frames::MAX_IPC_FRAME;
 use super::sdk_producer::SdkProducer;
 use crate::acceptor::{self, Admission, ListenThread, NewProducer};
 use crate::link::{Link, SocketKind, too_long};
-use crate::shared_memory::SharedWords;
 use crate::socket_file::SocketFile;
 use tracebuf_session::limits::PAGE;
 use tracebuf_session::{Session, SessionError};
+use tracebuf_sockets::SharedWords;
 
 /// Sets up a [`PerfettoSocket`]. Made by [`PerfettoSocket::builder`].
 #[derive(Clone, Debug)]

@@ -157,8 +157,9 @@ fn serve(waiting: IdleConnection, producer: String, host: &mut impl SourceHost) 
                 }
                 acknowledge(method::NOTIFY_DATA_SOURCE_STOPPED, instance)?;
             }
-            ServiceCommand::Flush { request } => {
-                running.values_mut().for_each(|source| source.flush());
+            ServiceCommand::Flush { request, instances } => {
+                let asked = running.iter_mut().filter(|(instance, _)| instances.contains(instance));
+                asked.for_each(|(_, source)| source.flush());
                 service.act(ServiceMessage::Question(request));
             }
             ServiceCommand::ClearState => running.values_mut().for_each(|source| source.clear_state()),

@@ -268,7 +268,7 @@ impl CallReceiver {
             Recorded::All(told) => return told.send(command).ok(),
         };
         match command {
-            ServiceCommand::Flush { request } => act(ServiceMessage::Question(request)),
+            ServiceCommand::Flush { request, .. } => act(ServiceMessage::Question(request)),
             ServiceCommand::ClearState => act(ServiceMessage::ClearState),
             ServiceCommand::Stop { instance } if instance == one => {
                 self.between.stops.store(true, Ordering::Relaxed);

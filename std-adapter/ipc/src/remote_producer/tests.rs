@@ -3,7 +3,8 @@
 use tracebuf_session::parts::{FOR_EVER, ProcessTree};
 
 use super::*;
-use crate::link::{Peer, SocketKind};
+use crate::link::SocketKind;
+use tracebuf_sockets::Peer;
 
 /// The time allowed for what takes some milliseconds.
 const LONG: Duration = Duration::from_secs(30);

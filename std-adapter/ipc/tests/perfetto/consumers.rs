@@ -296,33 +296,39 @@ fn consumers_of_another_user_are_sent_away_and_root_s_are_not() {
     assert!(have(&own.read(), "secret"));
 }
 
-#[test]
-fn one_that_stops_reading_keeps_nobody_waiting_and_is_sent_away() {
-    let mut offered = Offered::start("stuck", ConsumerSocket::builder());
+/// A session that a socket's buffer has no room for, and one who has asked for all of it.
+fn stuck(test: &str) -> (Offered, Consumer) {
+    let offered = Offered::start(test, ConsumerSocket::builder());
     let long = "x".repeat(100_000);
     (0..50).for_each(|_| offered.session.recorder().instant_with("long", |event| event.arg("text", &*long)));
-    let mut stuck = [(); 2].map(|()| Consumer::of(&offered));
-    for consumer in &mut stuck {
-        consumer.clone_of(&by_id(1)).expect("a clone");
-        consumer.call("ReadBuffers", &ProtoBuilder::new());
-    }
+    let mut consumer = Consumer::of(&offered);
+    consumer.clone_of(&by_id(1)).expect("a clone");
+    consumer.call("ReadBuffers", &ProtoBuilder::new());
+    (offered, consumer)
+}
+
+#[test]
+fn one_that_stops_reading_keeps_nobody_waiting() {
+    let (mut offered, mut stuck) = stuck("stuck");
     let begun = Instant::now();
     offered.record(&["meanwhile"]);
     let mut other = Consumer::of(&offered);
     other.clone_of(&by_id(1)).expect("a clone");
-    assert!(have(&other.read(), "meanwhile") && begun.elapsed() < Duration::from_secs(4));
-    // Sent away, they have what was on its way, and no more.
-    waits_for("they are sent away", || stuck.iter().all(Consumer::has_been_left));
-    assert!(stuck[0].is_sent_away());
-    // Nor does the end wait for one of them.
-    let mut last = Consumer::of(&offered);
-    last.clone_of(&by_id(1)).expect("a clone");
-    last.call("ReadBuffers", &ProtoBuilder::new());
-    let begun = Instant::now();
+    assert!(have(&other.read(), "meanwhile"));
+    // Nor does the end wait for it.
     drop(offered.socket.take());
     assert!(begun.elapsed() < Duration::from_secs(4) && !offered.path.exists());
-    assert!(last.is_sent_away() && other.is_sent_away());
+    assert!(stuck.is_sent_away() && other.is_sent_away());
     offered.session.stop().expect("it still runs");
+}
+
+#[test]
+#[ignore = "takes 5 to 10 s, for which one that reads is waited for"]
+fn one_that_stops_reading_is_sent_away() {
+    let (_offered, mut stuck) = stuck("stuck-away");
+    waits_for("it is sent away", || stuck.has_been_left());
+    // It has what was on its way, and no more.
+    assert!(stuck.is_sent_away());
 }
 
 #[test]

@@ -223,7 +223,7 @@ pub(crate) fn memory(is_sealed: bool) -> OwnedFd {
     let file = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).expect("memory");
     ftruncate(&file, 64 << 10).expect("nobody has it");
     if is_sealed {
-        fcntl_add_seals(&file, SealFlags::SHRINK).expect("it can be");
+        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL).expect("it can be");
     }
     file
 }

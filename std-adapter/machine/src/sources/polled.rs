@@ -1,5 +1,6 @@
 //! What a machine and its processes do, looked at as often as a service's session wants.
 
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ use super::process_tree::ProcessTreeSource;
 use super::sys_stats::{Group, SysStats};
 use super::thread_numbers::ThreadNumbers;
 use super::wanted::{WantedProcesses, WantedStats};
-use crate::proc::Proc;
+use crate::proc::{Proc, Process};
 
 /// The wait of a source that nothing is wanted of.
 const NEVER: Duration = Duration::from_secs(3600);
@@ -93,6 +94,9 @@ pub(super) struct ProcessStatsSource {
     proc: Proc,
     tree: ProcessTreeSource,
     stats: Option<Timed<ProcessStats>>,
+    /// When each process started, and what it was called then: `None` before the first look.
+    names: Option<HashMap<u32, (u64, String)>>,
+    scans: bool,
 }
 
 impl ProcessStatsSource {
@@ -101,7 +105,19 @@ impl ProcessStatsSource {
         let tree =
             ProcessTreeSource::of(proc.clone(), threads).of_those_there(wanted.scans, wanted.has_threads);
         let stats = wanted.poll.map(|period| Timed::new(ProcessStats::default(), period));
-        Self { proc, tree, stats }
+        Self { proc, tree, stats, names: None, scans: wanted.scans }
+    }
+
+    /// Has those named that have come, or run another program since the last look.
+    fn meet(&mut self, processes: &[Process]) {
+        let names = processes.iter().map(|one| (one.pid, (one.started, one.name.clone())));
+        let names: HashMap<_, _> = names.collect();
+        let is_known = |pid: &u32| match &self.names {
+            Some(before) => before.get(pid) == names.get(pid),
+            None => self.scans,
+        };
+        self.tree.meet(names.keys().copied().filter(|pid| !is_known(pid)));
+        self.names = Some(names);
     }
 }
 
@@ -120,9 +136,9 @@ impl DataSource for ProcessStatsSource {
             let time = BootClock.now();
             // Without its folder nothing is known of them: the next look may find it.
             let processes = self.proc.processes().map(|(processes, _)| processes).unwrap_or_default();
-            // Values of a process that nobody has named would mean nothing.
-            self.tree.meet(processes.iter().map(|process| process.pid));
             stats.what.look(time, &self.proc, &processes).iter().for_each(|packet| out.message(packet));
+            // Values of a process that nobody has named would mean nothing.
+            self.meet(&processes);
         }
         let wait = self.tree.drain(out);
         self.stats.as_ref().map_or(wait, |stats| wait.min(stats.wait()))
@@ -191,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_whose_values_are_told_is_named_once_and_again_when_that_may_be_lost() {
+    fn a_process_is_named_once_and_again_when_that_may_be_lost_or_when_it_runs_another_program() {
         let machine = Machine::new("polled-processes");
         machine.process(40, "cat", 1, 300);
         machine.says("40/status", "Name:\tcat\nTgid:\t40\nPid:\t40\nPPid:\t1\nUid:\t0\nVmRSS:\t7 kB\n");
@@ -214,6 +230,13 @@ mod tests {
         let named = trees.iter().flat_map(|tree| messages(tree, process_tree::PROCESSES));
         let named: Vec<_> = named.map(|process| number(process, process_tree_process::PID)).collect();
         assert_eq!(named, [Some(40), Some(40)]);
+        machine.process(40, "dog", 1, 300);
+        machine.says("40/cmdline", "/bin/dog\0");
+        std::thread::sleep(Duration::from_millis(2));
+        source.drain(&mut out);
+        let last = of(&recording, trace_packet::PROCESS_TREE).pop().expect("a tree");
+        let process = messages(&last, process_tree::PROCESSES).next().expect("a process");
+        assert_eq!(message(process, process_tree_process::CMDLINE), Some(&b"/bin/dog"[..]));
         let told = stats.iter().flat_map(|stats| messages(stats, process_stats::PROCESSES)).count();
         assert_eq!(told, 2, "what has not changed is told when it may be lost");
     }

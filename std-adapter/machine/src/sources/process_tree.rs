@@ -109,9 +109,9 @@ impl ProcessTreeSource {
         self
     }
 
-    /// Is to tell of these processes, unless it has.
+    /// Is to tell of these processes, whether it has or not.
     pub(super) fn meet(&mut self, processes: impl Iterator<Item = u32>) {
-        self.there.extend(processes.filter(|pid| !self.told.contains_key(pid)));
+        self.there.extend(processes);
         self.there.sort_unstable_by(|one, other| other.cmp(one));
         self.there.dedup();
     }

@@ -145,4 +145,6 @@ fn whoever_is_killed_files_have_whole_packets_and_those_who_live_go_on() {
     }
     kill(&mut consumer);
     programs.iter_mut().for_each(kill);
+    // It is as the kill has left it.
+    let _ = std::fs::remove_file(file(kills));
 }

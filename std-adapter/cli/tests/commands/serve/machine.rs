@@ -106,7 +106,8 @@ fn several_sessions_each_have_what_they_want_of_the_machine_until_their_end() {
     let total: u64 = total.trim().trim_end_matches(" kB").parse().expect("a number");
     let [often, seldom] = [&first, &second].map(memory);
     assert!(often.iter().chain(&seldom).all(|value| *value == total));
-    assert!(often.len() >= 10 && (1..=4).contains(&seldom.len()), "{} {}", often.len(), seldom.len());
+    // On a busy machine both have fewer.
+    assert!(!seldom.is_empty() && often.len() > 3 * seldom.len(), "{} {}", often.len(), seldom.len());
     assert!(command_lines(&first).is_empty(), "it wants none");
     let lines = command_lines(&second);
     let own: Vec<_> = std::env::args().collect();

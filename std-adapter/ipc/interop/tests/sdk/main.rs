@@ -1,4 +1,5 @@
-//! Programs that record with Perfetto's own SDK into a session of ours, and ours into Perfetto's own service.
+//! Programs that record with Perfetto's own SDK into a session of ours, ours into Perfetto's own service, and
+//! clients of both kinds with our service in its place.
 #![cfg(target_os = "linux")]
 
 use tracebuf_testing::trace;
@@ -13,3 +14,4 @@ mod perfettos_service;
 mod reading;
 mod recording;
 mod reference;
+mod serving;

@@ -16,6 +16,8 @@ use crate::trace::{Field, Trace, fields, message, number, scratch};
 pub(crate) struct PerfettosService {
     program: Program,
     test: String,
+    /// The beginning of its traces' names: those of Perfetto's own service have one.
+    prefix: &'static str,
 }
 
 /// Where it listens for programs, and for trace clients.
@@ -25,12 +27,22 @@ fn sockets(test: &str) -> [PathBuf; 2] {
 
 impl PerfettosService {
     pub(crate) fn start(test: &str) -> Self {
+        Self::start_with(test, &[], "perfetto-")
+    }
+
+    /// Its client alone, of whichever service listens.
+    pub(crate) fn client(test: &str) -> Self {
+        Self::start_with(test, &["--consume"], "")
+    }
+
+    fn start_with(test: &str, arguments: &[&str], prefix: &'static str) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_perfetto_service"));
+        command.args(arguments);
         let [producers, consumers] = sockets(test);
         command.env("PERFETTO_PRODUCER_SOCK_NAME", producers).env("PERFETTO_CONSUMER_SOCK_NAME", consumers);
         let mut program = Program::of(&mut command);
         program.hears("listens");
-        Self { program, test: test.into() }
+        Self { program, test: test.into(), prefix }
     }
 
     /// Begins a tracing session; see the binary for options.
@@ -44,7 +56,7 @@ impl PerfettosService {
 
     /// Ends the session; its trace stays, for others to examine.
     pub(crate) fn stop(&mut self, session: u64) -> Trace {
-        let path = scratch(&format!("perfetto-{}-{session}.pftrace", self.test));
+        let path = scratch(&format!("{}{}-{session}.pftrace", self.prefix, self.test));
         self.program.does(&format!("stop {session} {}", path.display()));
         Trace::read(&path)
     }
@@ -207,11 +219,12 @@ pub(crate) fn assert_nothing_is_wrong(trace: &Trace) -> Vec<u64> {
         .collect()
 }
 
-/// Starts a process of its own: an ignored test of this program, which is given the service's socket.
+/// Starts a process of its own: an ignored test of this program, which is given the service's sockets.
 pub(crate) fn run(test: &str, ignored: &str) -> Program {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
     command.args([ignored, "--exact", "--ignored", "--nocapture"]);
-    command.env("PERFETTO_PRODUCER_SOCK_NAME", socket_path(test));
+    let [producers, consumers] = sockets(test);
+    command.env("PERFETTO_PRODUCER_SOCK_NAME", producers).env("PERFETTO_CONSUMER_SOCK_NAME", consumers);
     Program::of(&mut command)
 }
 

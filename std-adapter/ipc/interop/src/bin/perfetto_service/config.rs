@@ -29,13 +29,23 @@ pub(crate) fn config(options: &[&str]) -> Vec<u8> {
     config.set_data_sources(|source: &mut TraceConfigDataSource| {
         source.set_config(|config: &mut DataSourceConfig| {
             config.set_name("track_event").set_target_buffer(buffers - 1);
-            if let Some(category) = option("only") {
+            if let Some(categories) = option("only") {
                 config.set_track_event_config(|config: &mut TrackEventConfig| {
-                    config.set_disabled_categories("*").set_enabled_categories(category);
+                    config.set_disabled_categories("*");
+                    for category in categories.split(',') {
+                        config.set_enabled_categories(category);
+                    }
                 });
             }
         });
     });
+    if let Some(name) = option("source") {
+        config.set_data_sources(|source: &mut TraceConfigDataSource| {
+            source.set_config(|config: &mut DataSourceConfig| {
+                config.set_name(name).set_target_buffer(buffers - 1);
+            });
+        });
+    }
     if let Some(period) = number("flush") {
         config.set_flush_period_ms(period);
     }

@@ -9,8 +9,12 @@
 //! ```
 //!
 //! Options: `buffers` of the session, of which the last is recorded into; `flush` and `clear`, the milliseconds after
-//! which programs are asked to flush and to write their state again; `memory`, how many KiB of it are shared; `only`, a
-//! pattern of categories, without which all are wanted.
+//! which programs are asked to flush and to write their state again; `memory`, how many KiB of it are shared; `only`,
+//! patterns of categories with commas between, without which each library decides; `source`, another data source.
+//!
+//! usage: perfetto_service [--consume]
+//!
+//! With `--consume` it is the client alone, of whichever service listens.
 //!
 //! It ends with its standard input, because the process that controls it is then gone. The SDK's variables say where it
 //! listens, and trace clients find it by them.
@@ -40,19 +44,11 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const LIFE: Duration = Duration::from_secs(120);
 
 fn main() {
-    let paths = ["PERFETTO_PRODUCER_SOCK_NAME", "PERFETTO_CONSUMER_SOCK_NAME"]
-        .map(|name| std::env::var(name).expect("a path where it is to listen"));
-    std::thread::spawn(move || {
-        let [producers, consumers] = paths.map(|path| {
-            // Left by one that was killed.
-            let _ = std::fs::remove_file(&path);
-            CString::new(path).expect("no zero in it")
-        });
-        // SAFETY: valid zero-terminated strings.
-        unsafe { tracebuf_interop_serve(producers.as_ptr(), consumers.as_ptr(), listens) };
-        eprintln!("Perfetto's service cannot listen");
-        std::process::exit(1);
-    });
+    if std::env::args().nth(1).as_deref() == Some("--consume") {
+        listens();
+    } else {
+        std::thread::spawn(serve);
+    }
     std::thread::spawn(|| {
         std::thread::sleep(LIFE);
         eprintln!("nobody has ended Perfetto's service in {LIFE:?}");
@@ -60,6 +56,20 @@ fn main() {
     });
     obey();
     std::process::exit(0);
+}
+
+fn serve() {
+    let paths = ["PERFETTO_PRODUCER_SOCK_NAME", "PERFETTO_CONSUMER_SOCK_NAME"]
+        .map(|name| std::env::var(name).expect("a path where it is to listen"));
+    let [producers, consumers] = paths.map(|path| {
+        // Left by one that was killed.
+        let _ = std::fs::remove_file(&path);
+        CString::new(path).expect("no zero in it")
+    });
+    // SAFETY: valid zero-terminated strings.
+    unsafe { tracebuf_interop_serve(producers.as_ptr(), consumers.as_ptr(), listens) };
+    eprintln!("Perfetto's service cannot listen");
+    std::process::exit(1);
 }
 
 extern "C" fn listens() {

@@ -4,7 +4,7 @@ use super::{Limits, OwnedVm, VmStats, VmStatus};
 use crate::buffer::{OverwriteObserver, Packet, PacketRun};
 use crate::proto::fields::ipc::{data_source_config, data_source_descriptor};
 use crate::proto::fields::{
-    protovm_config, protovms, protovms_instance, trace_provenance, trace_provenance_buffer,
+    protovm_config, protovms, protovms_instance, protovms_stats, trace_provenance, trace_provenance_buffer,
     trace_provenance_sequence,
 };
 use crate::proto::reader::{Field, Fields, message, number};
@@ -296,6 +296,7 @@ impl RingVms {
             producers.for_each(|producer| {
                 let Ok(()) = told.varint(protovms_instance::PRODUCER_ID, (*producer).into());
             });
+            let Ok(()) = told.bytes(protovms_instance::STATS, &told_stats(&vm.state.stats()));
             let Ok(()) = vms.bytes(protovms::INSTANCE, &told);
         }
         if vms.len() == before {
@@ -310,6 +311,22 @@ impl RingVms {
         }
         let Ok(()) = provenance.bytes(trace_provenance::BUFFERS, &buffer);
     }
+}
+
+/// What a machine did and takes, for `tracebuf inspect`; other readers pass over it.
+fn told_stats(stats: &VmStats) -> Vec<u8> {
+    let mut told = Vec::new();
+    for (field, count) in [
+        (protovms_stats::PATCHES, stats.patches),
+        (protovms_stats::ERRORS, stats.errors),
+        (protovms_stats::ABORTS, stats.aborts),
+        (protovms_stats::CELLS, stats.cells.into()),
+        (protovms_stats::USED, stats.used.into()),
+        (protovms_stats::HIGH_WATER, stats.high_water.into()),
+    ] {
+        let Ok(()) = told.varint(field, count);
+    }
+    told
 }
 
 impl OverwriteObserver for RingVms {

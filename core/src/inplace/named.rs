@@ -60,6 +60,12 @@ impl<M: Memory, T: Timer, N: Name> NamedEvents<'_, '_, M, T, N> {
         self.event(kind::BEGIN);
     }
 
+    /// As [`Writer::end`], without a call: the name is not looked at.
+    #[inline(always)]
+    pub fn end(self) {
+        self.writer.event_here(head(kind::END, 0), 0);
+    }
+
     /// As [`Writer::instant`].
     #[inline(always)]
     pub fn instant(self) {

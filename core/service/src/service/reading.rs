@@ -170,7 +170,7 @@ impl<H: Host> Service<H> {
         let Some(session) = self.sessions.get_mut(&id).filter(|session| session.started.is_some()) else {
             return true;
         };
-        let vms = if session.told.vms { None } else { programs(&mut self.buffers, session) };
+        let vms = programs(&mut self.buffers, session);
         let (uid, config, told) = (machine.uid, &session.config, &mut session.told);
         let now = session.started.map_or(0, |started| started.boottime);
         let mut all: Vec<ProtoBuilder> = Vec::new();
@@ -208,7 +208,6 @@ impl<H: Host> Service<H> {
         others.sort_by_key(|other| other.time);
         all.extend(others.iter().map(|other| packets::other(uid, other)));
         if let Some((provenance, vms)) = vms {
-            told.vms = true;
             all.extend(packets::programs(uid, &provenance, &vms, boottime));
         }
         all.iter().all(|packet| sink.own(packet.as_bytes()))
@@ -259,15 +258,15 @@ fn provenance<M: AsRef<[u8]> + AsMut<[u8]>>(
     })
 }
 
-/// Whose packets are patches in a session, and the programs with their states; nothing until there are packets of one that
-/// has a program.
+/// Whose packets are patches in a session, and the programs with their states, as soon as there are packets of one that
+/// has a program that was not told of.
 fn programs<M: AsRef<[u8]> + AsMut<[u8]>>(
     buffers: &mut BufferSlab<M>,
     session: &mut Session,
 ) -> Option<(Vec<u8>, Vec<u8>)> {
     let (mut provenance, mut told) = (Vec::new(), Vec::new());
     for number in &session.buffers {
-        if buffers.vms(*number).is_none_or(|vms| vms.is_empty()) {
+        if !buffers.vms(*number).is_some_and(|vms| vms.has_new()) {
             continue;
         }
         let of = |info: SequenceInfo| {
@@ -276,7 +275,7 @@ fn programs<M: AsRef<[u8]> + AsMut<[u8]>>(
         };
         let sequences: Vec<_> = buffers.sequences(*number).map(of).collect();
         if let Some(vms) = buffers.vms(*number) {
-            vms.write(&sequences, &mut provenance, &mut told);
+            vms.write_new(&sequences, &mut provenance, &mut told);
         }
     }
     (!told.is_empty()).then_some((provenance, told))

@@ -11,14 +11,18 @@ use tracebuf::proto::reader::{message, number};
 use tracebuf_service::wire::ProtoBuilder;
 use tracebuf_service::{Event, FileToken};
 
-use crate::clients::{Consumer, Program, config_of, data, replies, times};
+use crate::clients::{Consumer, HAS_PROGRAM, Program, config_of, data, replies, source_with, times};
 use crate::known::left;
 use crate::world::World;
 
 const USER: u32 = 700;
 
 fn config() -> ProtoBuilder {
-    config_of(&[256], &[("events", 0)])
+    writing(config_of(&[256], &[("events", 0)]))
+}
+
+fn writing(config: ProtoBuilder) -> ProtoBuilder {
+    config
         .number(trace_config::WRITE_INTO_FILE, true)
         .number(trace_config::FILE_WRITE_PERIOD_MS, 1000_u32)
         .number(trace_config::WRITE_FLUSH_MODE, 2_u32)
@@ -34,7 +38,7 @@ struct Setting {
 
 fn setting(config: &ProtoBuilder) -> Setting {
     let mut world = World::default();
-    let mut program = Program::offering(&mut world, 1000, &[("events", 0)]);
+    let mut program = Program::offering(&mut world, 1000, &[("events", HAS_PROGRAM)]);
     let mut consumer = Consumer::of(&mut world, USER);
     let file = world.file();
     consumer.enable_with(&mut world, config, Some(file));
@@ -238,4 +242,23 @@ fn a_clone_that_was_freed_before_its_file_was_complete_does_not_take_the_next_on
     all.world.hang_up(all.consumer.connection);
     all.world.pass(10_000);
     assert_eq!(left(&mut all.world).0, 0);
+}
+
+#[test]
+fn a_program_whose_state_is_in_the_file_is_not_told_of_again_in_what_the_clone_adds() {
+    let source = source_with("events", 0, Some(64));
+    let config = config_of(&[256], &[]).message(trace_config::DATA_SOURCES, &source);
+    let mut all = setting(&writing(config));
+    all.write(0, &[1, 2]);
+    all.world.pass(1000);
+    let told = |all: &Setting, file| all_of(&all.packets(file), trace_packet::PROTOVMS).len();
+    assert_eq!(told(&all, all.file), 1);
+    all.write(0, &[3]);
+    let (cloner, request, file) = all.ask();
+    all.flush();
+    assert!(answered(&all.world, &cloner, request).is_some_and(|made| made.is_ok()));
+    assert_eq!((times(&all.packets(file)), told(&all, file)), (vec![1, 2, 3], 1));
+    all.write(0, &[4]);
+    all.world.pass(1000);
+    assert_eq!(told(&all, all.file), 1);
 }

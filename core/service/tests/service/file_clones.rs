@@ -4,7 +4,7 @@ use tracebuf::producer::TraceWriter;
 use tracebuf::proto::TracePackets;
 use tracebuf::proto::fields::config::trace_config;
 use tracebuf::proto::fields::consumer::{
-    clone_session_request as asked, clone_session_response as answer, trace_uuid,
+    clone_session_request as asked, clone_session_response as answer, detach_request, trace_uuid,
 };
 use tracebuf::proto::fields::trace_packet;
 use tracebuf::proto::reader::{message, number};
@@ -227,6 +227,10 @@ fn a_clone_that_was_freed_before_its_file_was_complete_does_not_take_the_next_on
     all.world.files_are_stuck = true;
     let (mut cloner, request, _file) = all.ask();
     all.flush();
+    // Nor is it left to nobody while its consumer waits for it.
+    let key = ProtoBuilder::new().bytes(detach_request::KEY, b"key");
+    let detached = cloner.call(&mut all.world, "Detach", &key);
+    assert!(matches!(replies(&all.world, cloner.connection, detached)[..], [(false, false, _)]));
     assert!(cloner.simple(&mut all.world, "FreeBuffers") && answered(&all.world, &cloner, request).is_none());
     // Another one, which the same consumer has when the first one's file is complete.
     let (by_id, file) = (ProtoBuilder::new().number(asked::SESSION_ID, 1_u32), all.world.file());

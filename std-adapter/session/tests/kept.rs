@@ -92,6 +92,7 @@ fn read(session: &Session, name: &str) -> Trace {
 }
 
 #[test]
+#[ignore = "takes a minute unoptimized"]
 fn a_ring_lapped_a_thousand_times_has_every_name_and_last_value() {
     let session = ring().keep_descriptions(64 << 10).start().expect("a session");
     let kept = lap(&session, 1000, false, || {

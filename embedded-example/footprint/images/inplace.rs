@@ -63,6 +63,8 @@ mod image {
         }
     }
 
+    // Projects may forbid it, whatever names they use.
+    #[forbid(unsafe_code)]
     #[inline(never)]
     fn begin(writer: &Writer<'static, Trace, Timer>) {
         #[cfg(not(feature = "inplace-linked"))]

@@ -10,6 +10,8 @@ usage: check_firmware.py TRACE             nothing lost: slices nest and end, ti
        check_firmware.py --snapshot TRACE  the same, around an alarm: something before it, and after it
        check_firmware.py --c TRACE         nothing lost of what the C program of embedded-example/c/test does
        check_firmware.py --c-later TRACE   for what it does after that trace: names and all, and nothing from before
+       check_firmware.py --oven TRACE      nothing lost of the oven that is recorded in place: what its last log line says
+       check_firmware.py --oven-before TRACE   what its start before the last one left, up to its last words
        check_firmware.py --embassy TRACE   nothing lost: tasks, their polls and idle time, as the binary embassy has them
        check_firmware.py --rtic TRACE      nothing lost: tasks of three priorities, as the binary rtic has them
        check_firmware.py --freertos TRACE  nothing lost: what embedded-example/c/test/freertos.c records, exactly
@@ -211,6 +213,28 @@ def in_place(path, deepest=1):
     return InPlace(counts, counters, left, spans)
 
 
+def check_oven(path):
+    seen = in_place(path, deepest=2)
+    lines = [p.track_event.debug_annotations for p in load(path) if p.track_event.name == LAST_LINE]
+    if len(lines) != 1 or seen.open:
+        raise Bad("%d last lines; %s do not end" % (len(lines), seen.open))
+    steps, samples, powers, temperatures = [argument.int_value for argument in lines[0]]
+    counters = [seen.counters["power"], seen.counters["temperature"]]
+    for values, count, total in zip(counters, [steps, samples], [powers, temperatures]):
+        if (len(values), sum(values)) != (count, total):
+            raise Bad("counters have %d values and a sum of %d, not %d and %d" % (len(values), sum(values), count, total))
+    slices = [seen.counts[name] for name in ["control interrupt/control", "sensor interrupt/sample", "sensor interrupt/filter"]]
+    if slices != [steps, samples, samples] or steps < 200 or not seen.counts["main loop/heating"]:
+        raise Bad("%s slices of %d steps and %d samples" % (slices, steps, samples))
+
+
+def check_oven_before(path):
+    """The ring has lapped, so that slices may end that did not begin; what was recorded last is there."""
+    told = [p.track_event.name for p in load(path) if p.HasField("track_event")]
+    if told.count("last words") != 1 or told.count("crash ahead") != 1 or told.count("control") < 50:
+        raise Bad("what is left does not end as it should: %s" % collections.Counter(told))
+
+
 def check_embassy(path):
     counts, counters, left, _ = in_place(path)
     if counters["level"] != list(range(0, 300, 3)):
@@ -363,6 +387,8 @@ def main():
     parser.add_argument("--log")
     parser.add_argument("--c", action="store_true")
     parser.add_argument("--c-later", action="store_true")
+    parser.add_argument("--oven", action="store_true")
+    parser.add_argument("--oven-before", action="store_true")
     parser.add_argument("--embassy", action="store_true")
     parser.add_argument("--rtic", action="store_true")
     parser.add_argument("--freertos", action="store_true")
@@ -379,6 +405,10 @@ def main():
             check_before(*arguments.paths)
         elif arguments.snapshot:
             check_snapshot(*arguments.paths)
+        elif arguments.oven:
+            check_oven(*arguments.paths)
+        elif arguments.oven_before:
+            check_oven_before(*arguments.paths)
         elif arguments.embassy:
             check_embassy(*arguments.paths)
         elif arguments.rtic:

@@ -127,7 +127,7 @@ void tracebuf_writer_end(tracebuf_writer *writer);
 
 /*
  * Slices, within each other, and instants. An end ends the slice that was begun last. 4 bytes each. On a Cortex-M4 an
- * end takes some 50 instructions, a begin or a counter's value 65, however long the name is once it is known.
+ * end takes some 40 instructions, a begin or a counter's value 60, however long the name is once it is known.
  */
 void tracebuf_begin(tracebuf_writer *writer, const char *name);
 void tracebuf_end(tracebuf_writer *writer);

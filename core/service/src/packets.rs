@@ -125,6 +125,11 @@ pub(crate) fn stats(uid: u32, stats: &[u8], now: u64) -> ProtoBuilder {
     at(uid, now).bytes(trace_packet::TRACE_STATS, stats)
 }
 
+/// Whose sequences buffers have.
+pub(crate) fn provenance(uid: u32, provenance: &ProtoBuilder, now: u64) -> ProtoBuilder {
+    at(uid, now).message(trace_packet::TRACE_PROVENANCE, provenance)
+}
+
 /// Whose packets are patches, and programs with their states: `TraceProvenance` and `ProtoVms`.
 pub(crate) fn programs(uid: u32, provenance: &[u8], vms: &[u8], now: u64) -> [ProtoBuilder; 2] {
     let told = [(trace_packet::TRACE_PROVENANCE, provenance), (trace_packet::PROTOVMS, vms)];

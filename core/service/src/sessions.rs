@@ -143,8 +143,6 @@ pub(crate) struct OutputFile {
 pub(crate) struct Told {
     /// Everything that is said once has been.
     pub(crate) beginning: bool,
-    /// So have programs and their states.
-    pub(crate) vms: bool,
     /// It has another number now than was said at its beginning.
     pub(crate) is_renamed: bool,
     pub(crate) marker_is_due: bool,

@@ -3,6 +3,7 @@
 use super::chunk::ChunkFlags;
 use super::error::AttachError;
 use super::observer::OverwriteObserver;
+use super::read_only::ReadOnlyTraceBuffer;
 use super::region::{MAGIC_BYTES, Mode, RegionLayout, RingEnd};
 use super::sequence_state::SequenceState;
 use super::tb_chunk::{Flags, Item, PAYLOAD, TBChunk};
@@ -239,6 +240,13 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>, O: OverwriteObserver> TraceBuffer<M, O> {
     /// A view of the ring as it lies in memory.
     pub fn inspect(&self) -> RingView<'_> {
         RingView::of(&self.layout, self.memory())
+    }
+}
+
+impl<M: AsRef<[u8]> + AsMut<[u8]>> ReadOnlyTraceBuffer<M> {
+    /// A view of the ring as it lies in memory.
+    pub fn inspect(&self) -> RingView<'_> {
+        RingView::of(&self.layout, self.memory.as_ref())
     }
 }
 

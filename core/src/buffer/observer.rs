@@ -3,6 +3,7 @@
 use super::data_loss::DataLoss;
 use super::frag_iterator::{Frag, FragIterator, PEEKED};
 use super::packet::{Located, Packet};
+use super::ring::front;
 use super::sequence_state::SequenceState;
 use super::words::Le32;
 
@@ -106,6 +107,14 @@ impl<'b> PacketRun<'b> {
     /// All bytes of the chunk, in which those of the packets lie.
     pub fn chunk(&self) -> &'b [u8] {
         self.frags.payload()
+    }
+
+    /// The chunk's number on its sequence, and where in it the next fragment begins: for an observer that notes how far it
+    /// has come.
+    #[doc(hidden)]
+    pub fn place(&self) -> (u32, u16) {
+        let chunk_id = front(self.ring, self.chunk).map_or(0, |front| front.header.chunk_id.get());
+        (chunk_id, self.frags.position())
     }
 
     /// What was lost before the first of those that are left. Between others of a run nothing is lost.

@@ -80,6 +80,12 @@ impl<'w, 'a, M: Memory, T: Timer, N: Name> NamedEvents<'w, 'a, M, T, N> {
         SliceGuard { writer }
     }
 
+    /// As [`Writer::end`], without a call: the name is not looked at.
+    #[inline(always)]
+    pub fn end(self) {
+        self.writer.event_here(head(kind::END, 0), 0);
+    }
+
     /// As [`Writer::instant`].
     #[inline(always)]
     pub fn instant(self) {

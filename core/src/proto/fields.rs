@@ -28,7 +28,7 @@ pub use ftrace::{
     interned_bytes,
 };
 pub use protovm::{
-    protovm_config, protovms, protovms_instance, trace_provenance, trace_provenance_buffer,
+    protovm_config, protovms, protovms_instance, protovms_stats, trace_provenance, trace_provenance_buffer,
     trace_provenance_sequence,
 };
 pub use stats::{buffer_stats, filter_stats, final_flush_outcome, trace_stats, writer_stats};

@@ -4,7 +4,7 @@ use super::{Limits, OwnedVm, VmStats, VmStatus};
 use crate::buffer::{OverwriteObserver, Packet, PacketRun};
 use crate::proto::fields::ipc::{data_source_config, data_source_descriptor};
 use crate::proto::fields::{
-    protovm_config, protovms, protovms_instance, trace_provenance, trace_provenance_buffer,
+    protovm_config, protovms, protovms_instance, protovms_stats, trace_provenance, trace_provenance_buffer,
     trace_provenance_sequence,
 };
 use crate::proto::reader::{Field, Fields, message, number};
@@ -111,6 +111,8 @@ struct RingVm {
     limit_kb: u32,
     producers: Vec<u16>,
     too_long: u64,
+    /// Whether the trace has it.
+    is_told: bool,
     state: State,
 }
 
@@ -146,7 +148,15 @@ impl RingVm {
         memory.resize(bytes, 0);
         let vm = OwnedVm::new(program, memory).ok()?.with_limits(LIMITS);
         let (source, program) = (source.to_owned(), program.into());
-        Some(Self { source, program, limit_kb, producers, too_long: 0, state: State::Lives(vm) })
+        Some(Self {
+            source,
+            program,
+            limit_kb,
+            producers,
+            too_long: 0,
+            is_told: false,
+            state: State::Lives(vm),
+        })
     }
 
     fn program(&self) -> RingProgram<'_> {
@@ -187,6 +197,11 @@ impl RingVms {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
+    }
+
+    /// Whether there are some that were not [written](Self::write_new).
+    pub fn has_new(&self) -> bool {
+        self.all.iter().any(|vm| !vm.is_told)
     }
 
     /// Whether a producer's packets are patches.
@@ -231,8 +246,11 @@ impl RingVms {
     /// The same programs for the same producers, with empty states. Those for which there is no memory are refused.
     #[must_use]
     pub fn anew(&self) -> Self {
-        let all: Vec<_> =
-            self.all.iter().filter_map(|vm| RingVm::new(vm.program(), vm.producers.clone())).collect();
+        let anew = |vm: &RingVm| {
+            let is_told = vm.is_told;
+            Some(RingVm { is_told, ..RingVm::new(vm.program(), vm.producers.clone())? })
+        };
+        let all: Vec<_> = self.all.iter().filter_map(anew).collect();
         let refused = self.refused + (self.all.len() - all.len()) as u64;
         Self { all, refused, whole: Vec::new() }
     }
@@ -241,20 +259,31 @@ impl RingVms {
     /// their producers, and to a `ProtoVms` the machines of which a producer has a sequence. Of one without, readers
     /// say that it is an error.
     pub fn write(&mut self, sequences: &[(SequenceId, u16)], provenance: &mut Vec<u8>, vms: &mut Vec<u8>) {
-        let mut buffer = Vec::new();
-        for (id, producer) in sequences {
-            let mut told = Vec::new();
-            let Ok(()) = told.varint(trace_provenance_sequence::ID, id.get().into());
-            let Ok(()) = told.varint(trace_provenance_sequence::PRODUCER_ID, (*producer).into());
-            let Ok(()) = buffer.bytes(trace_provenance_buffer::SEQUENCES, &told);
-        }
-        let Ok(()) = provenance.bytes(trace_provenance::BUFFERS, &buffer);
-        for vm in &mut self.all {
+        self.begin_trace();
+        self.write_new(sequences, provenance, vms);
+    }
+
+    /// Another trace begins, which has none of them.
+    pub fn begin_trace(&mut self) {
+        self.all.iter_mut().for_each(|vm| vm.is_told = false);
+    }
+
+    /// The same, of machines that were not written before: a trace that goes on has those already, and readers would not
+    /// take a second state.
+    pub fn write_new(
+        &mut self,
+        sequences: &[(SequenceId, u16)],
+        provenance: &mut Vec<u8>,
+        vms: &mut Vec<u8>,
+    ) {
+        let before = vms.len();
+        for vm in self.all.iter_mut().filter(|vm| !vm.is_told) {
             let has_packets = |producer: &&u16| sequences.iter().any(|(_, of)| of == *producer);
             let mut producers = vm.producers.iter().filter(has_packets).peekable();
             if producers.peek().is_none() {
                 continue;
             }
+            vm.is_told = true;
             let mut told = Vec::new();
             let Ok(()) = told.bytes(protovms_instance::PROGRAM, &vm.program);
             // There even if it is empty; and what a program has put there that only the service may say is not.
@@ -267,9 +296,37 @@ impl RingVms {
             producers.for_each(|producer| {
                 let Ok(()) = told.varint(protovms_instance::PRODUCER_ID, (*producer).into());
             });
+            let Ok(()) = told.bytes(protovms_instance::STATS, &told_stats(&vm.state.stats()));
             let Ok(()) = vms.bytes(protovms::INSTANCE, &told);
         }
+        if vms.len() == before {
+            return;
+        }
+        let mut buffer = Vec::new();
+        for (id, producer) in sequences {
+            let mut told = Vec::new();
+            let Ok(()) = told.varint(trace_provenance_sequence::ID, id.get().into());
+            let Ok(()) = told.varint(trace_provenance_sequence::PRODUCER_ID, (*producer).into());
+            let Ok(()) = buffer.bytes(trace_provenance_buffer::SEQUENCES, &told);
+        }
+        let Ok(()) = provenance.bytes(trace_provenance::BUFFERS, &buffer);
     }
+}
+
+/// What a machine did and takes, for `tracebuf inspect`; other readers pass over it.
+fn told_stats(stats: &VmStats) -> Vec<u8> {
+    let mut told = Vec::new();
+    for (field, count) in [
+        (protovms_stats::PATCHES, stats.patches),
+        (protovms_stats::ERRORS, stats.errors),
+        (protovms_stats::ABORTS, stats.aborts),
+        (protovms_stats::CELLS, stats.cells.into()),
+        (protovms_stats::USED, stats.used.into()),
+        (protovms_stats::HIGH_WATER, stats.high_water.into()),
+    ] {
+        let Ok(()) = told.varint(field, count);
+    }
+    told
 }
 
 impl OverwriteObserver for RingVms {

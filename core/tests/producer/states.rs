@@ -277,3 +277,36 @@ fn with_a_state_in_each_chunk_one_that_leaves_no_room_for_events_is_not_written_
         assert!(stats.states <= 101, "{} states of 100 events in chunks of {page} bytes", stats.states);
     }
 }
+
+#[test]
+fn a_state_that_lasts_for_ever_begins_anew_when_its_names_are_used_up_and_no_sooner() {
+    let names: Vec<&'static str> =
+        (0..300).map(|number| &*Box::leak(format!("name {number}").into_boxed_str())).collect();
+    let states = |used: &[&'static str], rounds: usize| {
+        let (model, _, writer) = setup(Pace::Prompt, 65536);
+        let tracer =
+            Tracer::<_, 64, 8>::with_tables(writer, Ticks::default(), &MAIN, CONFIG.state_every(u32::MAX));
+        for _ in 0..rounds {
+            used.iter().for_each(|name| tracer.track().instant(name));
+        }
+        tracer.flush();
+        let reader = read(model, 1);
+        let seen: Vec<&str> = reader.seen.iter().map(|event| event.name.as_str()).collect();
+        assert_eq!(seen, used.repeat(rounds));
+        reader.states
+    };
+    assert_eq!(states(&names[..64], 100), 1);
+    assert_eq!(states(&names[..65], 100), 1, "one of them is written out each time");
+    // Names that are used for a while and then no more: those that came after them have numbers again.
+    let (rounds, few) = (300, &names[100..110]);
+    let (model, _, writer) = setup(Pace::Prompt, 65536);
+    let tracer =
+        Tracer::<_, 64, 8>::with_tables(writer, Ticks::default(), &MAIN, CONFIG.state_every(u32::MAX));
+    names[..64].iter().for_each(|name| tracer.track().instant(name));
+    (0..rounds).for_each(|_| few.iter().for_each(|name| tracer.track().instant(name)));
+    tracer.flush();
+    let reader = read(model, 1);
+    assert_eq!(reader.states, 2);
+    assert!(few.iter().all(|name| reader.names.values().any(|known| known == name)));
+    assert_eq!(reader.seen.len(), 64 + few.len() * rounds);
+}

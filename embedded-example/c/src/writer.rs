@@ -104,7 +104,7 @@ events! {
     }
 
     tracebuf_end(writer) {
-        writer.end();
+        writer.named(Name::new(core::ptr::null())).end();
     }
 
     tracebuf_instant(writer, name: *const c_char) {

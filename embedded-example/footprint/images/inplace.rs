@@ -1,6 +1,7 @@
 //! The smallest image that records in place: two writers, slices, instants, 32-bit counters, names; with the feature
 //! `inplace-more` also 64-bit counters, events on other tracks, and task switches; with `inplace-sender` the sender of
-//! frames; with `inplace-linked` the names are the linker's; with `inplace-kept` what an earlier start recorded, sums of chunks, and arguments.
+//! frames; with `inplace-linked` names of the linker in place of others; with `inplace-kept` what an earlier start
+//! recorded, sums of chunks, and arguments.
 //!
 //! All that these pull in is in it, the claim of chunks, names and the 64-bit time included. Not in it: a real timer, a
 //! line.

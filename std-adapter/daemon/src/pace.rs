@@ -36,7 +36,7 @@ impl Pace {
         let weight = if micros > REST { 1.0 } else { 0.125 };
         self.rate += (bytes as f64 / micros.max(1.0) - self.rate) * weight;
         let pause = Duration::try_from_secs_f64(WORTH / self.rate / 1e6).ok()?;
-        (pause < 2 * LONGEST && bytes < PLENTY).then(|| pause.min(LONGEST))
+        (pause < 4 * LONGEST && bytes < PLENTY).then(|| pause.min(LONGEST))
     }
 }
 
@@ -58,7 +58,7 @@ mod tests {
     fn pauses_are_as_long_as_it_takes_for_enough_to_come_and_none_where_that_is_long() {
         let pause = after(64, 20).expect("soon");
         assert!((Duration::from_micros(150)..Duration::from_micros(170)).contains(&pause), "{pause:?}");
-        assert_eq!(after(64, 100), Some(LONGEST), "not longer");
+        assert_eq!([100, 200].map(|micros| after(64, micros)), [Some(LONGEST); 2], "not longer");
         assert_eq!((after(64, 300), after(5000, 20)), (None, None));
     }
 

@@ -28,6 +28,7 @@
 //!
 //! Perfetto's own protocol is spoken too, from both ends: programs with Perfetto's SDK come to a [`PerfettoSocket`],
 //! and [`ConnectionBuilder::follow_perfetto`] puts programs with this crate into the traces of Perfetto's service.
+//! At a [`ConsumerSocket`], Perfetto's command takes snapshots of a session from outside.
 //!
 //! For Linux and Android; elsewhere the crate is empty.
 //!

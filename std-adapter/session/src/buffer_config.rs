@@ -23,7 +23,8 @@ impl BufferConfig {
     /// What overwritten packets mean for those that are left is kept beside it, so that a snapshot can be read from its
     /// oldest event on, and has the slices that are open from their begins. If only the ring is left, as after a kill,
     /// readers skip its oldest part, up to about a quarter, because names are repeated with every quarter, unless it has
-    /// [`self_contained_chunks`](Self::self_contained_chunks).
+    /// [`self_contained_chunks`](Self::self_contained_chunks), or is in a file and
+    /// [keeps descriptions](crate::SessionBuilder::keep_descriptions) there.
     pub const fn ring(bytes: u64) -> Self {
         Self::of(bytes, FillPolicy::RingBuffer)
     }
@@ -93,13 +94,18 @@ impl BufferConfig {
         usize::try_from(self.config().region_size(bytes)).ok()
     }
 
+    pub(crate) fn is_ring(&self) -> bool {
+        self.policy == FillPolicy::RingBuffer
+    }
+
     /// After how many bytes names are repeated: in a ring what is overwritten takes them along, so every quarter of it,
-    /// unless they are kept beside it. Of a file, the ring alone may be left.
-    pub(crate) fn state_every(&self, keeps: bool) -> u32 {
+    /// unless they are kept beside it, in its file if it has one. Beside a long trace they are in that one's file, and of
+    /// a ring in a file that may be missing.
+    pub(crate) fn state_every(&self, keeps: bool, beside_long_trace: bool) -> u32 {
         let bytes = u32::try_from(self.bytes).unwrap_or(u32::MAX);
         match self.policy {
             _ if self.self_contained_chunks => 0,
-            FillPolicy::RingBuffer if keeps && self.file.is_none() => bytes.saturating_mul(LAPS),
+            FillPolicy::RingBuffer if keeps && !(beside_long_trace && self.file.is_some()) => NEVER,
             FillPolicy::RingBuffer => (bytes / 4).max(CHUNK as u32),
             // Nothing is overwritten; from such a point a part of the trace can be read on its own.
             FillPolicy::Discard => bytes,
@@ -107,9 +113,9 @@ impl BufferConfig {
     }
 }
 
-/// How often a ring is lapped before names are repeated that are kept beside it. Not never: a writer has numbers for so
-/// many names only, and those that it uses change.
-const LAPS: u32 = 16;
+/// After as many bytes as can be said. Tracers that have used up their numbers for names begin a new state by
+/// themselves.
+const NEVER: u32 = u32::MAX;
 
 /// What a full chunk takes in a buffer: 24 bytes of header instead of the 8 in shared memory.
 pub(crate) const SMALLEST: u64 = CHUNK as u64 - 8 + 24;
@@ -134,14 +140,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_repeated_seldom_if_they_are_kept_beside_what_is_never_all_that_is_left() {
+    fn names_are_not_repeated_if_they_are_kept_beside_what_is_left() {
         let ring = || BufferConfig::ring(64 << 10);
-        let every = |buffer: BufferConfig| [false, true].map(|keeps| buffer.state_every(keeps));
-        assert_eq!(every(ring()), [16 << 10, 1 << 20]);
-        assert_eq!(every(ring().in_file("/nowhere")), [16 << 10; 2]);
-        assert_eq!(every(ring().self_contained_chunks()), [0; 2]);
-        assert_eq!(every(BufferConfig::discard(64 << 10)), [64 << 10; 2]);
-        assert_eq!(every(BufferConfig::ring(u64::from(u32::MAX) - 1)), [u32::MAX / 4, u32::MAX]);
+        let every = |buffer: BufferConfig| {
+            [(false, false), (true, false), (true, true)]
+                .map(|(keeps, beside)| buffer.state_every(keeps, beside))
+        };
+        assert_eq!(every(ring()), [16 << 10, NEVER, NEVER]);
+        assert_eq!(every(ring().in_file("/nowhere")), [16 << 10, NEVER, 16 << 10]);
+        assert_eq!(every(ring().self_contained_chunks()), [0; 3]);
+        assert_eq!(every(BufferConfig::discard(64 << 10)), [64 << 10; 3]);
+        assert_eq!(every(BufferConfig::ring(u64::from(u32::MAX) - 1)), [u32::MAX / 4, NEVER, NEVER]);
     }
 
     #[test]

@@ -132,13 +132,15 @@ impl SessionBuilder {
     /// has each file of a long trace that is [cut into several](LongTrace::rotate_at_size).
     ///
     /// Then names and descriptions are no longer repeated with each quarter of a ring, so that it holds more events: the
-    /// more threads and tracks, the more. In a ring [in a file](BufferConfig::in_file) they are repeated, because it may
-    /// be all that is left; so are they in [`self_contained_chunks`](BufferConfig::self_contained_chunks). Of a ring that is
-    /// found in a dump of the process, most can then not be read.
+    /// more threads and tracks, the more. Of a ring [in a file](BufferConfig::in_file) the descriptions lie in that file,
+    /// too, with each thread's clock and names, and [recovery](crate::region_file) has them all. Only beside a long trace
+    /// such a ring still repeats them, as do [`self_contained_chunks`](BufferConfig::self_contained_chunks). Of a ring
+    /// that is found in a dump of the process, most can then not be read.
     ///
     /// A description takes some 160 bytes, a counter's value 96. When there is no more room, half of them go, those
     /// first that no writer uses any more: [`Summary::kept`](crate::Summary::kept) counts them. One that is longer than
-    /// a sixteenth of the memory is not kept.
+    /// a sixteenth of the memory is not kept. In a file, that memory is there twice, and 10 bytes of each are a checksum; a
+    /// thread takes some 200 bytes and its names. One whose names take more than a quarter of it repeats them.
     ///
     /// Cost: up to 2 µs of the drain thread for each description that is overwritten, and 50 ns for each counter's value; of
     /// a snapshot, some 50 µs for a thousand that are kept.
@@ -204,8 +206,9 @@ impl SessionBuilder {
         let started = self.start_drain(words, own, &gate, &waker)?;
         let producer = started.producer.map_err(|_| SessionError::SharedMemory { bytes })?;
 
-        let state_every: Vec<_> =
-            self.buffers.iter().map(|buffer| buffer.state_every(keeps.is_some())).collect();
+        let beside_long_trace = self.long_trace.is_some();
+        let state_every = |buffer: &BufferConfig| buffer.state_every(keeps.is_some(), beside_long_trace);
+        let state_every: Vec<_> = self.buffers.iter().map(state_every).collect();
         let files = match early {
             Some(files) => files,
             None => open_files(None)?,

@@ -4,13 +4,16 @@
 //! nothing of its begin. So when the first packets of a sequence leave, because a ring overwrites them, a window leaves
 //! them out or another file has them, the others need a state in their place, and slices need their begins.
 
+mod by_use;
 mod clock;
 mod descriptions;
 mod event;
+mod in_file;
 mod kept;
 mod limits;
 mod named;
 mod names;
+mod noted;
 mod packets_out;
 mod passing;
 mod ring;
@@ -29,6 +32,7 @@ use tracebuf::service::sequence_id;
 use event::{Event, Kind};
 use kept::Kept;
 pub use kept::KeptStats;
+pub(crate) use kept::memory as kept_memory;
 use seen::{BegunRoom, Seen, slice_event};
 use sequence::Sequence;
 use slices::{Mix, Tracks};
@@ -71,6 +75,8 @@ pub struct CarryOver {
     kept: Option<Kept>,
     /// Machines that programs of data sources have.
     vms: SharedVms,
+    /// Whether packets left that nobody can read, because something is missing before them, or their state is too long.
+    lacks_states: bool,
     /// Whether nothing comes after the trace that is being written, so that its packets need not be taken in.
     pub(crate) is_lean: bool,
     /// Packets added to traces.
@@ -151,6 +157,17 @@ impl CarryOver {
                 sequence.is_readable = false;
             }
         }
+    }
+
+    /// Whether there are sequences that cannot be read until writers begin another state.
+    pub(crate) fn lacks_states(&self) -> bool {
+        self.lacks_states || self.kept.as_ref().is_some_and(|kept| kept.lacks_room)
+    }
+
+    /// Writers will do that.
+    pub(crate) fn wait_for_states(&mut self) {
+        self.lacks_states = false;
+        self.kept.iter_mut().for_each(|kept| kept.lacks_room = false);
     }
 
     /// Whether a sequence's next packet needs something before it.
@@ -236,13 +253,14 @@ impl CarryOver {
             // Before their names are gone.
             self.settle(base);
         }
-        let Self { sequences, tracks, has_counters, kept, .. } = self;
+        let Self { sequences, tracks, has_counters, kept, lacks_states, .. } = self;
         let mut kept = kept.as_mut().filter(|kept| kept.takes_all || way == Way::Leaves);
         let Some(sequence) = sequences.get_mut(&id) else { return Seen::Nothing };
         sequence.has_stayed |= way == Way::Stays;
         if packet.begins_state() {
             sequence.begin(id, packet, tracks);
         } else if packet.needs_state() && !sequence.is_readable {
+            *lacks_states |= way == Way::Leaves;
             if packet.event.is_some() && !std::mem::replace(&mut sequence.is_forgotten, true) {
                 tracks.forget(id, None);
             }
@@ -250,6 +268,7 @@ impl CarryOver {
         } else {
             sequence.learn(packet, tracks);
         }
+        *lacks_states |= way == Way::Leaves && packet.has_names && !sequence.is_readable;
         let pid = sequence.pid;
         let mut describe = |field: u32, content: &[u8], is_of_sequence: bool| {
             if is_of_sequence {

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use self_cell::self_cell;
+use tracebuf::buffer::OverwriteObserver;
 use tracebuf::producer::Request;
 use tracebuf::service::{EndpointStats, FlushTracker, ProducerIdentity};
 
+use crate::limits::CHUNK;
 use crate::producer_cell::{Endpoint, ProducerCell, endpoint};
 use crate::transport::{CentralBuffer, Transport};
 
@@ -36,6 +38,19 @@ impl InProcess {
     }
 }
 
+/// After how many chunks to get the rest of packets whose beginnings are next to be overwritten: more may wait in shared
+/// memory than a ring has room for.
+fn chunks_between_scrapes(buffers: &[CentralBuffer], waiting: usize) -> usize {
+    if waiting <= LEAST_BETWEEN_SCRAPES {
+        return usize::MAX;
+    }
+    let rings = buffers.iter().filter(|buffer| buffer.observer().looks());
+    let smallest = rings.map(|buffer| buffer.stats().buffer_size).min();
+    smallest.map_or(usize::MAX, |bytes| (bytes as usize / 4 / CHUNK).max(LEAST_BETWEEN_SCRAPES))
+}
+
+const LEAST_BETWEEN_SCRAPES: usize = 4;
+
 impl Transport for InProcess {
     fn drain(&mut self, buffers: &mut [CentralBuffer], flushes: &mut FlushTracker) {
         // Scraping finds chunks that another thread is sending just now, but not their patches.
@@ -45,9 +60,15 @@ impl Transport for InProcess {
         let requests = &mut self.requests;
         let came = self.endpoint.with_dependent_mut(|producer, endpoint| {
             let came = producer.queue().take(requests);
+            let (mut moved, enough) = (0, chunks_between_scrapes(buffers, requests.len()));
             for request in requests.drain(..) {
+                moved += usize::from(matches!(request, Request::Move(_)));
                 // The producer is flushed by asking it, not by requests.
                 let _no_flush = endpoint.carry_out_one(&request, buffers);
+                if moved == enough {
+                    moved = 0;
+                    endpoint.scrape_rests(buffers);
+                }
             }
             came
         });

@@ -74,7 +74,7 @@
 //! | 3 | `recorder`, `packet_writer`, `in_process` (the transport of this process's threads), `side_packets`, `process_tree`, `clock_pairs` |
 //! | 2 | `producer_cell` (a producer and its memory), `queue` (what it asks for), `export` (the bytes of a trace), `transport` |
 //! | 1 | `carry_over` (what packets that have left mean for others), [`region_file`] (buffers in files), `recording_gate`, `waits`, `totals`, `refusals` |
-//! | 0 | `shared_vms` (machines with programs of data sources), `owned_vm` (a machine with its memory), `at_exit` and `at_signal` (what an end waits for), [`limits`], `error`, `clock`, `files`, `size_signal`, `this_process`, `thread_identity`, `interned` |
+//! | 0 | `shared_vms` (machines with programs of data sources), `at_exit` and `at_signal` (what an end waits for), [`limits`], `error`, `clock`, `files`, `size_signal`, `this_process`, `thread_identity`, `interned` |
 
 #![deny(unsafe_code)]
 
@@ -114,7 +114,6 @@ mod long_trace;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod open_files;
-mod owned_vm;
 mod packet_writer;
 pub mod parts;
 mod process_tree;

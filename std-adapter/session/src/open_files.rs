@@ -4,10 +4,10 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use tracebuf::buffer::{FillPolicy, TraceBuffer};
+use tracebuf::buffer::TraceBuffer;
 
 use crate::buffer_config::BufferConfig;
-use crate::carry_over::CarryOver;
+use crate::carry_over::{CarryOver, kept_memory};
 use crate::clock::ClockReading;
 use crate::clock_pairs::ClockPairs;
 use crate::error::SessionError;
@@ -16,7 +16,7 @@ use crate::files::{Opened, OwnFiles, Undo, open_long_trace};
 use crate::long_trace::{LongTrace, Names, Recording};
 use crate::recording_gate::RecordingGate;
 use crate::region_file::{
-    BufferMemory, ClockTable, Outbox, OwnMark, OwnMemory, RegionSpec, SharedMemorySpec, create,
+    BufferMemory, ClockTable, KeptMemory, Outbox, OwnMark, OwnMemory, RegionSpec, SharedMemorySpec, create,
 };
 use crate::service::Service;
 use crate::side_packets::SideData;
@@ -74,19 +74,28 @@ impl<'s> OpenFiles<'s> {
         for (index, buffer) in buffers.iter().enumerate() {
             let bytes = buffer.bytes;
             let size = buffer.region_size().ok_or(SessionError::LargeBuffer { buffer: index, bytes })?;
+            // Beside a long trace, packets also leave by its file.
+            let observes = files.long_trace.is_none() && buffer.is_ring();
+            let mut kept = None;
             let memory = match &buffer.file {
                 None => memory_of(size, buffer.in_large_pages(size))?,
                 Some(path) => {
                     let own = own.take().map(|own| SharedMemorySpec { buffer: index as u16, ..own });
-                    files
-                        .open(path, size, own)
-                        .map_err(|error| SessionError::io(format!("a buffer in {}", path.display()), error))?
+                    let keeps = keeps.filter(|_| observes).map_or(0, |bytes| kept_memory(bytes) as u64);
+                    let opened = files.open(path, size, own, keeps);
+                    let opened = opened.map_err(|error| {
+                        SessionError::io(format!("a buffer in {}", path.display()), error)
+                    })?;
+                    kept = opened.1;
+                    opened.0
                 }
             };
             let buffer = TraceBuffer::new(memory, buffer.config()).map_err(SessionError::Buffer)?;
-            // Beside a long trace, packets also leave by its file.
-            let observes = files.long_trace.is_none() && buffer.policy() == FillPolicy::RingBuffer;
-            let carried = if observes { CarryOver::of_ring().keeping(keeps) } else { CarryOver::default() };
+            let carried = match kept {
+                Some(memory) => CarryOver::of_ring().keep_in_file(memory),
+                None if observes => CarryOver::of_ring().keeping(keeps),
+                None => CarryOver::default(),
+            };
             files.buffers.push(buffer.observed_by(carried));
             files.outboxes.resize_with(index + 1, || None);
         }
@@ -97,20 +106,26 @@ impl<'s> OpenFiles<'s> {
         self.own.as_ref().map(|(memory, _)| memory.clone())
     }
 
-    fn open(&mut self, path: &Path, size: usize, own: Option<SharedMemorySpec>) -> io::Result<BufferMemory> {
+    fn open(
+        &mut self,
+        path: &Path,
+        size: usize,
+        own: Option<SharedMemorySpec>,
+        kept: u64,
+    ) -> io::Result<(BufferMemory, Option<KeptMemory>)> {
         // Its lock would say that another session has it.
         self.files.check_is_none(path)?;
         let mut clocks = Piece::default();
         clocks.service(&self.clocks)?;
         let beside_long_trace = self.long_trace.is_some();
-        let wanted = RegionSpec { region: size as u64, beside_long_trace, clocks: &clocks.bytes, own };
+        let wanted = RegionSpec { region: size as u64, beside_long_trace, clocks: &clocks.bytes, own, kept };
         let (parts, undo) = size_signal::blocked(|| create(path, &wanted))?;
         self.made.push(undo);
         self.files.regions.extend(id_at(path));
         self.outboxes.push(parts.outbox);
         self.own = self.own.take().or(parts.own);
         self.clock_tables.push(parts.clocks);
-        Ok(parts.memory)
+        Ok((parts.memory, parts.kept))
     }
 
     /// From here on they count, unless there is an error.

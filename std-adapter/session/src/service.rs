@@ -138,14 +138,16 @@ impl Service {
     /// and sooner while it loses what was not read.
     fn clear_states(&mut self) {
         let (mut is_due, several) = (false, self.producers.len() > 1);
-        for (buffer, renewal) in self.buffers.iter().zip(&mut self.states) {
+        for (buffer, renewal) in self.buffers.iter_mut().zip(&mut self.states) {
             let stats = buffer.stats();
             let since = stats.bytes_written.saturating_sub(renewal.bytes);
             let is_time = several && since >= u64::from(renewal.every);
             let has_gap = self.is_read_out
                 && stats.chunks_overwritten != renewal.overwritten
                 && since >= stats.buffer_size / PARTS_IN_GAP;
-            if renewal.every > 0 && (is_time || has_gap) {
+            let is_lacking = buffer.observer().lacks_states() && since >= stats.buffer_size / 4;
+            if renewal.every > 0 && (is_time || has_gap || is_lacking) {
+                buffer.observer_mut().wait_for_states();
                 (renewal.bytes, renewal.overwritten) = (stats.bytes_written, stats.chunks_overwritten);
                 is_due = true;
             }

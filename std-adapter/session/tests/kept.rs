@@ -57,6 +57,12 @@ fn lap<T>(session: &Session, laps: u64, goes_on: bool, then: impl FnOnce() -> T)
 }
 
 fn assert_all_is_told(trace: &Trace) {
+    assert_all_is_named(trace);
+    assert!(trace.slices().all(|slice| slice.name() == "work"));
+    assert!(trace.slices().count() > 500);
+}
+
+fn assert_all_is_named(trace: &Trace) {
     assert!(trace.faults().is_empty(), "{:?}", trace.faults());
     let names: Vec<_> = trace.tracks().map(|track| track.name().to_owned()).collect();
     for thread in 0..THREADS {
@@ -69,8 +75,6 @@ fn assert_all_is_told(trace: &Trace) {
     for (number, name) in names_and_numbers() {
         assert_eq!(counters.get(&name), Some(&Some(number as f64)), "{name}");
     }
-    assert!(trace.slices().all(|slice| slice.name() == "work"));
-    assert!(trace.slices().count() > 500);
 }
 
 fn names_and_numbers() -> impl Iterator<Item = (u64, String)> {
@@ -114,7 +118,9 @@ fn descriptions_that_are_not_repeated_leave_the_ring_to_events() {
                 session.summary().expect("a summary").buffers[0].bytes_written
             })
         });
+        let further = (repeated as f64 / kept as f64 - 1.0) * 100.0;
         println!("{kept} bytes, and {repeated} if descriptions are repeated; counters go on: {goes_on}");
+        println!("so the ring goes back {further:.1} % further");
         assert!(repeated * 100 > kept * percent, "{kept} bytes instead of {repeated}");
     }
 }
@@ -137,6 +143,35 @@ fn a_window_and_a_flight_recorder_have_them_too() {
     let window = Trace::of(&window).expect("a trace");
     assert!(window.faults().is_empty(), "{:?}", window.faults());
     assert_eq!(window.counters().count(), TRACKS as usize);
+}
+
+#[cfg(unix)]
+#[test]
+fn of_a_ring_in_a_file_snapshots_have_them_and_it_repeats_nothing() {
+    use tracebuf_analysis::recover::Survivor;
+    use tracebuf_session::{BufferConfig, region_file::parse};
+
+    let file = scratch("kept.region");
+    let ring = BufferConfig::ring(RING).in_file(&file);
+    let session = Session::builder().exhaustion(Exhaustion::Stall).buffer(ring).keep_descriptions(64 << 10);
+    let session = session.start().expect("a session");
+    let trace = lap(&session, 20, false, || {
+        let kept = session.summary().expect("a summary").kept[0].expect("it keeps");
+        assert!(kept.aborts == 0 && kept.forgotten == 0 && kept.memory == 64 << 10, "{kept:?}");
+        let file = std::fs::read(&file).expect("the file");
+        let ring = parse(&file).expect("no damage").expect("a buffer").region;
+        assert!(!ring.windows(6).any(|bytes| bytes == b"worker"));
+        read(&session, "kept-in-file.pftrace")
+    });
+    assert_all_is_told(&trace);
+    // What is left of a session that has stopped is as whole.
+    drop(session.stop().expect("a stop"));
+    let left = scratch("kept-left.pftrace");
+    Survivor::open(&file).expect("a buffer").write_to(&left).expect("a trace");
+    let left = Trace::open(&left).expect("a trace");
+    let names: Vec<_> = left.tracks().map(|track| track.name().to_owned()).collect();
+    assert!((0..THREADS).all(|thread| names.contains(&format!("worker {thread}"))), "{names:?}");
+    assert_eq!(left.counters().count(), TRACKS as usize);
 }
 
 #[test]
@@ -174,13 +209,10 @@ fn each_file_of_a_long_trace_has_what_was_described_in_earlier_ones() {
     assert!(stopped.summary().losses().is_nothing(), "{}", stopped.summary().losses());
     let files = stopped.long_trace.expect("a long trace").files as usize;
     assert!(files > 10);
-    let tracks = |path: &Path| {
-        let trace = Trace::open(path).expect("a trace");
-        assert!(trace.faults().is_empty() && !trace.losses().has_losses(), "{}", path.display());
-        (trace.tracks().filter(|track| track.name().starts_with("worker")).count(), trace.counters().count())
-    };
     for number in 2..files {
-        assert_eq!(tracks(&path(number)), (THREADS as usize, TRACKS as usize), "file {number}");
+        let trace = Trace::open(path(number)).expect("a trace");
+        assert!(!trace.losses().has_losses(), "file {number}");
+        assert_all_is_named(&trace);
     }
 }
 

@@ -62,8 +62,9 @@ impl SharedWords {
     fn size_of(file: &OwnedFd, sizes: impl RangeBounds<usize>) -> io::Result<usize> {
         // A file that cannot be sealed is an error here.
         let is_sealed = fcntl_get_seals(file)?.contains(SEALS);
-        let bytes =
-            usize::try_from(fstat(file)?.st_size).ok().filter(|bytes| is_sealed && sizes.contains(bytes));
+        let bytes = usize::try_from(fstat(file)?.st_size)
+            .ok()
+            .filter(|bytes| is_sealed && *bytes > 0 && sizes.contains(bytes));
         bytes.ok_or_else(|| {
             let what = "its shared memory is not as long as it says, or can be cut short";
             io::Error::new(io::ErrorKind::InvalidData, what)
@@ -115,7 +116,7 @@ mod tests {
         assert!(SharedWords::of(&unsealed, ..).is_err(), "it can still grow");
         let null = std::fs::File::open("/dev/null").expect("it is there");
         assert!(SharedWords::of(&null.into(), ..).is_err());
-        let (_none, empty) = (0, memfd_create("test", MemfdFlags::ALLOW_SEALING).expect("a file"));
+        let empty = memfd_create("test", MemfdFlags::ALLOW_SEALING).expect("a file");
         fcntl_add_seals(&empty, SEALS).expect("it may be sealed");
         assert!(SharedWords::of(&empty, ..).is_err(), "of no length");
     }

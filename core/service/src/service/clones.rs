@@ -8,6 +8,7 @@ use tracebuf::proto::fields::consumer::{
 };
 use tracebuf::proto::reader::number;
 use tracebuf::proto::trace_stats::FinalFlush;
+use tracebuf::vm::RingVms;
 
 use super::Service;
 use super::copies::{Group, PendingClone};
@@ -233,11 +234,16 @@ impl<H: Host> Service<H> {
             clone.sequences = source.sequences.clone();
             (clone.told.beginning, clone.told.is_renamed) = (has_begun, has_begun);
             if has_begun {
-                (clone.told.initial_clocks, clone.told.vms) = (None, source.told.vms);
+                clone.told.initial_clocks = None;
             }
             if let Some(to) = pending.file.take() {
                 clone.file = Some(OutputFile::new(to));
                 self.actions.extend((bytes > 0).then_some(Action::Copy { from, to, bytes }));
+            }
+        }
+        if !clone.told.beginning {
+            for number in &clone.buffers {
+                self.buffers.vms(*number).into_iter().for_each(RingVms::begin_trace);
             }
         }
         if let Some(started) = source.started.filter(|_| !clone.told.beginning) {

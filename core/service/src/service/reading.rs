@@ -1,11 +1,14 @@
 //! Packets of a session, for its consumer or its file.
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use tracebuf::buffer::{DataLoss, SequenceInfo};
-use tracebuf::proto::TracePackets;
 use tracebuf::proto::fields::consumer::tracing_service_event as moment;
-use tracebuf::proto::fields::{trace, trace_packet};
+use tracebuf::proto::fields::{
+    trace, trace_packet, trace_provenance, trace_provenance_buffer, trace_provenance_sequence,
+};
+use tracebuf::proto::{SequenceId, TracePackets};
 use tracebuf::service::trusted_fields;
 
 use super::Service;
@@ -167,6 +170,7 @@ impl<H: Host> Service<H> {
         let Some(session) = self.sessions.get_mut(&id).filter(|session| session.started.is_some()) else {
             return true;
         };
+        let vms = programs(&mut self.buffers, session);
         let (uid, config, told) = (machine.uid, &session.config, &mut session.told);
         let now = session.started.map_or(0, |started| started.boottime);
         let mut all: Vec<ProtoBuilder> = Vec::new();
@@ -189,6 +193,11 @@ impl<H: Host> Service<H> {
         if is_beginning || core::mem::take(&mut told.is_renamed) {
             all.push(packets::uuid(uid, config.uuid, now));
         }
+        // Programs of data sources come with the same.
+        if is_beginning && vms.is_none() {
+            let provenance = provenance(&self.buffers, &session.buffers, &mut session.sequences);
+            all.push(packets::provenance(uid, &provenance, boottime));
+        }
         if is_beginning && config.builtin.system_info {
             all.push(packets::system(machine, now));
         }
@@ -198,9 +207,7 @@ impl<H: Host> Service<H> {
         let mut others = core::mem::take(&mut told.others);
         others.sort_by_key(|other| other.time);
         all.extend(others.iter().map(|other| packets::other(uid, other)));
-        let vms = if told.vms { None } else { programs(&mut self.buffers, session) };
         if let Some((provenance, vms)) = vms {
-            session.told.vms = true;
             all.extend(packets::programs(uid, &provenance, &vms, boottime));
         }
         all.iter().all(|packet| sink.own(packet.as_bytes()))
@@ -234,15 +241,32 @@ impl<H: Host> Service<H> {
     }
 }
 
-/// Whose packets are patches in a session, and the programs with their states; nothing until there are packets of one that
-/// has a program.
+/// Which sequences each buffer has so far, and whose they are.
+fn provenance<M: AsRef<[u8]> + AsMut<[u8]>>(
+    buffers: &BufferSlab<M>,
+    numbers: &[u16],
+    known: &mut BTreeMap<(u16, u16), SequenceId>,
+) -> ProtoBuilder {
+    use trace_provenance_sequence::{ID, PRODUCER_ID};
+    numbers.iter().fold(ProtoBuilder::new(), |all, number| {
+        let told = buffers.sequences(*number).fold(ProtoBuilder::new(), |told, info| {
+            let id = Session::sequence(known, info.producer_id, info.writer_id);
+            let one = ProtoBuilder::new().number(ID, id.get()).number(PRODUCER_ID, info.producer_id);
+            told.message(trace_provenance_buffer::SEQUENCES, &one)
+        });
+        all.message(trace_provenance::BUFFERS, &told)
+    })
+}
+
+/// Whose packets are patches in a session, and the programs with their states, as soon as there are packets of one that
+/// has a program that was not told of.
 fn programs<M: AsRef<[u8]> + AsMut<[u8]>>(
     buffers: &mut BufferSlab<M>,
     session: &mut Session,
 ) -> Option<(Vec<u8>, Vec<u8>)> {
     let (mut provenance, mut told) = (Vec::new(), Vec::new());
     for number in &session.buffers {
-        if buffers.vms(*number).is_none_or(|vms| vms.is_empty()) {
+        if !buffers.vms(*number).is_some_and(|vms| vms.has_new()) {
             continue;
         }
         let of = |info: SequenceInfo| {
@@ -251,7 +275,7 @@ fn programs<M: AsRef<[u8]> + AsMut<[u8]>>(
         };
         let sequences: Vec<_> = buffers.sequences(*number).map(of).collect();
         if let Some(vms) = buffers.vms(*number) {
-            vms.write(&sequences, &mut provenance, &mut told);
+            vms.write_new(&sequences, &mut provenance, &mut told);
         }
     }
     (!told.is_empty()).then_some((provenance, told))

@@ -11,13 +11,17 @@ use tracebuf::proto::reader::{message, number};
 use tracebuf_service::wire::ProtoBuilder;
 use tracebuf_service::{Event, FileToken};
 
-use crate::clients::{Consumer, Program, config_of, data, replies, times};
+use crate::clients::{Consumer, HAS_PROGRAM, Program, config_of, data, replies, source_with, times};
 use crate::world::World;
 
 const USER: u32 = 700;
 
 fn config() -> ProtoBuilder {
-    config_of(&[256], &[("events", 0)])
+    writing(config_of(&[256], &[("events", 0)]))
+}
+
+fn writing(config: ProtoBuilder) -> ProtoBuilder {
+    config
         .number(trace_config::WRITE_INTO_FILE, true)
         .number(trace_config::FILE_WRITE_PERIOD_MS, 1000_u32)
         .number(trace_config::WRITE_FLUSH_MODE, 2_u32)
@@ -33,7 +37,7 @@ struct Setting {
 
 fn setting(config: &ProtoBuilder) -> Setting {
     let mut world = World::default();
-    let mut program = Program::offering(&mut world, 1000, &[("events", 0)]);
+    let mut program = Program::offering(&mut world, 1000, &[("events", HAS_PROGRAM)]);
     let mut consumer = Consumer::of(&mut world, USER);
     let file = world.file();
     consumer.enable_with(&mut world, config, Some(file));
@@ -214,4 +218,23 @@ fn a_file_that_fails_later_fails_its_clone_and_a_service_that_ends_completes_bot
     all.world.unstick_files();
     assert!(all.world.service.has_ended() && answered(&all.world, &reads, request).expect("now").is_ok());
     assert_eq!(times(&all.packets(file)), [1]);
+}
+
+#[test]
+fn a_program_whose_state_is_in_the_file_is_not_told_of_again_in_what_the_clone_adds() {
+    let source = source_with("events", 0, Some(64));
+    let config = config_of(&[256], &[]).message(trace_config::DATA_SOURCES, &source);
+    let mut all = setting(&writing(config));
+    all.write(0, &[1, 2]);
+    all.world.pass(1000);
+    let told = |all: &Setting, file| all_of(&all.packets(file), trace_packet::PROTOVMS).len();
+    assert_eq!(told(&all, all.file), 1);
+    all.write(0, &[3]);
+    let (cloner, request, file) = all.ask();
+    all.flush();
+    assert!(answered(&all.world, &cloner, request).is_some_and(|made| made.is_ok()));
+    assert_eq!((times(&all.packets(file)), told(&all, file)), (vec![1, 2, 3], 1));
+    all.write(0, &[4]);
+    all.world.pass(1000);
+    assert_eq!(told(&all, all.file), 1);
 }

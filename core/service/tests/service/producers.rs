@@ -87,6 +87,42 @@ fn a_data_source_that_is_taken_back_stops_and_neither_a_start_nor_a_stop_waits_f
 }
 
 #[test]
+fn a_data_source_is_set_up_and_started_with_the_same_bytes() {
+    let mut world = World::default();
+    let program = Program::offering(&mut world, 1000, &[("a", 0)]);
+    Consumer::of(&mut world, 0).enable(&mut world, &config_of(&[64], &[("a", 0)]));
+    let said = replies(&world, program.connection, COMMANDS);
+    use get_async_command_response::{SETUP_DATA_SOURCE, SETUP_TRACING, START_DATA_SOURCE};
+    let kinds: Vec<u32> =
+        said.iter().map(|(_, _, said)| Fields::of(said).next().expect("one").number).collect();
+    assert_eq!(kinds, [SETUP_TRACING, SETUP_DATA_SOURCE, START_DATA_SOURCE]);
+    let [setup, start] = [(1, SETUP_DATA_SOURCE), (2, START_DATA_SOURCE)]
+        .map(|(at, field): (usize, u32)| message(&said[at].2, field).expect("well-formed"));
+    assert!(!setup.is_empty() && setup == start);
+}
+
+#[test]
+fn what_is_being_written_is_in_the_trace_when_a_session_stops_although_nobody_flushes() {
+    let mut world = World::default();
+    let mut program = Program::offering(&mut world, 1000, &[("a", 0)]);
+    let mut consumers = [0; 2].map(|_| Consumer::of(&mut world, 0));
+    for consumer in &mut consumers {
+        consumer.enable(&mut world, &config_of(&[64], &[("a", 0)]));
+    }
+    let [(_, first), (_, second)] = program.starts(&world)[..] else { panic!("two") };
+    let mut writers = [first, second].map(|buffer| program.writer(&world, buffer));
+    program.speak(&mut world);
+    for (writer, time) in writers.iter_mut().zip([10, 20]) {
+        (time..time + 3).for_each(|time| writer.packet().varint(8, time));
+    }
+    consumers[0].simple(&mut world, "DisableTracing");
+    let read = consumers.each_mut().map(|consumer| times(&consumer.read(&mut world)));
+    assert_eq!(read, [vec![10, 11, 12], vec![]], "of the one that stops");
+    consumers[1].simple(&mut world, "DisableTracing");
+    assert_eq!(times(&consumers[1].read(&mut world)), [20, 21, 22]);
+}
+
+#[test]
 fn a_producer_that_comes_to_a_session_that_is_set_up_is_told_to_stop_without_having_been_started() {
     let mut world = World::default();
     let mut program = Program::offering(&mut world, 1000, &[("a", NOTIFIES_STOP)]);

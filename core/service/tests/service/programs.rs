@@ -218,6 +218,25 @@ fn producers_with_the_same_program_share_a_state_and_a_version_of_it_has_its_own
 }
 
 #[test]
+fn a_program_that_comes_after_the_first_read_is_told_of_before_its_data() {
+    let mut all = setting(&ring_of(32), MERGE, Some(64));
+    all.write(1..=10);
+    assert_eq!(told(&all.consumer.read(&mut all.world)).len(), 1);
+    let mut late = Program::offering(&mut all.world, 1000, &[]);
+    let other = [MERGE, &[0x08, 2]].concat();
+    offer(&mut all.world, &mut late, "state", &other);
+    let [(_, number)] = late.starts(&all.world)[..] else { panic!("{:?}", all.world.log) };
+    assert!(told(&all.consumer.read(&mut all.world)).is_empty(), "it has no packets yet");
+    let mut writer = late.writer(&all.world, number);
+    late.write(&mut all.world, &mut writer, &[20, 21]);
+    let packets = all.consumer.read(&mut all.world);
+    assert_eq!(told(&packets), [(other, vec![], 64, vec![2])]);
+    let place = packets.iter().position(|packet| has(packet, trace_packet::PROTOVMS)).expect("it is told");
+    let data_at = packets.iter().position(|packet| times(std::slice::from_ref(packet)) == [20]);
+    assert!(data_at.is_some_and(|data_at| place < data_at));
+}
+
+#[test]
 fn what_only_the_service_may_say_is_in_no_state() {
     let mut all = setting(&ring(), MERGE, Some(64));
     for _ in 0..600 {

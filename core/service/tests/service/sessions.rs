@@ -15,11 +15,12 @@ use crate::world::{MS, World};
 
 /// The field that says what a packet is.
 fn kind(packet: &[u8]) -> u32 {
-    const KINDS: [u32; 8] = [
+    const KINDS: [u32; 9] = [
         field::CLOCK_SNAPSHOT,
         field::SYNCHRONIZATION_MARKER,
         field::TRACE_CONFIG,
         field::TRACE_UUID,
+        field::TRACE_PROVENANCE,
         field::SYSTEM_INFO,
         field::SERVICE_EVENT,
         field::TRACE_STATS,
@@ -50,18 +51,22 @@ fn what_a_program_records_is_read_with_all_that_the_service_says_about_it() {
         field::SYNCHRONIZATION_MARKER,
         field::TRACE_CONFIG,
         field::TRACE_UUID,
+        field::TRACE_PROVENANCE,
         field::SYSTEM_INFO,
     ];
-    assert_eq!(kinds[..6], first);
-    assert_eq!(kinds[6..9], [field::SERVICE_EVENT; 3], "started, all started, disabled");
-    assert_eq!(kinds[9..], [0, 0, 0, field::SERVICE_EVENT, field::TRACE_STATS]);
+    assert_eq!(kinds[..7], first);
+    assert_eq!(kinds[7..10], [field::SERVICE_EVENT; 3], "started, all started, disabled");
+    assert_eq!(kinds[10..], [0, 0, 0, field::SERVICE_EVENT, field::TRACE_STATS]);
+    // One buffer with one sequence, 2, of producer 1.
+    let provenance = message(&packets[5], field::TRACE_PROVENANCE);
+    assert_eq!(provenance, Some(&b"\x12\x06\x0A\x04\x08\x02\x10\x01"[..]));
     assert_eq!(data(&packets), [(11, 2, 0), (22, 2, 0), (33, 2, 0)]);
     assert_eq!(message(&packets[3], field::TRACE_CONFIG), Some(config.as_bytes()), "as it came");
-    for packet in &packets[9..12] {
+    for packet in &packets[10..13] {
         let of = |field| number(packet, field);
         assert_eq!((of(field::TRUSTED_UID), of(field::TRUSTED_PID)), (Some(1000), Some(1001)));
     }
-    for packet in packets[..9].iter().chain(&packets[12..]) {
+    for packet in packets[..10].iter().chain(&packets[13..]) {
         assert_eq!(number(packet, field::TRUSTED_UID), Some(u64::from(SERVICE)));
         assert_eq!(number(packet, field::TRUSTED_PACKET_SEQUENCE_ID), Some(1));
     }

@@ -95,6 +95,30 @@ fn clocks_come_in_their_order_at_the_interval_that_is_said_and_all_times_are_boo
 }
 
 #[test]
+fn what_clocks_show_waits_to_be_read_only_if_they_have_moved_and_so_often() {
+    let mut world = World::default();
+    let mut consumer = Consumer::of(&mut world, 0);
+    consumer.enable(&mut world, &config_of(&[64], &[]));
+    consumer.read(&mut world);
+    let snapshots = |packets: &[Vec<u8>]| {
+        packets.iter().filter(|packet| kinds(&[packet.to_vec()]) == [field::CLOCK_SNAPSHOT]).count()
+    };
+    world.pass(300_000);
+    assert_eq!(snapshots(&consumer.read(&mut world)), 1, "they have not");
+    for _ in 0..30 {
+        world.sleep(11);
+        world.pass(10_000);
+    }
+    let packets = consumer.read(&mut world);
+    assert_eq!(snapshots(&packets), 16);
+    // One marker, by which a reader finds its way again, and nothing behind it.
+    let marker =
+        [0x82, 0x47, 0x7A, 0x76, 0xB2, 0x8D, 0x42, 0xBA, 0x81, 0xDC, 0x33, 0x32, 0x6D, 0x57, 0xA0, 0x79];
+    let whole = [&[3 << 3, 90, 10 << 3, 1, 0xA2, 0x02, 16][..], &marker].concat();
+    assert_eq!(packets.iter().filter(|packet| **packet == whole).count(), 1);
+}
+
+#[test]
 fn the_newest_of_what_happens_again_waits_to_be_read_and_of_flushes_so_many() {
     let mut world = World::default();
     let mut consumer = Consumer::of(&mut world, 0);

@@ -22,21 +22,24 @@ pub fn record(program: &mut Program, world: &mut World, random: &mut impl Choice
         16 => u16::MAX,
         small => small as u16,
     });
-    match (random.below(6), memory) {
+    // The first buffer is the watched one's.
+    let target = if random.below(2) == 0 { 1 } else { target };
+    match (random.below(10), memory) {
         (0, Some(memory)) => store(&memory, random.below(1 << 16), &random.bytes(16)),
-        (1, Some(memory)) => chunk(program, world, random, &memory, writer_id, target),
-        (2, _) => _ = program.try_to_say(world, Request::Register { writer_id, target }),
-        (3, _) => _ = program.try_to_say(world, Request::Unregister { writer_id }),
+        (6..=9, Some(memory)) => chunk(program, world, random, &memory, writer_id, target),
+        (1, _) => _ = program.try_to_say(world, Request::Register { writer_id, target }),
+        (2 | 3, _) => _ = program.try_to_say(world, Request::Unregister { writer_id }),
         (4, _) => {
             let (page, chunk) = (random.below(65) as u32, random.below(16) as u32);
             program.try_to_say(world, Request::Move(ChunkToMove { page, chunk, target }));
         }
-        _ => {
+        (5, _) => {
             let (chunk_id, offset) = (random.below(16) as u32, random.below(64) as u16);
             let patch = ChunkPatch { chunk_id, offset, data: [random.below(256) as u8; 4] };
             let has_more = random.below(2) == 0;
             program.try_to_say(world, Request::Patch { writer_id, target, patch, has_more });
         }
+        _ => {}
     }
 }
 
@@ -58,7 +61,8 @@ fn chunk(
     target: u16,
 ) {
     let (page, how) = (random.below(4), random.below(256) as u16);
-    let packet = random.bytes(32);
+    // A timestamp, or anything: what is none is not read.
+    let packet = if random.below(2) == 0 { vec![0x40, 0x42] } else { random.bytes(32) };
     let header = [
         &(random.below(8) as u32).to_le_bytes()[..],
         &writer_id.to_le_bytes(),

@@ -36,7 +36,7 @@ impl Witness<'_> {
             self.program.pass_on(world, self.said);
         }
         for command in self.program.commands(world) {
-            if let ServiceCommand::Flush { request } = command {
+            if let ServiceCommand::Flush { request, .. } = command {
                 self.program.answer(world, request);
             }
         }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::string::String;
 use std::vec::Vec;
 
-use super::super::{Memory, Recorder, Region, Timer, Writer};
+use super::super::{ChunkView, Memory, Record, Recorder, Region, Timer, Writer};
 use super::{by_writer, dump};
 use crate::atomics::watched::interrupted_at;
 
@@ -166,5 +166,38 @@ fn names_that_both_enter_at_once_have_their_own_text() {
             high.instant(&LETTERS[from..from + 5]);
             high.instant(&LETTERS[from..from + 7]);
         });
+    }
+}
+
+#[test]
+fn a_copy_is_of_one_chunk_whatever_an_interrupt_overwrites() {
+    const FULL: i32 = if cfg!(feature = "inplace-crc") { 12 } else { 13 };
+    for access in 1.. {
+        let region = &*Box::leak(Box::new(Region::<16, 32, 4, 32>::zeroed()));
+        let recorder = Recorder::new(region, || 0, 1_000);
+        let writer = Rc::new(recorder.writer("w"));
+        (0..3 * FULL + 5).for_each(|value| writer.count("n", value));
+        let interrupting = Rc::clone(&writer);
+        let (mut copy, mut is_copied) = ([0; 32], false);
+        let came = interrupted_at(
+            access,
+            move || (3 * FULL + 5..8 * FULL + 8).for_each(|value| interrupting.count("n", value)),
+            || is_copied = recorder.copy_chunk(&mut copy).is_some(),
+        );
+        let bytes: Vec<u8> = copy.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let records = ChunkView::of(&bytes).expect("a chunk").records();
+        let values = records.map(|record| match record {
+            Ok((_, Record::Count { value, .. })) => value,
+            other => panic!("{access}: {other:?}"),
+        });
+        assert!(is_copied);
+        let values: Vec<_> = values.collect();
+        let first = values.first().copied().expect("some");
+        assert!(first % i64::from(FULL) == 0 && values.len() as i32 == FULL, "{access}: {values:?}");
+        assert!(values.iter().copied().eq(first..first + i64::from(FULL)), "{access}: {values:?}");
+        if !came {
+            assert!(access > 30, "{access}");
+            break;
+        }
     }
 }

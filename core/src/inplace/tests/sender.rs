@@ -305,12 +305,15 @@ fn a_sender_that_is_interrupted_anywhere_sends_all_that_stays() {
         (0..3 * FULL + 5).for_each(|value| writer.count("n", value));
         let mut sender = Sender::new(recorder);
         let (mut line, last) = (Vec::new(), 3 * FULL + 5 + more);
-        let interrupting = std::rc::Rc::clone(&writer);
+        // A name that was never sent goes out before anything else.
+        let (interrupting, names) = (std::rc::Rc::clone(&writer), more <= FULL);
         let came = interrupted_at(
             access,
             move || {
                 (3 * FULL + 5..last).for_each(|value| interrupting.count("n", value));
-                interrupting.instant("newest name");
+                if names {
+                    interrupting.instant("newest name");
+                }
             },
             || line = sent(&mut sender, 64),
         );
@@ -325,7 +328,7 @@ fn a_sender_that_is_interrupted_anywhere_sends_all_that_stays() {
             values.is_sorted_by(|a, b| a < b) && values.last() == Some(&(last - 1)),
             "{access}: {told:?}"
         );
-        assert_eq!(told.last() == Some(&"instant"), came, "{access}: {told:?}");
+        assert_eq!(told.last() == Some(&"instant"), came && names, "{access}: {told:?}");
         // The last two that were full, and what was there when it began, stay.
         assert!(
             values.iter().filter(|value| **value >= last - 2 * FULL).count() as i32 == 2 * FULL,
@@ -336,5 +339,44 @@ fn a_sender_that_is_interrupted_anywhere_sends_all_that_stays() {
             assert!(access > 100, "{access}");
             break;
         }
+    }
+}
+
+#[test]
+fn numbers_of_frames_go_from_65535_to_1_as_0_is_a_sender_s_first() {
+    static TRACE: Region<16, 64, 4, 32> = Region::zeroed();
+    timer!(TIME, ticks);
+    let mut sender = Sender::new(Recorder::new(&TRACE, ticks, 4));
+    let (mut decoder, mut numbers) = (FrameDecoder::new([0; 600]), Vec::new());
+    // Each time is due at once.
+    while numbers.len() < 0x1_0010 {
+        TIME.fetch_add(1, Ordering::Relaxed);
+        let line = sent(&mut sender, 128);
+        let mut line = &line[..];
+        while let Some(frame) = decoder.next(&mut line) {
+            numbers.push(frame.expect("intact").number);
+        }
+    }
+    assert_eq!((numbers[0], numbers[0xFFFF], numbers[0x1_0000]), (0, 0xFFFF, 1));
+}
+
+/// Later in what the line takes at once, it would be late.
+#[test]
+fn a_time_is_the_first_of_what_the_line_is_given() {
+    static TRACE: Region<16, 64, 8, 32> = Region::zeroed();
+    static TIME: AtomicU32 = AtomicU32::new(0);
+    // Each reading takes long.
+    let recorder = Recorder::new(&TRACE, || TIME.fetch_add(100, Ordering::Relaxed), 1_000);
+    let writer = recorder.writer("w");
+    (0..60).for_each(|value| writer.count("n", value));
+    let (mut sender, mut line) = (Sender::new(recorder), [0; 2_000]);
+    for _ in 0..3 {
+        let len = sender.fill(&mut line);
+        let (mut decoder, mut rest, mut kinds) = (FrameDecoder::new([0; 600]), &line[..len], Vec::new());
+        while let Some(frame) = decoder.next(&mut rest) {
+            kinds.push(frame.expect("intact").flags);
+        }
+        assert!(kinds.iter().skip(1).all(|kind| ![0x10, 0x14].contains(kind)), "{kinds:x?}");
+        (0..60).for_each(|value| writer.count("n", value));
     }
 }

@@ -54,6 +54,9 @@ pub(super) struct Names<'a, const N: usize> {
     hints: [u8; HINTS],
     /// How many of them have been written out.
     written: usize,
+    /// How many had no room, since the list was begun or this was asked for.
+    #[cfg(not(tracebuf_small))]
+    spelt_out: usize,
     list: Vec<(NameKind, &'a str), N>,
 }
 
@@ -94,12 +97,22 @@ impl<'a, const N: usize> Names<'a, N> {
     pub(super) const fn new() -> Self {
         // Numbers of one byte.
         const { assert!(N <= 127, "at most 127 names") };
-        Names { list: Vec::new(), hints: [0; HINTS], written: 0 }
+        Names {
+            list: Vec::new(),
+            hints: [0; HINTS],
+            written: 0,
+            #[cfg(not(tracebuf_small))]
+            spelt_out: 0,
+        }
     }
 
     pub(super) fn clear(&mut self) {
         self.list.clear();
         self.written = 0;
+        #[cfg(not(tracebuf_small))]
+        {
+            self.spelt_out = 0;
+        }
     }
 
     /// The number of a known name, from 1.
@@ -122,8 +135,26 @@ impl<'a, const N: usize> Names<'a, N> {
         if let Some(iid) = self.find(kind, name) {
             return Some(iid);
         }
-        self.list.push((kind, name)).ok()?;
+        if self.list.push((kind, name)).is_err() {
+            #[cfg(not(tracebuf_small))]
+            {
+                self.spelt_out = self.spelt_out.wrapping_add(1);
+            }
+            return None;
+        }
         Some(self.list.len() as u32)
+    }
+
+    /// Whether so many names had no room that it pays to begin anew, with those that are used now: for a list that may
+    /// last for as long as the program runs. Once.
+    #[cfg(not(tracebuf_small))]
+    #[inline]
+    pub(super) fn take_used_up(&mut self) -> bool {
+        let is_so = self.spelt_out > 2 * N + 32;
+        if is_so {
+            self.spelt_out = 0;
+        }
+        is_so
     }
 
     /// Whether there are names that were not yet written.

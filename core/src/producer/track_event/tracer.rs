@@ -341,6 +341,11 @@ impl<C, const N: usize, const T: usize> Drop for OpenEvent<'_, '_, C, N, T> {
     #[cfg_attr(tracebuf_small, inline(never))]
     fn drop(&mut self) {
         #[cfg(not(tracebuf_small))]
+        if self.0.names.take_used_up() {
+            // The state is as old as it may become: the next event begins another one.
+            self.0.chunks = self.0.chunks.wrapping_sub(self.0.lifetime);
+        }
+        #[cfg(not(tracebuf_small))]
         if !self.0.names.has_unwritten() && self.0.writer.end_at_once() {
             return;
         }

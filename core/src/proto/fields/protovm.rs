@@ -22,6 +22,24 @@ pub mod protovms_instance {
     pub const MEMORY_LIMIT_KB: u32 = 3;
     /// Int: a producer whose packets are patches, repeated.
     pub const PRODUCER_ID: u32 = 4;
+    /// Message: what the machine did and takes, which only this project writes.
+    pub const STATS: u32 = 1000;
+}
+
+/// The message in [`protovms_instance::STATS`].
+pub mod protovms_stats {
+    /// Varint: patches applied.
+    pub const PATCHES: u32 = 1;
+    /// Varint: those that the program did not know.
+    pub const ERRORS: u32 = 2;
+    /// Varint: those that left no trace.
+    pub const ABORTS: u32 = 3;
+    /// Varint: cells of 32 bytes.
+    pub const CELLS: u32 = 4;
+    /// Varint: cells in use.
+    pub const USED: u32 = 5;
+    /// Varint: the most that were in use at a time.
+    pub const HIGH_WATER: u32 = 6;
 }
 
 /// `TraceProvenance`.

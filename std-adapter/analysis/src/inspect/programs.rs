@@ -1,8 +1,9 @@
-//! Programs that fold what a ring overwrites, and their states as text.
+//! Programs that fold what a ring overwrites, with their memory, and their states as text.
 
-use tracebuf::proto::fields::{protovms, protovms_instance, trace_packet};
+use tracebuf::proto::fields::{protovms, protovms_instance, protovms_stats, trace_packet};
 use tracebuf::proto::reader::{Field, FieldValue, Fields, messages, number};
 use tracebuf::proto::{PacketView, SequenceId, TracePackets};
+use tracebuf_session::CarryOver;
 use tracebuf_std::display::Count;
 
 /// Most lines of a state.
@@ -34,6 +35,44 @@ fn shown(vm: &[u8]) -> Vec<String> {
     let title =
         format!("program of {program}, producers {}: {len} of state in {limit} KiB", producers.join(", "));
     let mut lines = vec![title];
+    lines.extend(messages(vm, protovms_instance::STATS).next().map(memory));
+    with_state(lines, state)
+}
+
+/// What a session keeps beside a ring in a file: packets of descriptions and last values.
+pub(super) fn of_kept(kept: &[u8]) -> Vec<String> {
+    let carried = CarryOver::recovered(kept.to_vec(), std::iter::empty());
+    let counts = carried.as_ref().and_then(CarryOver::kept);
+    let (Some(mut carried), Some(kept)) = (carried, counts) else {
+        return vec!["what was kept beside the ring is damaged".to_owned()];
+    };
+    let mut state = Vec::new();
+    let packets = carried.begin_file(&mut state);
+    let title = format!(
+        "kept beside the ring: {}, and what threads need to go on, {} used of {}",
+        Count(packets, "packet"),
+        Count(kept.used, "byte"),
+        kept.memory
+    );
+    with_state(vec![title], &state)
+}
+
+fn memory(stats: &[u8]) -> String {
+    use protovms_stats as field;
+    let of = |field| number(stats, field).unwrap_or(0);
+    let (cells, used) = (of(field::CELLS), of(field::USED));
+    format!(
+        "  {} of 32 bytes used, {} free, at most {} used at a time; {} patches, {} of them unknown, {} aborted",
+        Count(used, "cell"),
+        cells.saturating_sub(used),
+        of(field::HIGH_WATER),
+        of(field::PATCHES),
+        of(field::ERRORS),
+        of(field::ABORTS)
+    )
+}
+
+fn with_state(mut lines: Vec<String>, state: &[u8]) -> Vec<String> {
     add(state, 1, &mut lines);
     if lines.len() > LINES {
         lines.truncate(LINES);
@@ -103,11 +142,13 @@ mod tests {
             [&[0x48, 4, 0x59, 1, 0, 0, 0, 0, 0, 0, 0][..], &field(23, b"a \"name\""), &field(4, &[255; 40])];
         let state = [&[0x40, 0xAC, 2][..], &field(11, &event.concat())].concat();
         let vm = [field(1, &[0x12, 0]), field(2, &state), vec![0x18, 64, 0x20, 2, 0x20, 7]].concat();
-        let both = [field(1, &vm), field(1, &[0x20, 9])].concat();
+        let stats = [&[0xC2, 0x3E, 13][..], &[8, 0xAC, 2, 16, 7, 24, 1, 32, 127, 40, 12, 48, 30]].concat();
+        let both = [field(1, &[&vm[..], &stats].concat()), field(1, &[0x20, 9])].concat();
         let shown = Inspection::of_file(&trace(&field(125, &both))).expect("a trace").to_string();
         let bytes = format!("    4: 40 bytes: {}…", "ff".repeat(32));
         let expected = [
             "program of 2 bytes, producers 2, 7: 69 bytes of state in 64 KiB",
+            "  12 cells of 32 bytes used, 115 free, at most 30 used at a time; 300 patches, 7 of them unknown, 1 aborted",
             "  8: 300",
             "  11 {",
             "    9: 4",

@@ -6,7 +6,7 @@ use tracebuf::buffer::{
     BufferStats, ReadOnlyTraceBuffer, RingChunk, RingContent, RingItem, RingView, Salvage, SequenceInfo,
 };
 
-use super::{ChunkLine, Inspection, SequenceLine, Span, SpanKind};
+use super::{ChunkLine, Inspection, SequenceLine, Span, SpanKind, programs};
 use crate::recover::{Aligned, Dump, OnTheWay, Place, RecoverError};
 use tracebuf_std::display::Count;
 
@@ -66,6 +66,7 @@ impl Inspection {
                 .chain(beside.into_iter().flatten())
                 .collect(),
             notes: waiting.into_iter().chain(shared).collect(),
+            programs: dump.kept().map(programs::of_kept).unwrap_or_default(),
             others,
             pieces: "chunk",
             ..Self::default()

@@ -60,6 +60,7 @@ pub struct Dump<'f> {
     on_the_way: OnTheWay,
     /// Shared memory besides the buffer, in the buffer's file.
     own: Option<RecoveredSmb>,
+    kept: Option<Vec<u8>>,
     damage: Option<Damage>,
 }
 
@@ -96,9 +97,9 @@ impl<'f> Dump<'f> {
         }
         let damage = match region_file::parse(file) {
             // Of the two halves, the valid one.
-            Ok(Some(Contents { start, region, slots, own, .. })) => {
+            Ok(Some(Contents { start, region, slots, own, kept, .. })) => {
                 let (pieces, on_the_way) = (BTreeMap::from([(start, region.into())]), OnTheWay::of(&slots));
-                return Ok(Self { pieces, on_the_way, own, ..Self::default() });
+                return Ok(Self { pieces, on_the_way, own, kept, ..Self::default() });
             }
             Ok(None) => None,
             Err(damage) => Some(damage),
@@ -119,6 +120,11 @@ impl<'f> Dump<'f> {
     /// then whatever lies there, as in a raw dump.
     pub fn damage(&self) -> Option<Damage> {
         self.damage
+    }
+
+    /// What was kept beside the ring of a file of a buffer.
+    pub(crate) fn kept(&self) -> Option<&[u8]> {
+        self.kept.as_deref()
     }
 
     pub(crate) fn on_the_way(&self) -> OnTheWay {

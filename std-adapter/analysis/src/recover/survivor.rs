@@ -6,13 +6,13 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-use tracebuf::buffer::Salvage;
+use tracebuf::buffer::{RingContent, Salvage};
 use tracebuf::proto::fields::{builtin_clock, clock};
 use tracebuf::proto::reader::number;
 use tracebuf::proto::{MAX_LENGTH, PacketView, SequenceId, TracePackets};
-use tracebuf_session::Written;
 use tracebuf_session::parts::{BufferReport, ClockReading, PIECE, Piece, Totals, whole_within};
 use tracebuf_session::region_file::{self, Contents, PendingWrite, moved_by_a_start};
+use tracebuf_session::{CarryOver, Written};
 use tracebuf_std::display::Count;
 use tracebuf_std::whole_file::write_atomically;
 
@@ -47,6 +47,8 @@ pub struct Survivor {
     pub(super) clocks: Vec<u8>,
     clock_pairs: Vec<ClockReading>,
     pub(super) slots: Vec<Slot>,
+    /// What the ring has forgotten, if that was kept.
+    carried: Option<CarryOver>,
     /// Whether something before the ring's content is lost.
     pub(super) ring_follows_loss: bool,
     pub(super) gap: Gap,
@@ -119,6 +121,11 @@ impl Survivor {
         let shared = found.shared.as_ref().map(SharedMemoryImage::emptied);
         let buffer_size = found.buffer.stats().buffer_size;
         let (found, brought_in) = found.bring_in();
+        let chunks = found.buffer.inspect().items().filter_map(|item| match item.content {
+            RingContent::Chunk(chunk) => Some(chunk),
+            _ => None,
+        });
+        let carried = contents.kept.take().and_then(|kept| CarryOver::recovered(kept, chunks));
         let (gap, repeated, ring_follows_loss) = (Gap::default(), Repeated::default(), follows_loss);
         let Contents { clocks, clock_pairs, .. } = contents;
         Ok(Self {
@@ -126,6 +133,7 @@ impl Survivor {
             clocks,
             clock_pairs,
             slots,
+            carried,
             ring_follows_loss,
             gap,
             repeated,
@@ -202,12 +210,23 @@ impl Survivor {
             newest = newest_clocks(&slot.bytes).map_or(newest, |clocks| clocks.max(newest));
         }
         output.tell_of_loss(self.ring_follows_loss);
+        let mut carried = self.carried.take();
+        let mut kept = Vec::new();
+        carried.iter_mut().for_each(|carried| _ = carried.begin_file(&mut kept));
+        output.put(&kept)?;
         let mut reader = self.found.buffer.read();
         loop {
             let mut piece = Piece::default();
             let read = piece.read(&mut reader, PIECE)?;
             output.written.invalid_packets += read.left_out;
-            output.put(&piece.bytes)?;
+            match &mut carried {
+                Some(carried) => {
+                    let mut passed = Vec::with_capacity(piece.bytes.len());
+                    carried.pass(&piece.bytes, None, &mut passed);
+                    output.put(&passed)?;
+                }
+                None => output.put(&piece.bytes)?,
+            }
             if read.is_exhausted {
                 break;
             }

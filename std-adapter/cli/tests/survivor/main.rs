@@ -3,6 +3,7 @@
 
 mod appended;
 mod damaged;
+mod kept;
 mod killed;
 mod own_memory;
 mod region_file;

@@ -147,6 +147,21 @@ impl SequenceClock {
         (clock <= builtin_clock::MAX_ID).then_some((Moment { time, clock }, 0))
     }
 
+    /// The time of the last packet where times are distances, in nanoseconds by whichever clock they are told in.
+    pub(super) fn time(&self) -> u64 {
+        self.now
+    }
+
+    /// It is this time now.
+    pub(super) fn go_to(&mut self, time: u64) {
+        self.now = time;
+    }
+
+    /// As it was written.
+    pub(super) fn snapshot(&self) -> &[u8] {
+        &self.snapshot
+    }
+
     pub(super) fn pass(&mut self, distance: u64) {
         self.now = self.now.wrapping_add(distance);
     }

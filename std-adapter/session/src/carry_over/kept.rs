@@ -3,16 +3,16 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 
-use tracebuf::proto::fields::{sequence_flags, trace, trace_packet, track_descriptor, track_event};
-use tracebuf::proto::reader::{FieldValue, Fields, number};
-use tracebuf::proto::{PacketView, SequenceId, Sink, TracePackets, TrustedFields};
-use tracebuf::vm::{Keep, Program, VmStatus};
+use tracebuf::proto::fields::{sequence_flags, trace, trace_packet};
+use tracebuf::proto::{PacketView, Sink, TracePackets};
+use tracebuf::vm::{Keep, Limits, OwnedVm, Program, VmStatus};
 
+use super::by_use::{CELL, by_use, bytes_of, packets};
 use super::clock::Moment;
 use super::event::CounterValue;
-use super::sequence::Sequence;
-use super::{CarryOver, Id, Sequences, Writer, limits, named, packets_out};
-use crate::owned_vm::OwnedVm;
+use super::noted::{self, is_noted, seal, unsealed};
+use super::{CarryOver, Id, Sequences, Writer, named, packets_out};
+use crate::region_file::{KeptMemory, VmMemory};
 
 /// What is kept of a ring's descriptions and counters, and what that takes.
 ///
@@ -54,6 +54,12 @@ impl CarryOver {
         Self { kept: Some(Kept::new(memory, takes_all)), ..self }
     }
 
+    /// The same in a ring's file, with what recovery needs to read what is left of the ring.
+    pub(crate) fn keep_in_file(self, memory: KeptMemory) -> Self {
+        let kept = Kept::new(memory.bytes(), false);
+        Self { kept: Some(Kept { file: Some(memory), is_sealed: true, ..kept }), ..self }
+    }
+
     pub(crate) fn keeping(self, memory: Option<usize>) -> Self {
         match memory {
             Some(memory) => self.keep_descriptions(memory),
@@ -81,6 +87,15 @@ pub(super) struct Kept {
     memory: usize,
     /// Locked only where it is shared: to write a state out changes marks in it.
     state: Mutex<State>,
+    /// Where its machines' memory lies, if not on the heap.
+    file: Option<KeptMemory>,
+    /// Whether packets have checksums, as they have if they are or were in a file.
+    is_sealed: bool,
+    /// The states of sequences that are noted in the file.
+    states: HashMap<Id, u64>,
+    last_state: u64,
+    /// Whether one had no room there.
+    pub(super) lacks_room: bool,
     /// Whether it takes what stays in a trace, too, because another will follow.
     pub(super) takes_all: bool,
     /// Descriptions that came since the last look, as a trace has them.
@@ -94,23 +109,32 @@ pub(super) struct Kept {
 enum State {
     /// As a message, which nothing has changed yet.
     Asleep(Vec<u8>),
-    Awake(OwnedVm),
+    Awake(OwnedVm<VmMemory>),
 }
 
+/// A tenth of a millisecond or so: the drain thread has other things to do, and packets may come from anybody.
+const LIMITS: Limits = Limits { instructions: 1 << 14, fields: 1 << 15 };
 /// The least memory, and the most.
 const MEMORY: std::ops::RangeInclusive<usize> = 4 << 10..=256 << 20;
-/// Part of the memory that a packet may have.
+/// Of so many bytes asked for, those that can be.
+pub(crate) fn memory(bytes: usize) -> usize {
+    bytes.clamp(*MEMORY.start(), *MEMORY.end())
+}
+
+/// Part of the memory that a packet may have, and that a sequence's state may have.
 const SHARE: usize = 16;
+const STATE_SHARE: usize = 4;
 /// Counters whose values wait.
 const VALUES: usize = 16;
 /// Enough for the program's bytes.
-const PROGRAM: usize = 512;
+const PROGRAM: usize = 1024;
 
 impl Clone for Kept {
     fn clone(&self) -> Self {
         let state = Mutex::new(State::Asleep(self.lock().bytes()));
         let (descriptions, values) = (self.descriptions.clone(), self.values.clone());
-        Self { state, descriptions, values, patch: Vec::new(), ..*self }
+        let (file, states, patch) = (None, HashMap::new(), Vec::new());
+        Self { state, descriptions, values, file, states, patch, ..*self }
     }
 }
 
@@ -123,26 +147,43 @@ impl State {
     }
 }
 
-/// The packets of a state, with the lists that they are in.
-fn packets(state: &[u8]) -> impl Iterator<Item = (u32, &[u8])> + Clone {
-    Fields::of(state).filter_map(|field| match field.value {
-        FieldValue::Bytes(packet) => Some((field.number, packet)),
-        _ => None,
-    })
-}
-
 impl Kept {
     pub(super) fn new(memory: usize, takes_all: bool) -> Self {
-        let memory = memory.clamp(*MEMORY.start(), *MEMORY.end());
+        let memory = self::memory(memory);
         Self {
             memory,
             state: Mutex::new(State::Asleep(Vec::new())),
+            file: None,
+            is_sealed: false,
+            states: HashMap::new(),
+            last_state: 0,
+            lacks_room: false,
             takes_all,
             descriptions: Vec::new(),
             values: Vec::new(),
             patch: Vec::new(),
             counts: KeptStats { memory: memory as u64, ..KeptStats::default() },
         }
+    }
+
+    /// From memory of a file, and the whole state; `None` if that is none.
+    pub(super) fn found(memory: Vec<u8>) -> Option<(Self, Vec<u8>)> {
+        let kept = Self { is_sealed: true, ..Self::new(memory.len(), false) };
+        let mut program = [0; PROGRAM];
+        let mut vm = OwnedVm::attach(kept.program(&mut program)?, VmMemory::Heap(memory)).ok()?;
+        let (state, counts) = (vm.state(), with(kept.counts, &vm));
+        Some((Self { state: Mutex::new(State::Asleep(state.clone())), counts, ..kept }, state))
+    }
+
+    /// Whether it lies in a file.
+    pub(super) fn is_in_file(&self) -> bool {
+        self.file.is_some()
+    }
+
+    fn program<'p>(&self, bytes: &'p mut [u8]) -> Option<&'p [u8]> {
+        let noted = if self.is_sealed { &noted::KINDS[..] } else { &[] };
+        let kinds = [&Keep::DESCRIPTIONS[..], &Keep::PROCESS_TREE, noted].concat();
+        Program::keep_last_by(&kinds, bytes).ok()
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
@@ -163,7 +204,7 @@ impl Kept {
         patch.clear();
         moment.into_iter().for_each(|moment| packets_out::moment(moment, patch));
         let Ok(()) = patch.bytes(field, content);
-        trust(writer, patch);
+        packets_out::trust(writer, patch);
         let Ok(()) = self.descriptions.bytes(trace::PACKET, patch);
     }
 
@@ -186,62 +227,128 @@ impl Kept {
             return;
         }
         let mut descriptions = std::mem::take(&mut self.descriptions);
-        for patch in TracePackets::new(&descriptions).map_while(Result::ok) {
-            self.apply(patch, sequences);
+        let mut patch = std::mem::take(&mut self.patch);
+        for description in TracePackets::new(&descriptions).map_while(Result::ok) {
+            patch.clear();
+            patch.extend_from_slice(description);
+            self.apply(&mut patch, sequences);
         }
         descriptions.clear();
         self.descriptions = descriptions;
         let mut values = std::mem::take(&mut self.values);
-        let mut patch = std::mem::take(&mut self.patch);
         for (uuid, writer, moment, value) in values.drain(..) {
             patch.clear();
             packets_out::moment(moment, &mut patch);
             packets_out::counter(uuid, value, &mut patch);
-            trust(writer, &mut patch);
-            self.apply(&patch, sequences);
+            packets_out::trust(writer, &mut patch);
+            self.apply(&mut patch, sequences);
         }
         (self.values, self.patch) = (values, patch);
     }
 
-    fn apply(&mut self, patch: &[u8], sequences: &Sequences) {
+    fn apply(&mut self, patch: &mut Vec<u8>, sequences: &Sequences) {
+        if self.is_sealed {
+            seal(patch);
+        }
         self.counts.patches += 1;
-        let is_long = patch.len() > self.memory / SHARE;
-        let is_kept =
-            !is_long && (self.try_apply(patch) || self.make_room(sequences) && self.try_apply(patch));
+        let is_kept = patch.len() <= self.memory / SHARE && self.put(patch, sequences);
         self.counts.aborts += u64::from(!is_kept);
     }
 
-    fn try_apply(&mut self, patch: &[u8]) -> bool {
-        let memory = self.memory;
-        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let State::Asleep(asleep) = state {
-            let Some(mut vm) = machine(memory) else { return false };
-            for (_, packet) in packets(asleep) {
-                let _ = vm.apply(packet);
-            }
-            *state = State::Awake(vm);
+    /// Keeps a packet, for which others may have to go.
+    pub(super) fn put(&mut self, packet: &[u8], sequences: &Sequences) -> bool {
+        self.try_put(packet) || self.make_room(sequences) && self.try_put(packet)
+    }
+
+    fn try_put(&mut self, packet: &[u8]) -> bool {
+        #[cfg(test)]
+        super::tests::crash_here();
+        let is_kept = self.vm().is_some_and(|vm| vm.apply(packet) == VmStatus::Ok);
+        #[cfg(test)]
+        super::tests::crash_here();
+        is_kept
+    }
+
+    /// The number of a state that there was not before.
+    pub(super) fn new_state(&mut self) -> u64 {
+        self.last_state += 1;
+        self.last_state
+    }
+
+    /// Whether a sequence's state is noted.
+    pub(super) fn has_state(&self, id: Id, state: u64) -> bool {
+        self.states.get(&id) == Some(&state)
+    }
+
+    /// Notes a sequence's state.
+    pub(super) fn put_state(&mut self, id: Id, state: u64, packet: &[u8], sequences: &Sequences) {
+        if packet.len() <= self.memory / STATE_SHARE && self.put(packet, sequences) {
+            self.states.insert(id, state);
+        } else {
+            self.states.remove(&id);
+            self.lacks_room = true;
         }
-        match state {
-            State::Awake(vm) => vm.apply(patch) == VmStatus::Ok,
-            State::Asleep(_) => false,
+    }
+
+    fn state_mut(&mut self) -> &mut State {
+        self.state.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The machine, which is made when it is first needed.
+    fn vm(&mut self) -> Option<&mut OwnedVm<VmMemory>> {
+        if let State::Asleep(asleep) = self.state_mut() {
+            let asleep = std::mem::take(asleep);
+            let mut vm = self.new_vm()?;
+            packets(&asleep).for_each(|(_, packet)| _ = vm.apply(packet));
+            self.begin_with(vm);
+        }
+        match self.state_mut() {
+            State::Awake(vm) => Some(vm),
+            State::Asleep(_) => None,
+        }
+    }
+
+    /// An empty machine: in a file, where it does not count yet.
+    fn new_vm(&mut self) -> Option<OwnedVm<VmMemory>> {
+        let mut program = [0; PROGRAM];
+        let program = self.program(&mut program)?;
+        let memory = match &mut self.file {
+            Some(file) => file.take()?,
+            None => VmMemory::Heap(vec![0; self.memory]),
+        };
+        OwnedVm::new(program, memory).ok().map(|vm| vm.with_limits(LIMITS))
+    }
+
+    /// From here on this machine counts.
+    fn begin_with(&mut self, vm: OwnedVm<VmMemory>) {
+        let before = std::mem::replace(self.state_mut(), State::Awake(vm));
+        if let Some(file) = &mut self.file {
+            file.swap();
+            if let State::Awake(vm) = before {
+                file.give_back(vm.into_memory());
+            }
         }
     }
 
     /// Forgets the older half, which readers miss least: what no sequence that still goes on has described.
     fn make_room(&mut self, sequences: &Sequences) -> bool {
-        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let (State::Awake(vm), Some(mut half)) = (&mut *state, machine(self.memory)) else { return false };
+        let counts = self.stats();
+        let State::Awake(vm) = self.state_mut() else { return false };
         let bytes = vm.state();
+        let Some(mut half) = self.new_vm() else { return false };
         let all = by_use(&bytes, sequences);
         let (mut room, mut stay) = (self.memory / 2, 0);
         for packet in &all {
-            let Some(left) = room.checked_sub(cells(packet) * CELL) else { break };
+            let Some(left) = room.checked_sub(bytes_of(packet)) else { break };
             (room, stay) = (left, stay + 1);
             let _ = half.apply(packet);
         }
-        self.counts = with(self.counts, vm);
-        self.counts.forgotten += (all.len() - stay) as u64;
-        *state = State::Awake(half);
+        let gone = all.get(stay..).unwrap_or_default();
+        // Of a sequence of which something is gone, all is noted anew.
+        gone.iter().for_each(|packet| _ = self.states.remove(&(PacketView::of(packet).sequence_id as Id)));
+        self.counts = counts;
+        self.counts.forgotten += gone.len() as u64;
+        self.begin_with(half);
         true
     }
 
@@ -250,9 +357,14 @@ impl Kept {
         self.settle(sequences);
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner).bytes();
         let (mut begun, mut written) = (HashSet::new(), 0);
-        let early = named::processes_before_their_threads(packets(&state));
+        let is_sealed = self.is_sealed;
+        let of_trace = packets(&state).filter(|(list, _)| !is_noted(*list)).filter_map(|(list, packet)| {
+            let packet = if is_sealed { unsealed(packet) } else { Some(packet) };
+            Some((list, packet?))
+        });
+        let early = named::processes_before_their_threads(of_trace.clone());
         let early = early.iter().map(|packet| (0, &packet[..]));
-        for (_, packet) in early.chain(packets(&state)) {
+        for (_, packet) in early.chain(of_trace) {
             self.patch.clear();
             self.patch.extend_from_slice(packet);
             let id = PacketView::of(packet).sequence_id as Id;
@@ -277,74 +389,10 @@ impl Kept {
     }
 }
 
-fn machine(memory: usize) -> Option<OwnedVm> {
-    let mut program = [0; PROGRAM];
-    let [processes, threads] = Keep::PROCESS_TREE;
-    let [tracks, counters, doubles] = Keep::DESCRIPTIONS;
-    let kinds = [tracks, counters, doubles, processes, threads];
-    let program = Program::keep_last_by(&kinds, &mut program).ok()?;
-    OwnedVm::new(program, memory).ok()
-}
-
 /// What the machine has in use, and had.
-fn with(counts: KeptStats, vm: &OwnedVm) -> KeptStats {
+fn with(counts: KeptStats, vm: &OwnedVm<VmMemory>) -> KeptStats {
     let stats = vm.stats();
     let (used, high_water) = (u64::from(stats.used), u64::from(stats.high_water));
     let bytes = CELL as u64;
     KeptStats { used: used * bytes, high_water: counts.high_water.max(high_water * bytes), ..counts }
-}
-
-const CELL: usize = 32;
-
-/// Cells that a packet takes.
-fn cells(packet: &[u8]) -> usize {
-    2 + packet.len().saturating_sub(24).div_ceil(28)
-}
-
-/// The packets of a state, those first that are of most use.
-fn by_use<'s>(state: &'s [u8], sequences: &Sequences) -> Vec<&'s [u8]> {
-    // A track, a process or a thread, by its number; counters' values are of their tracks.
-    type Of = (u32, u64);
-    let (mut all, mut used, mut parents) = (Vec::new(), HashMap::<Of, u64>::new(), Vec::new());
-    for (list, packet) in packets(state) {
-        let view = PacketView::of(packet);
-        let (of, last) = match named::numbered(list, packet) {
-            Some((of, parent)) => {
-                parents.push(((list, of), (Keep::PROCESSES.list, parent)));
-                ((list, of), 0)
-            }
-            None => {
-                let uuid = match view.event {
-                    Some(event) => number(event, track_event::TRACK_UUID),
-                    None => number(view.track, track_descriptor::UUID),
-                };
-                let uuid = uuid.unwrap_or(0);
-                let parent = number(view.track, track_descriptor::PARENT_UUID);
-                parents.extend(parent.map(|parent| ((0, uuid), (0, parent))));
-                // If its sequence still goes on with the track, it is of use now.
-                let knows = |sequence: &Sequence| sequence.descriptions.all().any(|known| known.uuid == uuid);
-                let sequence = sequences.get(&(view.sequence_id as Id)).filter(|sequence| knows(sequence));
-                ((0, uuid), sequence.and_then(|sequence| sequence.last).map_or(0, |last| last.time))
-            }
-        };
-        let used = used.entry(of).or_default();
-        *used = view.time.unwrap_or(0).max(last).max(*used);
-        all.push((of, packet));
-    }
-    // A counter's value needs the counter, and a track those above it.
-    for _ in 0..limits::PARENTS {
-        for (of, parent) in &parents {
-            let last = used.get(of).copied().unwrap_or(0);
-            used.entry(*parent).and_modify(|used| *used = last.max(*used));
-        }
-    }
-    all.sort_by_key(|(of, _)| std::cmp::Reverse(used.get(of).copied()));
-    all.into_iter().map(|(_, packet)| packet).collect()
-}
-
-/// Says whose packet it is.
-fn trust(writer: Writer, packet: &mut Vec<u8>) {
-    let id = SequenceId::new(writer.id).unwrap_or(SequenceId::FIRST_WRITER);
-    let trusted = TrustedFields { pid: writer.pid, ..TrustedFields::new(writer.uid, id) };
-    packet.extend_from_slice(trusted.suffix().as_bytes());
 }

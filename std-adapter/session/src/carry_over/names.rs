@@ -89,13 +89,20 @@ impl Names {
     /// Drops texts of log lines but for the last ones: mostly it is only the next event that refers to one, and while a
     /// state lasts there is no end of them.
     fn drop_lines(&mut self) {
+        let mut last = Vec::with_capacity(self.bytes.len());
+        self.write_last(&mut last);
+        self.clear();
+        self.add(&last);
+    }
+
+    /// Appends what was written, of log lines only the last ones.
+    pub(super) fn write_last(&self, out: &mut Vec<u8>) {
         let mut old = self.lines.saturating_sub(LINES);
-        let before = std::mem::take(self);
-        for field in Fields::of(&before.bytes) {
+        for field in Fields::of(&self.bytes) {
             if field.number == interned_data::LOG_MESSAGE_BODY && old > 0 {
                 old -= 1;
             } else {
-                self.add(field.whole);
+                out.extend_from_slice(field.whole);
             }
         }
     }

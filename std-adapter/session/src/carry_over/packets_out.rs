@@ -9,7 +9,14 @@ use super::event::CounterValue;
 use super::seen::Seen;
 use super::sequence::Sequence;
 use super::slices::{Begin, End, Slice, Track};
-use super::{CarryOver, Id, Sequences};
+use super::{CarryOver, Id, Sequences, Writer};
+
+/// Says whose packet it is.
+pub(super) fn trust(writer: Writer, packet: &mut Vec<u8>) {
+    let id = SequenceId::new(writer.id).unwrap_or(SequenceId::FIRST_WRITER);
+    let trusted = TrustedFields { pid: writer.pid, ..TrustedFields::new(writer.uid, id) };
+    packet.extend_from_slice(trusted.suffix().as_bytes());
+}
 
 /// Appends a packet of a sequence.
 fn put(content: &[u8], id: Id, sequence: Option<&Sequence>, loss: u64, out: &mut Vec<u8>) {

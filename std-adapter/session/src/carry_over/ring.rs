@@ -10,6 +10,7 @@ use super::clock::Time;
 use super::event::{Event, Kind, Plain, quick};
 use super::kept::Kept;
 use super::seen::{Begun, BegunSlices, slice_event};
+use super::sequence::Sequence;
 use super::{CarryOver, Id, Way, Writer, limits};
 use crate::shared_vms::SharedVms;
 
@@ -29,6 +30,7 @@ impl OverwriteObserver for CarryOver {
         self.overwritten(Writer { id, uid: packet.uid(), pid }, packet.loss());
         self.patch(packet.producer_id(), id, &whole, &whole);
         self.settle(&whole);
+        self.note(id);
         // One long packet's memory is not kept for all to come.
         whole.shrink_to(limits::STATE);
         self.whole = whole;
@@ -38,7 +40,7 @@ impl OverwriteObserver for CarryOver {
     fn packets(&mut self, run: &mut PacketRun<'_>) {
         let id = sequence_id(run.producer_id(), run.writer_id()).get();
         let pid = (run.pid() != -1).then_some(run.pid());
-        self.overwritten(Writer { id, uid: run.uid(), pid }, run.loss());
+        self.overwritten(Writer { id, uid: run.uid(), pid }, run.loss()).begin_chunk(run.place());
         let base = run.chunk();
         if self.vms.get_mut().has(run.producer_id()) {
             let producer = run.producer_id();
@@ -50,6 +52,7 @@ impl OverwriteObserver for CarryOver {
             self.overwritten_packet(id, content, base);
         }
         self.settle(base);
+        self.note(id);
     }
 }
 
@@ -74,6 +77,12 @@ impl CarryOver {
         }
     }
 
+    /// Notes how far a sequence has come, for recovery.
+    fn note(&mut self, id: Id) {
+        let Self { kept, sequences, .. } = self;
+        kept.iter_mut().filter(|kept| kept.is_in_file()).for_each(|kept| kept.note(id, sequences));
+    }
+
     /// Another producer has this number now.
     pub(crate) fn leave_vms(&mut self, producer_id: u16) {
         self.vms.get_mut().leave(producer_id);
@@ -83,7 +92,7 @@ impl CarryOver {
         &self.vms
     }
 
-    pub(super) fn overwritten(&mut self, writer: Writer, loss: DataLoss) {
+    pub(super) fn overwritten(&mut self, writer: Writer, loss: DataLoss) -> &mut Sequence {
         let sequence = self.sequence(writer);
         sequence.is_due = true;
         (sequence.is_overwritten, sequence.has_told) = (true, false);
@@ -91,6 +100,7 @@ impl CarryOver {
             sequence.loss |= u64::from(loss.bits());
             sequence.is_readable = false;
         }
+        sequence
     }
 
     /// Takes in events of a run as long as they are of the usual form; returns the first that is not.

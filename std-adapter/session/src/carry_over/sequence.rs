@@ -9,6 +9,7 @@ use super::descriptions::Descriptions;
 use super::event::{CounterValue, Event, Kind};
 use super::limits;
 use super::names::Names;
+use super::noted::Noted;
 use super::slices::{NOWHERE, Tracks};
 use super::{Id, Writer};
 
@@ -27,6 +28,17 @@ impl Counter {
             fraction => CounterValue::Fraction(fraction),
         }
     }
+}
+
+/// How a state differs from what was last noted of it.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Change {
+    #[default]
+    Nothing,
+    /// It has more names.
+    More,
+    /// It is another one.
+    Another,
 }
 
 #[derive(Clone)]
@@ -58,6 +70,10 @@ pub(super) struct Sequence {
     pub(super) last: Option<Moment>,
     /// What was lost before the packets that left, and is to be told.
     pub(super) loss: u64,
+    /// What has changed of its state since that was noted.
+    pub(super) change: Change,
+    /// What was noted last.
+    pub(super) noted: Noted,
     /// Whether its open slices were dropped, because their ends may have been among what could not be read.
     pub(super) is_forgotten: bool,
 }
@@ -83,6 +99,8 @@ impl Sequence {
             has_told: false,
             last: None,
             loss: 0,
+            change: Change::Nothing,
+            noted: Noted::default(),
             is_forgotten: false,
         }
     }
@@ -102,6 +120,7 @@ impl Sequence {
     pub(super) fn begin(&mut self, id: u32, packet: &PacketView<'_>, tracks: &mut Tracks) {
         self.is_readable = true;
         self.is_forgotten = false;
+        self.change = Change::Another;
         self.clock = SequenceClock::of(packet);
         self.defaults.clear();
         self.names.clear();
@@ -123,11 +142,13 @@ impl Sequence {
     pub(super) fn learn(&mut self, packet: &PacketView<'_>, tracks: &mut Tracks) {
         if !packet.snapshot.is_empty() || !packet.defaults.is_empty() {
             self.clock.read(packet);
+            self.change = Change::Another;
         }
         if !packet.defaults.is_empty() {
             self.learn_defaults(packet.defaults, tracks);
         }
         if packet.has_names && self.is_readable {
+            self.change = self.change.max(Change::More);
             let mut data = messages(packet.content, trace_packet::INTERNED_DATA);
             self.is_readable = data.all(|data| self.names.add(data)) && self.is_small();
         }

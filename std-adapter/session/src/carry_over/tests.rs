@@ -7,8 +7,11 @@ use tracebuf_analysis::Trace;
 
 use super::*;
 
+pub(super) use noted::crash_here;
+
 mod kept;
 mod named;
+mod noted;
 mod plain;
 mod slices;
 

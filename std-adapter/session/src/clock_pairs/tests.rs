@@ -213,7 +213,7 @@ impl Killed {
         start.clock_reading(&first).expect("memory");
         let config = Config::new(FillPolicy::RingBuffer).sequences(4);
         let region = config.region_size(1 << 16);
-        let spec = RegionSpec { region, beside_long_trace: true, clocks: &start.bytes, own: None };
+        let spec = RegionSpec { region, beside_long_trace: true, clocks: &start.bytes, own: None, kept: 0 };
         let (parts, undo) = match create(&folder.join("x.region"), &spec) {
             Err(error) if error.kind() == io::ErrorKind::Unsupported => return None,
             made => made.expect("a file"),

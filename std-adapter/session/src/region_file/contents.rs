@@ -9,8 +9,9 @@ use tracebuf::service::ProducerIdentity;
 use super::clock_table;
 use super::writers::{ENTRIES, Entry, target_of};
 use super::{
-    ABOUT, BUFFER, CLOCKS, CLOCKS_MAX, COUNT, HALF, HALVES, LARGEST, MAGIC, NO_OFFSET, OWN, OWN_PAGE, PAGE,
-    PROCESS, PRODUCER, Places, SLOT, SLOTS, USER, VERSION, WORD, WRITERS_AT, number, table,
+    ABOUT, BUFFER, CLOCKS, CLOCKS_MAX, COUNT, HALF, HALVES, KEPT, KEPT_AT, KEPT_COUNTS, LARGEST, MAGIC,
+    NO_OFFSET, OWN, OWN_PAGE, PAGE, PROCESS, PRODUCER, Places, SLOT, SLOTS, USER, VERSION, WORD, WRITERS_AT,
+    number, table,
 };
 use crate::clock::ClockReading;
 use crate::limits::{self, SHARED_MEMORY};
@@ -30,6 +31,8 @@ pub struct Contents {
     pub clock_pairs: Vec<ClockReading>,
     /// Shared memory of the session's own threads, if it lies in the file and the session was killed.
     pub own: Option<RecoveredSmb>,
+    /// What was kept of what the ring had forgotten, for [`CarryOver::recovered`](crate::CarryOver::recovered).
+    pub kept: Option<Vec<u8>>,
 }
 
 /// Packets on their way into a file.
@@ -92,6 +95,7 @@ struct ValidParts {
     clocks: Vec<u8>,
     clock_pairs: Vec<ClockReading>,
     own: Option<RecoveredSmb>,
+    kept: Option<(u64, u64)>,
 }
 
 /// Reads the first page; `None` if the file is of another kind.
@@ -118,6 +122,7 @@ fn sound(page: &[u8]) -> Option<ValidParts> {
         own: number(page, OWN)?,
         // As many as numbers of writers have bits for.
         table: table(number(page, WRITERS_AT)?.min(1 << 16)),
+        kept: number(page, KEPT)?,
     };
     // A file can be as long as a damaged header says and take no room: such an amount of memory must not be requested.
     if places.half == 0 || places.half.max(places.slot) > LARGEST {
@@ -141,15 +146,23 @@ fn sound(page: &[u8]) -> Option<ValidParts> {
     let clocks = part(page, CLOCKS as u64 + 8, len)?.to_vec();
     let own = if places.own == 0 { None } else { Some(RecoveredSmb::told(page, places)?) };
     let (region, clock_pairs) = ((places.half_at(word & 1), places.half), clock_table::read(page));
-    Some(ValidParts { region, slots, clocks, clock_pairs, own })
+    // It is of use only beside the rest: what of it makes no sense is left out.
+    let kept_at = match number(page, KEPT_COUNTS)? {
+        1 => number(page, KEPT_AT),
+        2 => number(page, KEPT_AT).and_then(|at| at.checked_add(places.kept)),
+        _ => None,
+    };
+    let kept = kept_at.filter(|_| places.kept <= LARGEST).map(|at| (at, places.kept));
+    Some(ValidParts { region, slots, clocks, clock_pairs, own, kept })
 }
 
 impl ValidParts {
-    fn check_is_within(&self, file: u64) -> Result<(), Damage> {
+    fn check_is_within(&mut self, file: u64) -> Result<(), Damage> {
         let is_within = |(at, len): (u64, u64)| at.checked_add(len).is_some_and(|behind| behind <= file);
         if self.region.0 >= file {
             return Err(Damage::CutBefore);
         }
+        self.kept = self.kept.filter(|place| is_within(*place));
         let slots = self.slots.iter().map(|(_, place)| *place);
         let own = self.own.iter().map(|own| own.place);
         if is_within(self.region) && slots.chain(own).all(is_within) { Ok(()) } else { Err(Damage::Cut) }
@@ -161,14 +174,15 @@ impl ValidParts {
         let slots = self.slots.into_iter().map(fill).collect::<Result<_, E>>()?;
         let fill = |own: RecoveredSmb| Ok(RecoveredSmb { bytes: bytes(own.place)?, ..own });
         let own = self.own.map(fill).transpose()?;
+        let kept = self.kept.map(bytes).transpose()?;
         let Self { region: (start, _), clocks, clock_pairs, .. } = self;
-        Ok(Contents { start, region, slots, clocks, clock_pairs, own })
+        Ok(Contents { start, region, slots, clocks, clock_pairs, own, kept })
     }
 }
 
 /// Parses a region file, which may be [damaged](Damage); `None` if the file is of another kind.
 pub fn parse(file: &[u8]) -> Result<Option<Contents>, Damage> {
-    let Some(layout) = layout(file)? else { return Ok(None) };
+    let Some(mut layout) = layout(file)? else { return Ok(None) };
     layout.check_is_within(file.len() as u64)?;
     layout.contents(|(at, len)| Ok(part(file, at, len).unwrap_or_default().to_vec())).map(Some)
 }
@@ -181,7 +195,7 @@ pub fn read(file: &File) -> io::Result<Result<Contents, Vec<u8>>> {
     let end = file.metadata()?.len();
     let mut page = Vec::new();
     file.take(PAGE).read_to_end(&mut page)?;
-    let Some(layout) = layout(&page)? else { return Ok(Err(page)) };
+    let Some(mut layout) = layout(&page)? else { return Ok(Err(page)) };
     // Before memory is requested: a damaged header may have any number.
     layout.check_is_within(end)?;
     let read = |(at, len)| {

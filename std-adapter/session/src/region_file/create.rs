@@ -17,12 +17,14 @@ use tracebuf_std::system::{FileExt as _, allocate};
 use tracebuf_std::whole_file::about;
 
 use super::clock_table::ClockTable;
+use super::kept_memory::KeptMemory;
 use super::memory::{BufferMemory, Control, OwnMark};
 use super::outbox::Outbox;
 use super::own_memory::{OwnMemory, SharedMemorySpec};
 use super::previous_file::{check_is_at, keep_previous, previous, remove_unused};
 use super::{
-    BEGUN, CLOCKS, CLOCKS_MAX, COUNT, HALF, HALVES, MAGIC, PAGE, Places, SLOT, SLOTS, TABLE, VERSION, WORD,
+    BEGUN, CLOCKS, CLOCKS_MAX, COUNT, HALF, HALVES, KEPT, KEPT_AT, KEPT_COUNTS, MAGIC, PAGE, Places, SLOT,
+    SLOTS, TABLE, VERSION, WORD, whole_pages,
 };
 
 /// What a file is to contain.
@@ -33,6 +35,8 @@ pub(crate) struct RegionSpec<'w> {
     /// A packet with the clocks at the session's start.
     pub(crate) clocks: &'w [u8],
     pub(crate) own: Option<SharedMemorySpec>,
+    /// Bytes for what the ring forgets; 0 if that is not kept.
+    pub(crate) kept: u64,
 }
 
 pub(crate) struct Parts {
@@ -41,12 +45,13 @@ pub(crate) struct Parts {
     pub(crate) outbox: Option<Outbox>,
     pub(crate) own: Option<(OwnMemory, OwnMark)>,
     pub(crate) clocks: ClockTable,
+    pub(crate) kept: Option<KeptMemory>,
 }
 
 /// Makes the file, with room on the disk for all of it, and memory for a buffer in it. What an earlier process left
 /// there is kept beside it until [`Undo::forget`] makes the new file valid; dropping the [`Undo`] puts it back.
 pub(crate) fn create(path: &Path, spec: &RegionSpec<'_>) -> io::Result<(Parts, Undo)> {
-    let RegionSpec { region, beside_long_trace, clocks, own } = *spec;
+    let RegionSpec { region, beside_long_trace, clocks, own, kept } = *spec;
     // The file is what a link leads to, so the names beside it are too.
     let path = &followed(path)?;
     check_names(path)?;
@@ -70,7 +75,8 @@ pub(crate) fn create(path: &Path, spec: &RegionSpec<'_>) -> io::Result<(Parts, U
     let (halves, slots, slot) =
         if beside_long_trace { (2, SLOTS as u64, limit + (1 << 20)) } else { (1, 0, 0) };
     let own_bytes = own.map_or(0, |own| own.bytes);
-    let places = Places { half: region, halves, slots, slot, own: own_bytes, table: TABLE };
+    let kept = whole_pages(kept);
+    let places = Places { half: region, halves, slots, slot, own: own_bytes, table: TABLE, kept };
     // Before everything else: if it is killed from here on, the start leaves a file that holds nothing.
     file.write_all_at(BEGUN, 0)?;
     allocate(&file, places.end())?;
@@ -88,6 +94,10 @@ pub(crate) fn create(path: &Path, spec: &RegionSpec<'_>) -> io::Result<(Parts, U
     let copy = if halves == 2 { Some(map(places.half_at(1), region)?) } else { None };
     let slots_of_file =
         (0..slots).map(|slot| map(places.slot_at(slot), places.slot)).collect::<io::Result<Vec<_>>>()?;
+    let areas = match kept {
+        0 => None,
+        _ => Some([map(places.kept_at(), kept)?, map(places.kept_at() + kept, kept)?]),
+    };
     // Without the lock, which is passed on after all that can fail.
     let own_memory = own.map(|_| OwnMemory::new(&file, places.own_at(), own_bytes)).transpose()?;
 
@@ -97,7 +107,8 @@ pub(crate) fn create(path: &Path, spec: &RegionSpec<'_>) -> io::Result<(Parts, U
     page[CLOCKS + 8..CLOCKS + 8 + clocks.len()].copy_from_slice(clocks);
     let control = Arc::new(Control { page, _lock: lock });
     let numbers = [(8, VERSION), (HALF, region), (HALVES, halves), (COUNT, slots), (SLOT, slot), (WORD, 0)];
-    numbers.iter().for_each(|(at, value)| control.set(*at, *value));
+    let of_kept = [(KEPT, kept), (KEPT_AT, places.kept_at()), (KEPT_COUNTS, 0)];
+    numbers.iter().chain(&of_kept).for_each(|(at, value)| control.set(*at, *value));
     let own = own_memory.zip(own).map(|(memory, spec)| {
         spec.numbers().iter().for_each(|(at, value)| control.set(*at, *value));
         (memory, OwnMark(control.clone()))
@@ -110,8 +121,10 @@ pub(crate) fn create(path: &Path, spec: &RegionSpec<'_>) -> io::Result<(Parts, U
     });
     let outbox = copy.map(|copy| Outbox::new(control.clone(), copy, slots_of_file, limit as usize));
     let clocks = ClockTable(control.clone());
-    // The lock is released by the last owner of the page: the memory, the outbox, a slot, or the table of clocks.
-    Ok((Parts { memory: BufferMemory::in_file(half, control), outbox, own, clocks }, undo))
+    let kept = areas.map(|areas| KeptMemory::new(control.clone(), areas));
+    // The lock is released by the last owner of the page: the memory, the outbox, a slot, the table of clocks, or what
+    // is kept.
+    Ok((Parts { memory: BufferMemory::in_file(half, control), outbox, own, clocks, kept }, undo))
 }
 
 /// Makes the file where there is none; by now another start may have made it.

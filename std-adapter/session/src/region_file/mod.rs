@@ -50,6 +50,15 @@
 //! for other buffers, what other processes had not sent, and an event over more than two chunks whose sizes the drain
 //! thread had not received. After a power cut packets of this part may be damaged: it has no checksums.
 //!
+//! # What the ring forgets
+//! With [`keep_descriptions`](crate::SessionBuilder::keep_descriptions), the file of a ring has it too: the last
+//! description of each track and value of each counter, and the clock and names of each sequence at the ring's end,
+//! without which no name would be known that was written before what the ring still holds. Each is replaced whole or
+//! not at all, before its packet leaves the ring, so a kill at any moment leaves what belongs together. All of it has
+//! checksums: after a power cut what is damaged, or does not fit the ring, is dropped. Then readers skip a sequence up
+//! to its next state. It lies in two areas of the memory that was given: in one new content is made when the other one
+//! is full. Beside a long trace, which has all of that, there is none.
+//!
 //! # At the next start
 //! A file that an earlier session left is moved to `FILE.previous`, and what was there to `FILE.previous.previous`,
 //! which is removed once the session has started. So there must be room for three. If the start fails, both are put
@@ -59,8 +68,8 @@
 //! there before is then in `FILE.previous`, as recovery says.
 //!
 //! # Layout
-//! All numbers are little-endian. The file is a page of 4 KiB, then the halves, the slots, and the table of writers
-//! followed by shared memory, each from the next multiple of 4 KiB on.
+//! All numbers are little-endian. The file is a page of 4 KiB, then the halves, the slots, the table of writers followed
+//! by shared memory, and the descriptions kept, each from the next multiple of 4 KiB on.
 //!
 //! | offset | bytes | what |
 //! |---|---|---|
@@ -77,6 +86,7 @@
 //! | 128 | 8 | writers in the table, a multiple of 128: 32,768; 1,024 in files of version 0.1 |
 //! | 136 | 8 | the buffer's number in its session |
 //! | 144 | 24 | of its writers: the producer's number, the process's, the user's |
+//! | 168 | 24 | of the descriptions kept: bytes of an area, where the first one is (the other one lies behind it), which one counts: 1, 2, or 0 for none |
 //! | 256 | 8 + 512 | length and bytes of a packet with the clocks at the start, with which the long trace begins too |
 //! | 1,024 + 32 n | 32 | pair of clocks n, of 96: boot time, steady clock, time of day, and a check of these three |
 //!
@@ -89,6 +99,7 @@
 mod clock_table;
 mod contents;
 mod create;
+mod kept_memory;
 mod memory;
 mod outbox;
 mod own_memory;
@@ -104,6 +115,7 @@ pub use tracebuf_std::free_file::{check_is_free, create_if_free};
 
 pub(crate) use clock_table::{ClockTable, PAIRS_MAX};
 pub(crate) use create::{RegionSpec, create};
+pub(crate) use kept_memory::{KeptMemory, VmMemory};
 pub(crate) use memory::{BufferMemory, OwnMark};
 pub(crate) use outbox::{Outbox, Slot};
 pub(crate) use own_memory::{OwnMemory, SharedMemorySpec};
@@ -131,6 +143,9 @@ const BUFFER: usize = 136;
 const PRODUCER: usize = 144;
 const PROCESS: usize = 152;
 const USER: usize = 160;
+const KEPT: usize = 168;
+const KEPT_AT: usize = 176;
+const KEPT_COUNTS: usize = 184;
 const CLOCKS: usize = 256;
 const CLOCKS_MAX: usize = 512;
 /// Bytes before shared memory that say which buffer each of so many writers writes to: whole pages.
@@ -151,6 +166,8 @@ struct Places {
     own: u64,
     /// Bytes of that table.
     table: u64,
+    /// Bytes of each of the two areas of what is kept.
+    kept: u64,
 }
 
 impl Places {
@@ -166,9 +183,14 @@ impl Places {
         self.slot_at(self.slots)
     }
 
-    fn end(&self) -> u64 {
+    /// Only while the file is made: afterwards shared memory may count no more.
+    fn kept_at(&self) -> u64 {
         let own = if self.own > 0 { self.table.saturating_add(self.own) } else { 0 };
-        self.own_at().saturating_add(own)
+        whole_pages(self.own_at().saturating_add(own))
+    }
+
+    fn end(&self) -> u64 {
+        self.kept_at().saturating_add(self.kept.saturating_mul(2))
     }
 }
 

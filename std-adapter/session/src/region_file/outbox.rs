@@ -145,7 +145,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("tracebuf-outbox-{}", std::process::id()));
         let config = Config::new(FillPolicy::RingBuffer).sequences(4);
         let region = config.region_size(1 << 16);
-        let spec = RegionSpec { region, beside_long_trace: true, clocks: &[], own: None };
+        let spec = RegionSpec { region, beside_long_trace: true, clocks: &[], own: None, kept: 0 };
         let (parts, undo) = match create(&path, &spec) {
             Err(error) if error.kind() == std::io::ErrorKind::Unsupported => return,
             made => made.expect("a file"),

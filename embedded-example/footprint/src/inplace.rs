@@ -58,6 +58,12 @@ fn events<M: Memory, T: Timer>(
     writer.on(track).instant(linked_name!("linked too"));
     writer.count_i64("count", input.u64() as i64);
     writer.measure("measure", f32::from_bits(input.u32()));
+    writer.named("slice").begin();
+    writer.named("slice").end();
+    writer.named("instant").instant();
+    writer.named("count").count(input.u32() as i32);
+    writer.named("count").count_i64(input.u64() as i64);
+    writer.named("measure").measure(f32::from_bits(input.u32()));
     writer.switch_to(input.bool().then_some(track));
     writer.log(input.u16() as u8, "tag", input.text());
     writer.instant_with("details", |details| {

@@ -46,7 +46,7 @@ fn chunks_between_scrapes(buffers: &[CentralBuffer], waiting: usize) -> usize {
     }
     let rings = buffers.iter().filter(|buffer| buffer.observer().looks());
     let smallest = rings.map(|buffer| buffer.stats().buffer_size).min();
-    smallest.map_or(usize::MAX, |bytes| (bytes as usize / 4 / CHUNK).max(LEAST_BETWEEN_SCRAPES))
+    smallest.map_or(usize::MAX, |bytes| (bytes as usize / 2 / CHUNK).max(LEAST_BETWEEN_SCRAPES))
 }
 
 const LEAST_BETWEEN_SCRAPES: usize = 4;

@@ -189,6 +189,8 @@ impl<H: Host> Service<H> {
         let uid = self.connections.get(&connection).map_or(u32::MAX, |one| one.peer.uid);
         let is_taken = self.find_detached(uid, &key).is_some();
         let session = id.and_then(|id| self.sessions.get_mut(&id)).filter(|_| !is_taken && !key.is_empty());
+        // Who waits for a clone's file would never hear of it.
+        let session = session.filter(|of| of.file.as_ref().is_none_or(|file| file.cloned_by.is_none()));
         let Some(session) = session else { return self.reject(connection, request) };
         session.detached = Some(key);
         session.consumer = None;

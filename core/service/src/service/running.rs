@@ -196,11 +196,13 @@ impl<H: Host> Service<H> {
     /// Ends a session, and forgets it as soon as its file is complete.
     pub(super) fn free(&mut self, id: u64) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
-        if let Some(connection) = session.consumer {
+        if let Some(connection) = session.consumer
+            // One that was freed before, and whose file is complete only now, may have been followed by another.
+            && let Some(one) = self.connections.get_mut(&connection)
+            && one.consumer.session == Some(id)
+        {
+            one.consumer.session = None;
             self.readers.remove(&connection);
-            if let Some(one) = self.connections.get_mut(&connection) {
-                one.consumer.session = None;
-            }
         }
         let Some(session) = self.sessions.get_mut(&id) else { return };
         session.is_freed = true;

@@ -4,7 +4,7 @@ use tracebuf::producer::TraceWriter;
 use tracebuf::proto::TracePackets;
 use tracebuf::proto::fields::config::trace_config;
 use tracebuf::proto::fields::consumer::{
-    clone_session_request as asked, clone_session_response as answer, trace_uuid,
+    clone_session_request as asked, clone_session_response as answer, detach_request, trace_uuid,
 };
 use tracebuf::proto::fields::trace_packet;
 use tracebuf::proto::reader::{message, number};
@@ -12,6 +12,7 @@ use tracebuf_service::wire::ProtoBuilder;
 use tracebuf_service::{Event, FileToken};
 
 use crate::clients::{Consumer, HAS_PROGRAM, Program, config_of, data, replies, source_with, times};
+use crate::known::left;
 use crate::world::World;
 
 const USER: u32 = 700;
@@ -218,6 +219,33 @@ fn a_file_that_fails_later_fails_its_clone_and_a_service_that_ends_completes_bot
     all.world.unstick_files();
     assert!(all.world.service.has_ended() && answered(&all.world, &reads, request).expect("now").is_ok());
     assert_eq!(times(&all.packets(file)), [1]);
+}
+
+#[test]
+fn a_clone_that_was_freed_before_its_file_was_complete_does_not_take_the_next_one_along() {
+    let mut all = setting(&config());
+    all.world.files_are_stuck = true;
+    let (mut cloner, request, _file) = all.ask();
+    all.flush();
+    // Nor is it left to nobody while its consumer waits for it.
+    let key = ProtoBuilder::new().bytes(detach_request::KEY, b"key");
+    let detached = cloner.call(&mut all.world, "Detach", &key);
+    assert!(matches!(replies(&all.world, cloner.connection, detached)[..], [(false, false, _)]));
+    assert!(cloner.simple(&mut all.world, "FreeBuffers") && answered(&all.world, &cloner, request).is_none());
+    // Another one, which the same consumer has when the first one's file is complete.
+    let (by_id, file) = (ProtoBuilder::new().number(asked::SESSION_ID, 1_u32), all.world.file());
+    let next = cloner.call_with(&mut all.world, "CloneSession", &by_id, Some(file));
+    all.flush();
+    all.world.unstick_files();
+    let made = answered(&all.world, &cloner, next).expect("an answer");
+    assert!(made.is_ok() && answered(&all.world, &cloner, request).is_some());
+    cloner.call(&mut all.world, "GetTraceStats", &ProtoBuilder::new());
+    let answers = replies(&all.world, cloner.connection, next + 1);
+    assert!(matches!(answers[..], [(true, false, _)]), "it has it still");
+    all.world.hang_up(cloner.connection);
+    all.world.hang_up(all.consumer.connection);
+    all.world.pass(10_000);
+    assert_eq!(left(&mut all.world).0, 0);
 }
 
 #[test]

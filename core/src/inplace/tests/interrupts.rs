@@ -103,7 +103,13 @@ fn at_any_access<const NAMES: usize, const CHUNKS: usize>(
         let holders: Vec<_> = (0..taken).map(|_| recorder.writer("taken")).collect();
         holders.iter().for_each(|holder| holder.end());
         let handler = Rc::clone(&high);
-        let came = interrupted_at(access, move || interrupt(&mut handler.borrow_mut()), || main(&mut low));
+        let interrupt = move || {
+            let mut high = handler.borrow_mut();
+            interrupt(&mut high);
+            // A reset may come now.
+            high.check(&dump(region), &format!("within access {access}"));
+        };
+        let came = interrupted_at(access, interrupt, || main(&mut low));
         let mut high = high.borrow_mut();
         for more in 0..2 {
             let when = format!("{what}, access {access}, {more} later");

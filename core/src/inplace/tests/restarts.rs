@@ -7,7 +7,7 @@ use std::vec::Vec;
 use super::super::{Found, Recorder, Region};
 use super::{by_writer, dump, timer};
 use crate::atomics::watched::stopped_at;
-use crate::inplace::layout::State;
+use crate::inplace::layout::{NameWord, State};
 use crate::inplace::region::sealed::Words;
 
 #[test]
@@ -141,4 +141,17 @@ fn a_reset_within_a_restart_loses_nothing_and_is_no_start() {
             break;
         }
     }
+}
+
+#[test]
+fn places_of_names_that_were_being_entered_are_free_after_a_reset() {
+    static TRACE: Region<4, 16, 4, 32> = Region::zeroed();
+    Recorder::new(&TRACE, || 0, 1_000);
+    for place in 0..4 {
+        Words::name(&TRACE, place)[1].store(NameWord::new(0, 3, 0).0, Ordering::Relaxed);
+    }
+    let writer = Recorder::attach_or_new(&TRACE, || 0, 1_000).0.writer("main");
+    ["a", "b", "c"].iter().for_each(|name| writer.instant(name));
+    let told: Vec<_> = by_writer(&dump(&TRACE))[&(2, 0)].iter().map(|(_, told)| told.clone()).collect();
+    assert_eq!(told, ["instant a", "instant b", "instant c"]);
 }

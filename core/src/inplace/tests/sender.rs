@@ -214,17 +214,20 @@ fn the_next_start_sends_what_the_last_one_has_not() {
     static TRACE: Region<16, 64, 8, 32> = Region::zeroed();
     let (recorder, _) = Recorder::attach_or_new(&TRACE, || 7, 1_000);
     let writer = recorder.writer("w");
+    // More names than are sent again and again.
+    ["a", "b", "c", "d", "e", "f", "g", "h"].iter().for_each(|name| writer.instant(name));
     (0..40).for_each(|value| writer.count("n", value));
     let mut sender = Sender::new(recorder);
     // A reset comes while the first chunk is on its way.
-    let mut piece = [0; 200];
-    assert_eq!(sender.fill(&mut piece), 200);
+    let mut piece = [0; 400];
+    assert_eq!(sender.fill(&mut piece), 400);
     core::mem::forget(writer);
     let (recorder, _) = Recorder::attach_or_new(&TRACE, || 0, 1_000);
     recorder.writer("other").instant("x");
     let mut host = Host::default();
     host.take(&sent(&mut Sender::new(recorder), 64));
-    let values: Vec<_> = (0..40).map(|value| format!("{value}")).collect();
+    let values = (0..40).map(|value| format!("{value}"));
+    let values: Vec<_> = core::iter::repeat_n("instant".into(), 8).chain(values).collect();
     assert_eq!(
         (host.of(1, 0), host.of(2, 0)),
         (values.iter().map(String::as_str).collect(), Vec::from(["instant"]))

@@ -403,7 +403,7 @@ fn a_trace_that_the_rest_is_put_behind_may_be_larger_than_memory() {
     (0..count).for_each(|n| file.write_all_at(&head, start + n * size).expect("room"));
     file.set_len(start + count * size - 1).expect("room");
     let output = std::process::Command::new("sh")
-        .args(["-c", "ulimit -v 85000; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_tracebuf"), "recover"])
+        .args(["-c", "ulimit -v 110000; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_tracebuf"), "recover"])
         .args([region.as_os_str(), "-o".as_ref(), both.as_ref(), "--with".as_ref(), trace.as_ref()])
         .output()
         .expect("sh");

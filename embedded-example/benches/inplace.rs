@@ -20,7 +20,7 @@ mod image {
     use cortex_m::peripheral::SYST;
     use cortex_m_rt::entry;
     use defmt_semihosting as _;
-    use tracebuf::inplace::{Recorder, Region, Sender, Writer};
+    use tracebuf::inplace::{Recorder, Region, Sender, Writer, linked_name};
     use tracebuf_firmware::board;
 
     type Trace = Region<64, 128, 16>;
@@ -91,6 +91,8 @@ mod image {
         sheet.line("count_i64", median, (100, 120), "instructions");
         sheet.line("worst_event", worst, (280, 370), "instructions");
         sheet.line("first_event", claims, (320 + 120, 420 + 165), "instructions");
+        let linked = many::<201>(|_| meter.count(|| writer.named(linked_name!("linked")).begin()));
+        sheet.line("begin_linked", linked.0, (65, 80), "instructions");
         jumps(&mut sheet, &meter);
         sends(&mut sheet, &meter, recorder, &writer);
         sheet.line("ram_writer", size_of::<TraceWriter>() as u32, (24, 24), "bytes");

@@ -16,7 +16,7 @@
 //! ```
 
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst, compiler_fence};
-use tracebuf::inplace::{Region, Timer, TrackId, Writer};
+use tracebuf::inplace::{Region, Timer, TrackId, Writer, linked_name};
 
 /// The ring has 16 chunks of 32 words: full chunks, and claims, as often as can be.
 pub type Trace = Region<64, 96, CHUNKS, 32>;
@@ -46,18 +46,18 @@ pub fn text(number: u32, memory: &mut [u8; TEXT]) -> &str {
     core::str::from_utf8(text).unwrap_or_default()
 }
 
-/// Records the event of this number: eight kinds take turns.
+/// Records the event of this number: eight kinds take turns. Two have names that are only in the program.
 pub fn record<T: Timer>(writer: &Writer<'_, Trace, T>, device: TrackId, number: u32) {
     let name = NAMES.get((number / 8) as usize % NAMES.len()).copied().unwrap_or_default();
     match number % 8 {
         0 => writer.begin(name),
-        1 => writer.count("level", number as i32),
+        1 => writer.named(linked_name!("level")).count(number as i32),
         2 => writer.count_i64("total", i64::from(number) << 32 | i64::from(!number)),
         3 => writer.instant_with("mark", |details| {
             details.arg("number", number as i32).flow(number);
         }),
         4 => writer.end(),
-        5 => writer.on(device).instant("elsewhere"),
+        5 => writer.on(device).instant(linked_name!("elsewhere")),
         6 => writer.measure("share", number as f32),
         _ => {
             let mut memory = [0; TEXT];

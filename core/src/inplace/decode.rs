@@ -137,7 +137,8 @@ impl<'b> RegionView<'b> {
         is_start && (start != starts & 31 || writer < self.header.0[header::WRITERS])
     }
 
-    /// A name by its number. `None` if there is none: no event of a region that is whole has such a number, but 0.
+    /// A name by its number. `None` if there is none: no event of a region that is whole has such a number, but 0 and
+    /// those of [linked names](crate::linked_name).
     pub fn name(&self, number: u32) -> Option<NameView<'b>> {
         let place = (number as usize).checked_sub(1)?.checked_mul(2)?;
         let (key, word) = (self.names.get(place)?, NameWord(self.names.get(place + 1)?));

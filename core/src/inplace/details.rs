@@ -1,7 +1,7 @@
 //! Details of an event: arguments, flows, a text, another track.
 
 use super::layout::{TEXT_MAX, detail, detail_word, head, kind};
-use super::names::{cut, words_of};
+use super::names::{Name, cut, words_of};
 use super::region::Memory;
 use super::time::Timer;
 use super::writer::{TrackId, Writer};
@@ -42,19 +42,19 @@ impl<'w, 'a, M: Memory, T: Timer> Details<'w, 'a, M, T> {
     }
 
     /// An argument that is a number.
-    pub fn arg(&mut self, name: &'static str, value: i32) -> &mut Self {
+    pub fn arg(&mut self, name: impl Name, value: i32) -> &mut Self {
         let name = self.writer.number_of(name);
         self.one(detail::ARG_I32, name, value as u32)
     }
 
     /// An argument that is a number with a fraction.
-    pub fn arg_f32(&mut self, name: &'static str, value: f32) -> &mut Self {
+    pub fn arg_f32(&mut self, name: impl Name, value: f32) -> &mut Self {
         let name = self.writer.number_of(name);
         self.one(detail::ARG_F32, name, value.to_bits())
     }
 
     /// An argument that is a text; its first 64 bytes are kept.
-    pub fn arg_text(&mut self, name: &'static str, text: &str) -> &mut Self {
+    pub fn arg_text(&mut self, name: impl Name, text: &str) -> &mut Self {
         let name = self.writer.number_of(name);
         self.text(detail::ARG_TEXT, name, text)
     }
@@ -78,26 +78,26 @@ impl<'a, M: Memory, T: Timer> Writer<'a, M, T> {
 
     /// The beginning of a slice, with details.
     #[inline]
-    pub fn begin_with(&self, name: &'static str, details: impl FnOnce(&mut Details<'_, 'a, M, T>)) {
+    pub fn begin_with(&self, name: impl Name, details: impl FnOnce(&mut Details<'_, 'a, M, T>)) {
         self.with(kind::BEGIN, name, details);
     }
 
     /// An instant, with details.
     #[inline]
-    pub fn instant_with(&self, name: &'static str, details: impl FnOnce(&mut Details<'_, 'a, M, T>)) {
+    pub fn instant_with(&self, name: impl Name, details: impl FnOnce(&mut Details<'_, 'a, M, T>)) {
         self.with(kind::INSTANT, name, details);
     }
 
     /// A line of a log under this tag. `priority` is Android's: 4 is information, 5 a warning, 6 an error. The first 64
     /// bytes of the text are kept.
-    pub fn log(&self, priority: u8, tag: &'static str, text: &str) {
+    pub fn log(&self, priority: u8, tag: impl Name, text: &str) {
         let mut all = Details::new(self);
         all.text(detail::LOG, u32::from(priority), text);
         all.record(self.head(kind::INSTANT, tag));
     }
 
     #[inline]
-    fn with(&self, kind: u32, name: &'static str, details: impl FnOnce(&mut Details<'_, 'a, M, T>)) {
+    fn with(&self, kind: u32, name: impl Name, details: impl FnOnce(&mut Details<'_, 'a, M, T>)) {
         let mut all = Details::new(self);
         details(&mut all);
         all.record(self.head(kind, name));
@@ -112,7 +112,7 @@ pub struct OnTrack<'w, 'a, M: Memory, T: Timer> {
 
 impl<'w, 'a, M: Memory, T: Timer> OnTrack<'w, 'a, M, T> {
     /// As [`Writer::begin`].
-    pub fn begin(&self, name: &'static str) {
+    pub fn begin(&self, name: impl Name) {
         self.event(self.writer.head(kind::BEGIN, name));
     }
 
@@ -122,12 +122,12 @@ impl<'w, 'a, M: Memory, T: Timer> OnTrack<'w, 'a, M, T> {
     }
 
     /// As [`Writer::instant`].
-    pub fn instant(&self, name: &'static str) {
+    pub fn instant(&self, name: impl Name) {
         self.event(self.writer.head(kind::INSTANT, name));
     }
 
     /// As [`Writer::begin_with`].
-    pub fn begin_with(&self, name: &'static str, details: impl FnOnce(&mut Details<'_, 'a, M, T>)) {
+    pub fn begin_with(&self, name: impl Name, details: impl FnOnce(&mut Details<'_, 'a, M, T>)) {
         let mut all = Details::new(self.writer);
         all.add(detail_word(detail::TRACK, self.track.0), core::iter::empty());
         details(&mut all);

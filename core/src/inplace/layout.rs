@@ -7,6 +7,11 @@ pub(super) const VERSION: u32 = 1;
 /// Most writers that a start may have.
 pub const WRITERS_MAX: u32 = 63;
 
+/// Most names that the table may have, by numbers from 1 on. The numbers above are of names that the linker numbers.
+pub(super) const NAMES_MAX: u32 = 1024;
+/// The last number of a name.
+pub(super) const LINKED: u32 = 0x7FF;
+
 /// Words before the names.
 pub(super) const HEADER: usize = 16;
 /// In the header's words of text: complete chunks have sums.

@@ -31,6 +31,8 @@
 //! - The ring's chunks are claimed in turn, without a lock: a writer at any priority, or in an interrupt that cannot be
 //!   masked, takes the next one whose events are the oldest. Chunks that are being written stay.
 //! - A name is copied into a table when it is first used, and is a number of 11 bits after that.
+//!   [`linked_name!`] makes names that are numbers from the
+//!   beginning: their texts are only in the program's file.
 //! - Times are 18 bits of the timer's ticks since the event before; after a longer pause, 64 bits.
 //! - [`RegionView`] decodes a dump, and [`ChunkView`] a chunk that was sent.
 //!
@@ -48,6 +50,7 @@
 //! | `events` | a writer as one of several kinds of recorders | `writer`, `names` |
 //! | `named` | events by a name of any kind | `writer`, `names` |
 //! | `details` | arguments, flows, texts, other tracks | `writer` |
+//! | `linked` | names that the linker numbers | `names` |
 //! | `writer` | events | `claim`, `names`, `time` |
 //! | `sum` | complete chunks' sums (with the feature `inplace-crc`) | `region`, `crc` |
 //! | `claim`, `names`, `time` | chunks, the table of names, the timer | `region`, `order` |
@@ -68,6 +71,7 @@ mod frame;
 mod frames;
 mod headers;
 mod layout;
+mod linked;
 mod named;
 mod names;
 mod order;
@@ -81,11 +85,14 @@ mod time;
 mod words;
 mod writer;
 
+#[doc(inline)]
+pub use crate::linked_name;
 pub use decode::{ChunkView, NameView, RegionView};
 pub use details::{Details, OnTrack};
 pub use frames::{Hello, Message};
 pub use headers::HeaderView;
 pub use layout::WRITERS_MAX;
+pub use linked::{LINKED_NAMES, LinkedName};
 pub use named::NamedEvents;
 pub use names::Name;
 pub use read::ChunkCopy;

@@ -4,7 +4,7 @@ use super::layout::{head, kind};
 use super::names::{Name, number_of};
 use super::region::Memory;
 use super::time::Timer;
-use super::writer::Writer;
+use super::writer::{SliceGuard, Writer};
 
 /// Events with a name, of any kind of [`Name`]. Made by [`Writer::named`].
 #[must_use = "it records nothing by itself"]
@@ -15,7 +15,7 @@ pub struct NamedEvents<'w, 'a, M: Memory, T: Timer, N> {
 
 impl<'a, M: Memory, T: Timer> Writer<'a, M, T> {
     /// Events with this name, which need not be a `&str`. They take some instructions fewer than those of a `&str`, and
-    /// 200 bytes of code wherever they are recorded.
+    /// 200 bytes of code wherever they are recorded; with a [linked name](crate::linked_name), 20.
     ///
     /// ```
     /// use core::ffi::CStr;
@@ -48,16 +48,36 @@ impl<'a, M: Memory, T: Timer> Writer<'a, M, T> {
     }
 }
 
-impl<M: Memory, T: Timer, N: Name> NamedEvents<'_, '_, M, T, N> {
+impl<'w, 'a, M: Memory, T: Timer, N: Name> NamedEvents<'w, 'a, M, T, N> {
     #[inline(always)]
     fn event(self, kind: u32) {
-        self.writer.event_here(head(kind, 0), number_of(self.writer.region(), self.name));
+        match self.name.number() {
+            // With nothing to look up, what all share is as fast.
+            Some(number) => self.writer.event(head(kind, number), ""),
+            None => self.writer.event_here(head(kind, 0), number_of(self.writer.region(), self.name)),
+        }
+    }
+
+    #[inline(always)]
+    fn value<const WORDS: usize>(self, kind: u32, value: [u32; WORDS]) {
+        match self.name.number() {
+            Some(number) => self.writer.numbered_value(head(kind, number), value),
+            None => self.writer.value_here(head(kind, 0), number_of(self.writer.region(), self.name), value),
+        }
     }
 
     /// As [`Writer::begin`].
     #[inline(always)]
     pub fn begin(self) {
         self.event(kind::BEGIN);
+    }
+
+    /// As [`Writer::enter`].
+    #[inline(always)]
+    pub fn enter(self) -> SliceGuard<'w, 'a, M, T> {
+        let writer = self.writer;
+        self.begin();
+        SliceGuard { writer }
     }
 
     /// As [`Writer::end`], without a call: the name is not looked at.
@@ -75,18 +95,18 @@ impl<M: Memory, T: Timer, N: Name> NamedEvents<'_, '_, M, T, N> {
     /// As [`Writer::count`].
     #[inline(always)]
     pub fn count(self, value: i32) {
-        self.writer.value_here(head(kind::COUNT, 0), self.name, [value as u32]);
+        self.value(kind::COUNT, [value as u32]);
     }
 
     /// As [`Writer::count_i64`].
     #[inline(always)]
     pub fn count_i64(self, value: i64) {
-        self.writer.value_here(head(kind::COUNT_64, 0), self.name, [value as u32, (value >> 32) as u32]);
+        self.value(kind::COUNT_64, [value as u32, (value >> 32) as u32]);
     }
 
     /// As [`Writer::measure`].
     #[inline(always)]
     pub fn measure(self, value: f32) {
-        self.writer.value_here(head(kind::MEASURE, 0), self.name, [value.to_bits()]);
+        self.value(kind::MEASURE, [value.to_bits()]);
     }
 }

@@ -4,7 +4,7 @@
 //! word, and known by its first, which is written last: who finds the first sees all of it. If two priorities enter the
 //! same name at once it has two places, which harms nothing.
 
-use super::layout::{NameWord, header};
+use super::layout::{LINKED, NameWord, header};
 use super::order::{PUBLISH, SEE, after_seeing, before_masking, before_publishing};
 use super::region::Memory;
 use crate::atomics::Ordering;
@@ -25,6 +25,13 @@ pub trait Name: Copy {
 
     /// Its text, the same each time. An empty one is no name; it is asked for again each time.
     fn text(self) -> &'static str;
+
+    /// Its number, if the linker gave it one, from 1,025 to 2,047: then nothing else is asked for, and it takes no place
+    /// in the table. See [`linked_name!`](crate::linked_name).
+    #[inline(always)]
+    fn number(self) -> Option<u32> {
+        None
+    }
 }
 
 impl Name for &'static str {
@@ -59,6 +66,9 @@ fn key_of(name: impl Name) -> u32 {
 /// The number of an event's name. Cost, if it is known: some 15 instructions, and 10 for each place jumped over.
 #[inline(always)]
 pub(super) fn number_of<M: Memory>(region: &M, name: impl Name) -> u32 {
+    if let Some(number) = name.number() {
+        return number & LINKED;
+    }
     // Elsewhere an address is more than a key.
     #[cfg(target_pointer_width = "32")]
     if let Some(number) = known(region, name) {

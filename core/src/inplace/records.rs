@@ -3,7 +3,8 @@
 use super::layout::{FRONT, STEPS_MAX, detail, kind};
 use super::words::{Text, Words};
 
-/// What a writer recorded. Names, counters, tracks and tasks are numbers of names; 0 is none.
+/// What a writer recorded. Names, counters, tracks and tasks are numbers of names; 0 is none. Those above 1,024 are of
+/// names that [the linker numbers](crate::linked_name), from the first on.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Record<'b> {

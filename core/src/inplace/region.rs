@@ -1,6 +1,6 @@
 //! The memory of a recorder: a static that a reset leaves as it is.
 
-use super::layout::HEADER;
+use super::layout::{HEADER, NAMES_MAX};
 use crate::atomics::{AtomicU32, Ordering};
 
 /// Memory for a [`Recorder`](super::Recorder): `NAMES` places for names, `TEXT` words of their text, a ring of `CHUNKS`
@@ -28,7 +28,7 @@ impl<const NAMES: usize, const TEXT: usize, const CHUNKS: usize, const WORDS: us
     Region<NAMES, TEXT, CHUNKS, WORDS>
 {
     const VALID: () = {
-        assert!(NAMES.is_power_of_two() && NAMES <= 1024, "names: a power of two up to 1,024");
+        assert!(NAMES.is_power_of_two() && NAMES <= NAMES_MAX as usize, "names: a power of two up to 1,024");
         assert!(TEXT < 0x7FFF, "text: up to 32,766 words");
         assert!(WORDS.is_power_of_two() && WORDS >= 32 && WORDS <= 128, "chunks: 32, 64 or 128 words");
         assert!(CHUNKS.is_power_of_two() && CHUNKS >= 4 && CHUNKS <= 1 << 15, "chunks: 4, 8, 16, … 32,768");

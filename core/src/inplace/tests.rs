@@ -6,6 +6,7 @@ mod events;
 mod frames;
 mod interrupts;
 mod laps;
+mod linked;
 mod losses;
 mod restarts;
 #[cfg(feature = "frame")]

@@ -3,7 +3,7 @@
 use core::cell::Cell;
 
 use super::claim::{claim, complete};
-use super::layout::{FRONT, Front, STEPS_BITS, detail, detail_word, head, header, kind};
+use super::layout::{FRONT, Front, LINKED, STEPS_BITS, detail, detail_word, head, header, kind};
 use super::names::{Name, number_of};
 use super::order::{PUBLISH, after_reading, before_publishing};
 use super::region::Memory;
@@ -103,12 +103,17 @@ impl<'a, M: Memory, T: Timer> Writer<'a, M, T> {
     }
 
     #[inline(always)]
-    pub(super) fn head(&self, kind: u32, name: &'static str) -> u32 {
+    pub(super) fn head(&self, kind: u32, name: impl Name) -> u32 {
         head(kind, self.number_of(name))
     }
 
+    #[inline(always)]
+    pub(super) fn number_of(&self, name: impl Name) -> u32 {
+        name.number().map_or_else(|| self.look_up(name), |number| number & LINKED)
+    }
+
     #[inline(never)]
-    pub(super) fn number_of(&self, name: &'static str) -> u32 {
+    fn look_up(&self, name: impl Name) -> u32 {
         number_of(self.region, name)
     }
 
@@ -116,7 +121,7 @@ impl<'a, M: Memory, T: Timer> Writer<'a, M, T> {
     ///
     /// The name is looked up here, because calls are a large part of the time that an event takes.
     #[inline(never)]
-    fn event(&self, head: u32, name: &'static str) {
+    pub(super) fn event(&self, head: u32, name: &'static str) {
         let name = if name.is_empty() { 0 } else { number_of(self.region, name) };
         self.event_here(head, name);
     }
@@ -133,12 +138,17 @@ impl<'a, M: Memory, T: Timer> Writer<'a, M, T> {
     /// Writes an event with a value of so many words.
     #[inline(never)]
     fn value<const WORDS: usize>(&self, head: u32, name: &'static str, value: [u32; WORDS]) {
-        self.value_here(head, name, value);
+        self.value_here(head, number_of(self.region, name), value);
+    }
+
+    /// The same with the name's number in the head.
+    #[inline(never)]
+    pub(super) fn numbered_value<const WORDS: usize>(&self, head: u32, value: [u32; WORDS]) {
+        self.value_here(head, 0, value);
     }
 
     #[inline(always)]
-    pub(super) fn value_here<const WORDS: usize>(&self, head: u32, name: impl Name, value: [u32; WORDS]) {
-        let name = number_of(self.region, name);
+    pub(super) fn value_here<const WORDS: usize>(&self, head: u32, name: u32, value: [u32; WORDS]) {
         let Some((at, steps)) = self.place(1 + WORDS as u32) else { return };
         let chunk = self.chunk.get();
         store::<M>(chunk, at + 1, value[0]);
@@ -256,7 +266,7 @@ impl<M: Memory, T: Timer> Drop for Writer<'_, M, T> {
 /// Ends a slice when it is dropped.
 #[must_use = "the slice ends when this is dropped"]
 pub struct SliceGuard<'w, 'a, M: Memory, T: Timer> {
-    writer: &'w Writer<'a, M, T>,
+    pub(super) writer: &'w Writer<'a, M, T>,
 }
 
 impl<M: Memory, T: Timer> Drop for SliceGuard<'_, '_, M, T> {

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use tracebuf::inplace::{ChunkView, Detail, Found, Record, Recorder, RegionView, Text, Value};
+use tracebuf_analysis::LinkedNames;
 use tracebuf_firmware::stops::{
     self, ACCOUNT, CHUNKS, ENTRIES, MAGIC, NAMES, POSITION, TEXT, Trace, WRITERS,
 };
@@ -67,17 +68,23 @@ fn lossy(text: Text<'_>) -> String {
     String::from_utf8_lossy(&text.bytes().collect::<Vec<_>>()).into_owned()
 }
 
-fn name(view: &RegionView<'_>, number: u32) -> Result<String, String> {
-    let text = view.name(number).and_then(|name| name.text).ok_or(format!("no name {number}"))?;
-    Ok(lossy(text))
+/// A name of the region or, if it has none of that number, of the program.
+fn name(view: &RegionView<'_>, program: &LinkedNames, number: u32) -> Result<String, String> {
+    let kept = view.name(number).and_then(|name| name.text).map(lossy);
+    let linked = || program.text(number).map(|text| String::from_utf8_lossy(text).into_owned());
+    kept.or_else(linked).ok_or(format!("no name {number}"))
 }
 
 /// A chunk's events. Details whose event was never finished must not be there: all of it is published at once.
-fn events(view: &RegionView<'_>, chunk: &ChunkView<'_>) -> Result<Vec<(u64, String)>, String> {
+fn events(
+    view: &RegionView<'_>,
+    program: &LinkedNames,
+    chunk: &ChunkView<'_>,
+) -> Result<Vec<(u64, String)>, String> {
     let (mut all, mut details) = (Vec::new(), String::new());
     for record in chunk.records() {
         let (time, record) = record.map_err(|error| error.to_string())?;
-        let name = |number| name(view, number);
+        let name = |number| name(view, program, number);
         let text = match record {
             Record::Detail(detail) => {
                 details += &match detail {
@@ -102,16 +109,16 @@ fn events(view: &RegionView<'_>, chunk: &ChunkView<'_>) -> Result<Vec<(u64, Stri
 }
 
 /// All that is in the ring.
-fn chunks(view: &RegionView<'_>) -> Result<Chunks, String> {
+fn chunks(view: &RegionView<'_>, program: &LinkedNames) -> Result<Chunks, String> {
     if (view.dropped(), view.unnamed(), view.is_repaired()) != (0, 0, false) {
         return Err(format!("{} events were dropped, {} names", view.dropped(), view.unnamed()));
     }
     let mut all = Chunks::new();
     for chunk in view.chunks() {
-        let track = name(view, chunk.track())?;
+        let track = name(view, program, chunk.track())?;
         let writer = WRITERS.iter().position(|known| *known == track).ok_or("a writer that there is not")?;
         let key = (writer, chunk.start(), chunk.number());
-        if all.insert(key, events(view, &chunk)?).is_some() {
+        if all.insert(key, events(view, program, &chunk)?).is_some() {
             return Err(format!("two chunks of {track} have the number {}", chunk.number()));
         }
     }
@@ -149,7 +156,7 @@ fn compare(account: &Account<'_>, writer: usize, all: &Chunks, position: u32) ->
 }
 
 /// Starts again over a region, as it lies in memory, and records beside what was there.
-fn restart(bytes: &[u8], before: &Chunks) -> Result<(), String> {
+fn restart(bytes: &[u8], program: &LinkedNames, before: &Chunks) -> Result<(), String> {
     let region = Trace::zeroed();
     if bytes.len() != size_of_val(&region) {
         return Err(format!("a region of {} bytes", bytes.len()));
@@ -170,7 +177,7 @@ fn restart(bytes: &[u8], before: &Chunks) -> Result<(), String> {
     }
     let look = || {
         let dump: Vec<u8> = region.words().flat_map(u32::to_le_bytes).collect();
-        chunks(&RegionView::find(&dump).ok_or("no region after a restart")?)
+        chunks(&RegionView::find(&dump).ok_or("no region after a restart")?, program)
     };
     if look()? != *before {
         return Err("a restart has changed what was there".into());
@@ -188,7 +195,7 @@ fn restart(bytes: &[u8], before: &Chunks) -> Result<(), String> {
 }
 
 /// Events that had to be there, chunks, and which writers were within an event.
-fn check(path: &str) -> Result<(usize, usize, [bool; WRITERS.len()]), String> {
+fn check(path: &str, program: &LinkedNames) -> Result<(usize, usize, [bool; WRITERS.len()]), String> {
     let dump = std::fs::read(path).map_err(|error| error.to_string())?;
     let view = RegionView::find(&dump);
     let log = dump.windows(MAGIC.len()).position(|window| window == MAGIC);
@@ -206,24 +213,32 @@ fn check(path: &str) -> Result<(usize, usize, [bool; WRITERS.len()]), String> {
         return if finished == 0 { Ok((0, 0, [false; WRITERS.len()])) } else { Err("no region".into()) };
     };
     let region = dump.get(view.offset()..view.offset() + view.size()).ok_or("half a region")?;
-    let all = chunks(&view)?;
+    let all = chunks(&view, program)?;
     let position = words(region)[POSITION];
     let counted = accounts().zip(0..).map(|(account, writer)| {
         compare(&account, writer, &all, position).map_err(|why| format!("{}: {why}", WRITERS[writer]))
     });
     let must = counted.sum::<Result<usize, String>>()?;
-    restart(region, &all)?;
+    restart(region, program, &all)?;
     let mut within = [false; WRITERS.len()];
     within.iter_mut().zip(accounts()).for_each(|(within, account)| *within = account.is_within());
     Ok((must, all.len(), within))
 }
 
-/// Checks dumps. The last line says how many, and what was in them.
-pub(crate) fn check_all(paths: impl Iterator<Item = String>) -> ExitCode {
+/// Checks dumps of the program that comes first. The last line says how many, and what was in them.
+pub(crate) fn check_all(mut paths: impl Iterator<Item = String>) -> ExitCode {
+    let program = paths.next().unwrap_or_default();
+    let program = match std::fs::read(&program).and_then(|elf| LinkedNames::of_program(&elf)) {
+        Ok(names) => names,
+        Err(error) => {
+            eprintln!("{program}: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
     let (mut good, mut bad, mut events, mut most) = (0, 0, 0, 0);
     let (mut cut_short, mut deepest) = ([0; WRITERS.len()], 0);
     for path in paths {
-        match check(&path) {
+        match check(&path, &program) {
             Ok((must, chunks, within)) => {
                 good += 1;
                 events += must;

@@ -1,7 +1,7 @@
 //! A check of dumps of a target's RAM: what is recovered from them is what the target logged as recorded.
 //!
 //! usage: check_crash DUMP...             of the firmware `crash`, stopped anywhere
-//!        check_crash inplace DUMP...     of the firmware `crash_inplace`
+//!        check_crash inplace PROGRAM DUMP...     of the firmware `crash_inplace`
 //!
 //! The log in the dump says what was done to the ring, and what was being done when the target stopped. The same is
 //! done to a ring here. What was in it both before and after the operation that was cut short must be recovered from

@@ -1,6 +1,7 @@
 //! The smallest image that records in place: two writers, slices, instants, 32-bit counters, names; with the feature
 //! `inplace-more` also 64-bit counters, events on other tracks, and task switches; with `inplace-sender` the sender of
-//! frames; with `inplace-kept` what an earlier start recorded, sums of chunks, and arguments.
+//! frames; with `inplace-linked` names of the linker in place of others; with `inplace-kept` what an earlier start
+//! recorded, sums of chunks, and arguments.
 //!
 //! All that these pull in is in it, the claim of chunks, names and the 64-bit time included. Not in it: a real timer, a
 //! line.
@@ -9,6 +10,8 @@
 #[cfg(target_os = "none")]
 mod image {
     use core::hint::black_box;
+    #[cfg(feature = "inplace-linked")]
+    use tracebuf::inplace::linked_name;
     use tracebuf::inplace::{Recorder, Region, Writer};
 
     type Trace = Region<64, 128, 32>;
@@ -61,9 +64,14 @@ mod image {
         }
     }
 
+    // Projects may forbid it, whatever names they use.
+    #[forbid(unsafe_code)]
     #[inline(never)]
     fn begin(writer: &Writer<'static, Trace, Timer>) {
+        #[cfg(not(feature = "inplace-linked"))]
         writer.begin("slice");
+        #[cfg(feature = "inplace-linked")]
+        writer.named(linked_name!("slice")).begin();
     }
 
     #[inline(never)]
@@ -73,12 +81,18 @@ mod image {
 
     #[inline(never)]
     fn instant(writer: &Writer<'static, Trace, Timer>) {
+        #[cfg(not(feature = "inplace-linked"))]
         writer.instant("instant");
+        #[cfg(feature = "inplace-linked")]
+        writer.named(linked_name!("instant")).instant();
     }
 
     #[inline(never)]
     fn count(writer: &Writer<'static, Trace, Timer>) {
+        #[cfg(not(feature = "inplace-linked"))]
         writer.count("level", black_box(7));
+        #[cfg(feature = "inplace-linked")]
+        writer.named(linked_name!("level")).count(black_box(7));
     }
 }
 

@@ -5,7 +5,7 @@ use crate::observe::{debug, show};
 use core::hint::black_box;
 use tracebuf::inplace::{
     Bits, ChunkView, Detail, Memory, Message, Record, Recorder, Region, RegionView, Sender, Timer, Value,
-    Writer,
+    Writer, linked_name,
 };
 
 static FIRST: Region<16, 32, 8> = Region::zeroed();
@@ -53,6 +53,9 @@ fn events<M: Memory, T: Timer>(
     writer.end();
     writer.instant("instant");
     writer.count("count", input.u32() as i32);
+    drop(writer.named(linked_name!("linked")).enter());
+    writer.named(linked_name!("linked")).count(input.u32() as i32);
+    writer.on(track).instant(linked_name!("linked too"));
     writer.count_i64("count", input.u64() as i64);
     writer.measure("measure", f32::from_bits(input.u32()));
     writer.named("slice").begin();

@@ -9,15 +9,19 @@
 //! | `sequence` | the packets of one writer | `surroundings`, `names` |
 //! | `surroundings` | a start, and where its packets go | `identity` |
 //! | `identity` | numbers of a device's processes, threads and tracks | nothing |
+//! | `linked` | names that are only in the program | `names` |
 //! | `names` | what names of a device are | nothing |
 
 mod identity;
+mod linked;
 mod names;
 mod sequence;
 mod start;
 mod surroundings;
 
 pub(crate) use identity::Identity;
+pub(crate) use linked::AllNames;
+pub use linked::LinkedNames;
 pub(crate) use names::{Names, address, text_of};
 pub(crate) use start::StartPackets;
 pub(crate) use surroundings::{Counts, Surroundings};

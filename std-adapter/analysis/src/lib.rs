@@ -33,4 +33,5 @@ pub mod size;
 pub mod trace;
 pub mod trace_stats;
 
+pub use in_place::LinkedNames;
 pub use trace::Trace;

@@ -111,8 +111,8 @@ pub(crate) struct BufferChoice {
     /// firmware::TRACE.
     #[arg(long)]
     symbol: Option<String>,
-    /// The program whose symbols are meant, for a dump without symbols.
-    #[arg(long, value_name = "ELF", requires = "symbol")]
+    /// The program that ran, with its symbols: for --symbol, and for names that only it has. For a dump without symbols.
+    #[arg(long, value_name = "ELF")]
     pub(crate) program: Option<PathBuf>,
 }
 

@@ -12,6 +12,7 @@ use crate::file_kind::{ENOUGH, FileKind};
 use crate::files::{check_is_other, output_path};
 use crate::span::WithSpans;
 use crate::terminal::{ProgressLine, is_stdout, print_beside, stop_on_signals};
+use tracebuf_analysis::LinkedNames;
 use tracebuf_analysis::receive::{ReceiveOptions, ReceiveReport, receive, receive_from};
 use tracebuf_std::console::file_of;
 
@@ -54,6 +55,9 @@ pub(crate) struct Args {
     /// be in one trace. For devices that record in place.
     #[arg(long, value_name = "NAME")]
     device: Vec<String>,
+    /// The program that the device runs, for names that only it has; for several PORTs once for each, in their order.
+    #[arg(long, value_name = "ELF")]
+    program: Vec<PathBuf>,
     /// Bits a second of a serial port.
     #[arg(long, default_value_t = ReceiveOptions::DEFAULT_BAUD)]
     baud: u32,
@@ -67,20 +71,25 @@ pub(crate) struct Args {
 
 impl Args {
     /// The options of each line.
-    fn lines(&self) -> Vec<ReceiveOptions> {
+    fn lines(&self) -> Result<Vec<ReceiveOptions>, Failure> {
         let output = self.output.clone().unwrap_or_default();
         let names = self.device.iter().map(Some).chain(std::iter::repeat(None));
-        let of_port = |(port, name): (&PathBuf, Option<&String>)| {
+        let programs = self.program.iter().map(Some).chain(std::iter::repeat(None));
+        let of_port = |((port, name), program): ((&PathBuf, Option<&String>), Option<&PathBuf>)| {
             let mut line = ReceiveOptions::new(port, &output).baud(self.baud).waits(!self.once);
             if let Some(name) = name {
                 line = line.device(name);
             }
-            match self.rtt_channel {
+            if let Some(program) = program {
+                let names = std::fs::read(program).and_then(|elf| LinkedNames::of_program(&elf));
+                line = line.linked_names(names.map_err(|error| Failure::of(program, error))?);
+            }
+            Ok(match self.rtt_channel {
                 Some(channel) => line.channel(channel),
                 None => line,
-            }
+            })
         };
-        self.ports.iter().zip(names).map(of_port).collect()
+        self.ports.iter().zip(names).zip(programs).map(of_port).collect()
     }
 }
 
@@ -90,6 +99,9 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
     if device.len() > ports.len() {
         return Err(Failure::new("there are more names than devices").of_arguments());
     }
+    if arguments.program.len() > ports.len() {
+        return Err(Failure::new("there are more programs than devices").of_arguments());
+    }
     match (&ports[..], output) {
         ([port], Some(output)) => one(arguments, port, output),
         _ => several::run(arguments),
@@ -98,6 +110,7 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
 
 /// One device, into a file for each of its starts.
 fn one(arguments: &Args, port: &Path, output: &Path) -> Result<ExitCode, Failure> {
+    let options = arguments.lines()?.pop().unwrap_or_else(|| ReceiveOptions::new(port, output));
     let stop = stop_on_signals();
     let line = ProgressLine::new();
     let mut was_waiting = false;
@@ -110,13 +123,13 @@ fn one(arguments: &Args, port: &Path, output: &Path) -> Result<ExitCode, Failure
         was_waiting = so_far.is_waiting;
         report = Some(so_far.clone());
     };
-    let result = check_is_other(output, port)
+    let result = std::iter::once(port)
+        .chain(arguments.program.iter().map(PathBuf::as_path))
+        .try_for_each(|input| check_is_other(output, input))
         .map_err(|error| Failure::writing(output, error))
         .and_then(|()| is_stdout(output))
         .and_then(|is_stdout| {
             beside = is_stdout;
-            let mut options = arguments.lines();
-            let options = options.pop().unwrap_or_else(|| ReceiveOptions::new(port, output));
             let received = if port == Path::new("-") {
                 file_of(io::stdin()).and_then(|input| {
                     let is_live = !input.metadata()?.is_file();

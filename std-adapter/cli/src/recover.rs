@@ -98,7 +98,7 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
         report_others(all_in_place.get(1..).unwrap_or_default());
         return recorded_in_place(
             address,
-            &InPlace::of(&view),
+            &InPlace::with_names(&view, memory.linked_names()),
             output,
             is_whole && view.chunks_missing() == 0,
         );
@@ -159,6 +159,11 @@ fn recorded_in_place(
             "dropped, as all chunks were being written: give the ring more of them",
         ),
         (found.unnamed, "event or track", "without a name: give the region more names or text"),
+        (
+            found.unlinked,
+            "event",
+            "with a name that only the program has: give the very one that ran with --program",
+        ),
         (found.damaged_chunks, "chunk", "damaged: what follows in each is lost"),
     ] {
         if count > 0 {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use tracebuf::inplace::{ChunkView, Detail, Record, Value};
+use tracebuf::inplace::{ChunkView, Detail, LINKED_NAMES, Record, Value};
 use tracebuf::proto::Sink;
 use tracebuf::proto::fields::{
     counter_descriptor, data_loss_reason, debug_annotation, interned_data, interned_string, log_message,
@@ -152,7 +152,12 @@ impl<N: Names> Writing<'_, '_, N> {
 
     fn name(&mut self, number: u32) -> Vec<u8> {
         let names = self.around.names;
-        self.around.counts.unnamed += u64::from(!names.has_text(number));
+        if !names.has_text(number) {
+            let counts = &mut *self.around.counts;
+            let count =
+                if LINKED_NAMES.contains(&number) { &mut counts.unlinked } else { &mut counts.unnamed };
+            *count += 1;
+        }
         names.name(number).unwrap_or_else(|| b"?".to_vec())
     }
 

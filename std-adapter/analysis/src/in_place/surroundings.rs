@@ -12,6 +12,8 @@ pub(crate) struct Counts {
     pub(crate) dropped_events: u64,
     pub(crate) damaged_chunks: u64,
     pub(crate) unnamed: u64,
+    /// The same with names of a program that is not at hand.
+    pub(crate) unlinked: u64,
     /// The first and the last time of the device, in nanoseconds.
     pub(crate) span: Option<(u64, u64)>,
 }

@@ -11,7 +11,8 @@ use tracebuf::proto::frame::Frame;
 use super::host_clock::pair;
 use super::report::ReceiveReport;
 use super::timeline::Timeline;
-use crate::in_place::{Counts, Identity, Names, StartPackets, Surroundings, address, text_of};
+use crate::LinkedNames;
+use crate::in_place::{AllNames, Counts, Identity, Names, StartPackets, Surroundings, address, text_of};
 
 /// The least kind of a frame that is no piece of a packet.
 const FIRST_KIND: u8 = 0x10;
@@ -91,12 +92,15 @@ pub(super) struct DeviceOptions {
     /// Whether times are to be the host's.
     pub(super) at_host: bool,
     pub(super) state_every: usize,
+    /// Names of its program.
+    pub(super) linked: LinkedNames,
 }
 
 impl Default for DeviceOptions {
     fn default() -> Self {
         let identity = Identity::alone(None);
-        Self { identity, sequences: Arc::new(AtomicU32::new(1)), at_host: false, state_every: usize::MAX }
+        let (sequences, linked) = (Arc::new(AtomicU32::new(1)), LinkedNames::default());
+        Self { identity, sequences, at_host: false, state_every: usize::MAX, linked }
     }
 }
 
@@ -326,7 +330,7 @@ impl Chunks {
         });
         let Start { packets: writers, timeline, clocks_told, .. } = start;
         let none = Known::default();
-        let DeviceOptions { identity, sequences, at_host, .. } = &self.options;
+        let DeviceOptions { identity, sequences, at_host, linked, .. } = &self.options;
         if *at_host {
             let told = pair(timeline, identity.clock(number_of(waiting.start)), clocks_told);
             packets.extend(told.map(|packet| (number, packet)));
@@ -334,7 +338,7 @@ impl Chunks {
         writers.chunk(
             &chunk,
             &mut Surroundings {
-                names: self.names.get(&waiting.start.0).unwrap_or(&none),
+                names: &AllNames { kept: self.names.get(&waiting.start.0).unwrap_or(&none), linked },
                 has_sums: self.has_sums,
                 time: &mut |time| if *at_host { timeline.host(time) } else { time },
                 next_sequence: &mut || sequences.fetch_add(1, Ordering::Relaxed).wrapping_add(1),
@@ -360,12 +364,14 @@ impl Chunks {
     }
 
     fn tell(&self, report: &mut ReceiveReport) {
-        let Counts { events, missing_chunks, dropped_events, damaged_chunks, unnamed, .. } = self.counts;
+        let Counts { events, missing_chunks, dropped_events, damaged_chunks, unnamed, unlinked, .. } =
+            self.counts;
         report.events = events;
         report.chunks_missing = missing_chunks;
         report.chunks_damaged = damaged_chunks;
         report.events_dropped = dropped_events.max(self.dropped.into());
         report.events_unnamed = unnamed;
+        report.events_unlinked = unlinked;
         if self.options.at_host {
             let known = self.starts.values().filter(|start| start.timeline.is_known());
             report.clock_error = known.map(|start| start.timeline.error()).max();

@@ -149,7 +149,8 @@ fn device_of(
         Some(name) => Identity::among_others(Some(name)),
         None => Identity::alone(None),
     };
-    DeviceOptions { identity, sequences: sequences.clone(), at_host: options.is_live, state_every }
+    let (sequences, linked) = (sequences.clone(), options.linked.clone());
+    DeviceOptions { identity, sequences, at_host: options.is_live, state_every, linked }
 }
 
 /// Names for the devices of several lines, or of a session's.

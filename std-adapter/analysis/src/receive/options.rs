@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::LinkedNames;
+
 /// The line to receive from, and the file to write.
 ///
 /// ```
@@ -20,6 +22,7 @@ pub struct ReceiveOptions {
     pub(super) device: Option<String>,
     pub(super) channel: Option<u32>,
     pub(super) is_live: bool,
+    pub(super) linked: LinkedNames,
 }
 
 impl ReceiveOptions {
@@ -30,8 +33,8 @@ impl ReceiveOptions {
     /// to `tcp-listen:HOST:PORT`, into a trace file.
     pub fn new(port: impl AsRef<Path>, output: impl AsRef<Path>) -> Self {
         let (port, output) = (port.as_ref().to_owned(), output.as_ref().to_owned());
-        let baud = Self::DEFAULT_BAUD;
-        Self { port, output, baud, waits: false, device: None, channel: None, is_live: true }
+        let (baud, linked) = (Self::DEFAULT_BAUD, LinkedNames::default());
+        Self { port, output, baud, waits: false, device: None, channel: None, is_live: true, linked }
     }
 
     /// The same options for what is named so in errors.
@@ -69,6 +72,13 @@ impl ReceiveOptions {
     #[must_use]
     pub fn channel(mut self, channel: u32) -> Self {
         self.channel = Some(channel);
+        self
+    }
+
+    /// Gives names that are only in the device's program. It must be the one that the device runs.
+    #[must_use]
+    pub fn linked_names(mut self, names: LinkedNames) -> Self {
+        self.linked = names;
         self
     }
 

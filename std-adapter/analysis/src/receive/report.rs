@@ -37,6 +37,8 @@ pub struct ReceiveReport {
     pub events_dropped: u64,
     /// Events and tracks whose name the device had no room for, or has not sent again since this has listened.
     pub events_unnamed: u64,
+    /// Events whose name is in a program that is not the one at hand, or that none is.
+    pub events_unlinked: u64,
     /// Chunks of a writer that are missing between others of it: they were overwritten before they could be sent, or
     /// were in frames that are lost.
     pub chunks_missing: u64,
@@ -94,6 +96,11 @@ impl ReceiveReport {
             (self.chunks_damaged, "chunk", "damaged on the device"),
             (self.chunks_early, "chunk", "from before the device said who it is"),
             (self.events_unnamed, "event or track", "without a name"),
+            (
+                self.events_unlinked,
+                "event",
+                "with a name that only the program has: --program is to be the very one",
+            ),
             (self.frames_unknown, "frame", "of a kind that is not known here"),
             (
                 self.packets_refused,

@@ -8,6 +8,8 @@ use tracebuf::inplace::RegionView;
 use tracebuf_session::parts::whole_within;
 use tracebuf_session::region_file::{self, Contents, PendingWrite, RecoveredSmb};
 
+use crate::LinkedNames;
+
 use super::found::{Found, attach, region};
 use super::symbols::{Symbols, Variable};
 use super::unmarked::chunks_before;
@@ -52,6 +54,7 @@ pub struct Dump<'f> {
     /// Pieces that do not touch each other, by their first address.
     pieces: BTreeMap<u64, Cow<'f, [u8]>>,
     symbols: Symbols,
+    linked: LinkedNames,
     /// The number of its bytes, if it has no addresses.
     raw: Option<u64>,
     on_the_way: OnTheWay,
@@ -88,7 +91,9 @@ impl<'f> Dump<'f> {
     /// [`RecoverError::Malformed`] if it starts as one of them but does not continue so.
     pub fn parse(file: &'f [u8]) -> Result<Self, RecoverError> {
         if let Some(dump) = formats::read(file) {
-            return dump.map(|(pieces, symbols)| Self { pieces, symbols, ..Self::default() });
+            // A core has none, and of too many none can be told.
+            let linked = LinkedNames::of_program(file).unwrap_or_default();
+            return dump.map(|(pieces, symbols)| Self { pieces, symbols, linked, ..Self::default() });
         }
         let damage = match region_file::parse(file) {
             // Of the two halves, the valid one.
@@ -126,13 +131,20 @@ impl<'f> Dump<'f> {
         self.on_the_way
     }
 
-    /// Takes the names of variables from a program, for a core that has none.
+    /// Takes from a program, for a core that has none, the names of variables and [linked names](LinkedNames).
     ///
     /// # Errors
-    /// [`RecoverError::Malformed`] if it is not an ELF file.
+    /// [`RecoverError::Malformed`] if it is not an ELF file, or its linked names cannot be told apart.
     pub fn symbols_of(&mut self, program: &[u8]) -> Result<(), RecoverError> {
         self.symbols = formats::read_elf(program)?.1;
+        self.linked =
+            LinkedNames::of_program(program).map_err(|error| RecoverError::Malformed(error.to_string()))?;
         Ok(())
+    }
+
+    /// The linked names of the program, or of the dump if it is a program.
+    pub fn linked_names(&self) -> &LinkedNames {
+        &self.linked
     }
 
     /// Finds the region and attaches to a copy of it, which takes as much memory as the region has; also copies the

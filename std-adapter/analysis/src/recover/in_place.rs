@@ -7,7 +7,8 @@ use std::path::Path;
 use tracebuf::inplace::{ChunkView, RegionView};
 use tracebuf_std::whole_file::write_atomically;
 
-use crate::in_place::{Counts, Identity, StartPackets, Surroundings};
+use crate::LinkedNames;
+use crate::in_place::{AllNames, Counts, Identity, StartPackets, Surroundings};
 
 /// What was recorded in place, decoded: packets of a trace, and what is missing.
 ///
@@ -45,6 +46,8 @@ pub struct InPlace {
     pub damaged_chunks: u64,
     /// Events and tracks whose name is not kept, because there was no room for it.
     pub unnamed: u64,
+    /// Events whose name is in a program that is not the one at hand, or that none is.
+    pub unlinked: u64,
     /// Whether the region's header was damaged, and what it must have been is known.
     pub is_repaired: bool,
     /// The time of the first and of the last event, in nanoseconds since their start began.
@@ -82,6 +85,12 @@ fn in_order(mut chunks: Vec<ChunkView<'_>>) -> (Vec<ChunkView<'_>>, u64) {
 impl InPlace {
     /// Decodes all of a region. Cost: twice the memory of the trace.
     pub fn of(view: &RegionView<'_>) -> Self {
+        Self::with_names(view, &LinkedNames::default())
+    }
+
+    /// The same for firmware some of whose [names](tracebuf::linked_name) are only in its program.
+    pub fn with_names(view: &RegionView<'_>, linked: &LinkedNames) -> Self {
+        let names = AllNames { kept: view, linked };
         let mut by_writer = BTreeMap::<(u32, u32), Vec<ChunkView<'_>>>::new();
         for chunk in view.chunks() {
             by_writer.entry((chunk.start(), chunk.writer())).or_default().push(chunk);
@@ -103,7 +112,7 @@ impl InPlace {
                 packets.chunk(
                     &chunk,
                     &mut Surroundings {
-                        names: view,
+                        names: &names,
                         has_sums: view.has_sums(),
                         time: &mut |time| time,
                         next_sequence: &mut || {
@@ -116,8 +125,16 @@ impl InPlace {
                 );
             }
         }
-        let Counts { packets, events, missing_chunks, dropped_events, damaged_chunks, unnamed, span } =
-            counts;
+        let Counts {
+            packets,
+            events,
+            missing_chunks,
+            dropped_events,
+            damaged_chunks,
+            unnamed,
+            unlinked,
+            span,
+        } = counts;
         let starts = starts.into_keys().collect();
         Self {
             packets,
@@ -127,6 +144,7 @@ impl InPlace {
             dropped_events,
             damaged_chunks,
             unnamed,
+            unlinked,
             span,
             ..found
         }

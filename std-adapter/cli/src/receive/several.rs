@@ -24,6 +24,7 @@ pub(super) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
     if let Some(output) = output {
         ports
             .iter()
+            .chain(&arguments.program)
             .try_for_each(|port| check_is_other(output, port))
             .map_err(|error| Failure::writing(output, error))?;
         beside = is_stdout(output)?;
@@ -66,10 +67,11 @@ struct Line {
 }
 
 fn receive(arguments: &Args, into: &Destination, beside: bool) -> Result<ExitCode, Failure> {
+    let options = arguments.lines()?;
     let (stop, progress) = (stop_on_signals(), ProgressLine::new());
     let ports = &arguments.ports;
     let lines: Mutex<Vec<Line>> = Mutex::new(ports.iter().map(|_| Line::default()).collect());
-    let received = receive_all(&arguments.lines(), into, &stop, |at, report| {
+    let received = receive_all(&options, into, &stop, |at, report| {
         let mut lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
         let (Some(line), Some(port)) = (lines.get_mut(at), ports.get(at)) else { return };
         if report.is_waiting && !line.was_waiting {

@@ -18,6 +18,7 @@ mod in_place;
 mod killed_start;
 #[cfg(target_os = "linux")]
 mod large;
+mod linked;
 mod lost;
 mod packed;
 mod several;

@@ -261,6 +261,7 @@ fn events_of_two_starts_have_the_host_s_time_and_it_says_how_exactly() {
         sequences: Arc::new(AtomicU32::new(1)),
         at_host: true,
         state_every: usize::MAX,
+        linked: crate::LinkedNames::default(),
     };
     let mut receiver = Receiver::of_device(options, true);
     let mut file = Vec::new();

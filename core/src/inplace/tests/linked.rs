@@ -1,0 +1,127 @@
+//! Names that the linker has numbered, beside those of the table.
+
+use std::vec::Vec;
+
+use super::super::layout::header;
+use super::super::{LINKED_NAMES, LinkedName, Memory, Name, Record, Recorder, Region, RegionView};
+use super::{Detail, Value, dump};
+
+/// As the linker gives them, on whatever this runs.
+#[derive(Clone, Copy)]
+struct Numbered(u32);
+
+impl Name for Numbered {
+    fn address(self) -> usize {
+        unreachable!("it has a number")
+    }
+
+    fn known_len(self) -> Option<usize> {
+        unreachable!("it has a number")
+    }
+
+    fn text(self) -> &'static str {
+        unreachable!("it has a number")
+    }
+
+    fn number(self) -> Option<u32> {
+        Some(self.0)
+    }
+}
+
+/// The numbers of names in all events.
+fn numbers(view: &RegionView<'_>) -> Vec<u32> {
+    let records = view.chunks().flat_map(|chunk| chunk.records()).map(|record| record.expect("an event").1);
+    let number = |record| match record {
+        Record::Begin { name } | Record::Instant { name } => name,
+        Record::Count { counter, .. } | Record::Measure { counter, .. } => counter,
+        Record::Detail(Detail::Arg(name, Value::I32(_) | Value::Text(_))) => name,
+        _ => 0,
+    };
+    records.map(number).filter(|number| *number != 0).collect()
+}
+
+fn words_of<M: Memory>(region: &M, index: usize) -> u32 {
+    region.header(index).load(super::Ordering::Relaxed)
+}
+
+#[test]
+fn linked_names_are_their_numbers_everywhere_and_take_no_place_in_the_table() {
+    // One place, which is the track's.
+    let region = Region::<1, 4, 4>::zeroed();
+    let writer = Recorder::new(&region, || 7, 1_000).writer("thread");
+    let used = words_of(&region, header::TEXT_USED);
+    let (first, last) = (*LINKED_NAMES.start(), *LINKED_NAMES.end());
+    drop(writer.named(Numbered(first)).enter());
+    writer.named(Numbered(last)).instant();
+    writer.named(Numbered(first + 1)).count(-1);
+    writer.named(Numbered(first + 2)).count_i64(i64::MIN);
+    writer.named(Numbered(first + 3)).measure(0.5);
+    let track = writer.track("thread", 1);
+    writer.on(track).begin(Numbered(first + 4));
+    writer.instant_with(Numbered(first + 5), |details| {
+        details.arg(Numbered(first + 6), -1).arg_text(Numbered(last), "text");
+    });
+    writer.log(4, Numbered(first + 7), "line");
+    let bytes = dump(&region);
+    let view = RegionView::find(&bytes).expect("a region");
+    let later = [4, 6].map(|ahead| first + ahead);
+    let mut wanted = Vec::from([first, last, first + 1, first + 2, first + 3]);
+    wanted.extend([later[0], later[1], last, first + 5, first + 7]);
+    assert_eq!(numbers(&view), wanted);
+    assert!(LINKED_NAMES.clone().all(|number| view.name(number).is_none()), "they are in no table");
+    assert_eq!(words_of(&region, header::TEXT_USED), used);
+    // The track, for which there was no room beside the thread's.
+    assert_eq!(view.unnamed(), 1);
+}
+
+#[test]
+fn no_number_of_a_full_table_is_a_linked_name() {
+    let region = Region::<1024, 8, 4>::zeroed();
+    let recorder = Recorder::new(&region, || 7, 1_000);
+    let writer = recorder.writer("thread");
+    let tracks: Vec<_> = (0..1023).map(|number| recorder.track("t", number)).collect();
+    tracks.iter().for_each(|track| writer.switch_to(Some(*track)));
+    let bytes = dump(&region);
+    let view = RegionView::find(&bytes).expect("a region");
+    let switches = view.chunks().flat_map(|chunk| chunk.records()).filter_map(|record| match record {
+        Ok((_, Record::Switch { task })) => Some(task),
+        _ => None,
+    });
+    let tasks: Vec<_> = switches.collect();
+    assert!(tasks.len() > 100 && tasks.iter().all(|task| !LINKED_NAMES.contains(task) && *task > 0));
+    assert!((1..=1024).all(|number| view.name(number).is_some()), "the table is full");
+}
+
+#[test]
+fn a_number_that_is_none_changes_nothing_else_in_an_event() {
+    let region = Region::<4, 8, 4>::zeroed();
+    let writer = Recorder::new(&region, || 7, 1_000).writer("thread");
+    writer.named(Numbered(u32::MAX)).count(5);
+    writer.on(writer.track("thread", 1)).instant(Numbered(u32::MAX - 1));
+    let bytes = dump(&region);
+    let view = RegionView::find(&bytes).expect("a region");
+    assert_eq!(numbers(&view), [*LINKED_NAMES.end(), *LINKED_NAMES.end() - 1]);
+}
+
+#[test]
+fn only_what_a_symbol_can_have_is_a_linked_name() {
+    for text in ["motor", "a b {c} \u{b5} #;% '", "::", "0"] {
+        assert!(LinkedName::is_plain(text), "{text}");
+    }
+    for text in ["", "a\"b", "\\", "a@b", "line\n", "\u{7f}"] {
+        assert!(!LinkedName::is_plain(text), "{text:?}");
+    }
+}
+
+#[cfg(not(tracebuf_linked))]
+#[test]
+fn where_nothing_numbers_them_they_are_names_of_the_table() {
+    let region = Region::<8, 32, 4>::zeroed();
+    let writer = Recorder::new(&region, || 7, 1_000).writer("thread");
+    writer.named(LinkedName::of("motor")).begin();
+    writer.begin("motor");
+    let bytes = dump(&region);
+    let view = RegionView::find(&bytes).expect("a region");
+    let told: Vec<_> = numbers(&view).into_iter().map(|number| super::name(&view, number)).collect();
+    assert_eq!(told, ["motor", "motor"]);
+}

@@ -1,0 +1,141 @@
+//! Names that are only in the program's file, for dumps and for what a device sends.
+
+use object::Endianness;
+use tracebuf::inplace::{LINKED_NAMES, Name, Recorder, Region, Sender};
+use tracebuf_analysis::Trace;
+
+use super::{elf_with, recover};
+use crate::trace::scratch;
+use crate::{text, tracebuf};
+
+/// What is at an address of the section.
+#[derive(Clone, Copy)]
+struct At(u32);
+
+impl Name for At {
+    fn address(self) -> usize {
+        0
+    }
+
+    fn known_len(self) -> Option<usize> {
+        None
+    }
+
+    fn text(self) -> &'static str {
+        "not asked for"
+    }
+
+    fn number(self) -> Option<u32> {
+        Some(LINKED_NAMES.start() + self.0)
+    }
+}
+
+/// Where `elf_with` puts the first two symbols.
+const MOTOR: At = At(16);
+const LEVEL: At = At(24);
+
+fn program(name: &str, symbols: &[&str], address: u64) -> String {
+    let path = scratch(&format!("recover/{name}.elf"));
+    std::fs::write(&path, elf_with(symbols, Endianness::Little, false, address, &[0; 64])).expect("a file");
+    path.to_str().expect("a name").to_owned()
+}
+
+/// A device's memory and what it sends: a slice and an instant of the table between linked names.
+fn recorded() -> (Vec<u8>, Vec<u8>) {
+    let region = Region::<16, 32, 4>::zeroed();
+    let ticks = std::cell::Cell::new(0);
+    let clock = || {
+        ticks.set(ticks.get() + 1);
+        ticks.get()
+    };
+    let recorder = Recorder::new(&region, &clock, 1_000_000);
+    let writer = recorder.writer("main loop");
+    drop(writer.named(MOTOR).enter());
+    writer.instant("hello");
+    writer.named(LEVEL).count(7);
+    writer.instant_with("door", |details| {
+        details.arg(LEVEL, 1);
+    });
+    drop(writer);
+    let memory = region.words().flat_map(u32::to_le_bytes).collect();
+    let (mut sender, mut piece, mut sent) = (Sender::new(recorder), [0; 64], Vec::new());
+    while let len @ 1.. = sender.fill(&mut piece) {
+        sent.extend_from_slice(&piece[..len]);
+    }
+    (memory, sent)
+}
+
+/// The names of the slice, the instants and the counter.
+fn names(trace: &[u8]) -> Vec<String> {
+    let trace = Trace::of(trace).expect("a trace");
+    let slices = trace.slices().map(|slice| slice.name().to_owned());
+    let instants = trace.instants().map(|event| event.name().to_owned());
+    slices.chain(instants).chain(trace.counters().map(|counter| counter.name().to_owned())).collect()
+}
+
+const RIGHT: [&str; 4] = ["motor µ", "hello", "door", "level"];
+const UNKNOWN: [&str; 4] = ["linked name 0x10", "hello", "door", "linked name 0x18"];
+
+#[test]
+fn a_program_gives_a_dump_the_names_that_only_it_has() {
+    let (memory, _) = recorded();
+    let right = program("linked", &["tracebuf:motor µ", "tracebuf:level"], 0);
+    let (is_whole, said, trace) = recover("linked", &memory, &["--program", &right]);
+    assert!(is_whole && !said.contains("with a name"), "{said}");
+    assert_eq!(names(&trace), RIGHT);
+    // Of another build, as far as it has none of that number; or of none.
+    let other = program("linked-other", &["tracebuf:motor µ"], 0);
+    let (is_whole, said, trace) = recover("linked", &memory, &["--program", &other]);
+    assert!(is_whole && said.contains("2 events with a name that only the program has"), "{said}");
+    assert_eq!(names(&trace), ["motor µ", "hello", "door", "linked name 0x18"]);
+    let (is_whole, said, trace) = recover("linked", &memory, &[]);
+    assert!(is_whole && said.contains("3 events with a name that only the program has"), "{said}");
+    assert!(said.contains("give the very one that ran with --program"), "{said}");
+    assert_eq!(names(&trace), UNKNOWN);
+}
+
+#[test]
+fn a_dump_that_is_the_program_s_core_has_them_itself() {
+    let (memory, _) = recorded();
+    let core = elf_with(&["tracebuf:motor µ", "tracebuf:level"], Endianness::Big, true, 0, &memory);
+    let (is_whole, said, trace) = recover("linked-core", &core, &[]);
+    assert!(is_whole && !said.contains("with a name"), "{said}");
+    assert_eq!(names(&trace), RIGHT);
+}
+
+#[test]
+fn names_that_cannot_be_told_apart_are_refused() {
+    let (memory, _) = recorded();
+    for address in [1008, 0x2000_0000] {
+        let many = program("linked-many", &["tracebuf:motor", "tracebuf:level"], address);
+        let (is_whole, said, _) = recover("linked-many", &memory, &["--program", &many]);
+        assert!(!is_whole && said.contains("more than 1023"), "{address}: {said}");
+    }
+    // The last one that there is room for.
+    let full = program("linked-full", &["tracebuf:last"], 1006);
+    assert!(recover("linked-full", &memory, &["--program", &full]).0);
+}
+
+#[test]
+fn a_program_gives_them_to_what_a_device_sends() {
+    let (_, sent) = recorded();
+    let [input, output] = ["sent", "pftrace"].map(|kind| scratch(&format!("recover/linked-sent.{kind}")));
+    std::fs::write(&input, sent).expect("a file");
+    let receive = |more: &[&str]| {
+        let run = tracebuf(&["receive"]).arg(&input).arg("-o").arg(&output).args(more).output();
+        let run = run.expect("the command runs");
+        let said = [text(&run.stdout), text(&run.stderr)].concat();
+        (run.status.success(), said, std::fs::read(&output).unwrap_or_default())
+    };
+    let right = program("linked-sent", &["tracebuf:motor µ", "tracebuf:level"], 0);
+    let (is_whole, said, trace) = receive(&["--program", &right]);
+    assert!(is_whole && !said.contains("with a name"), "{said}");
+    assert_eq!(names(&trace), RIGHT);
+    let (is_whole, said, trace) = receive(&[]);
+    assert!(is_whole && said.contains("3 events with a name that only the program has"), "{said}");
+    assert_eq!(names(&trace), UNKNOWN);
+    let (is_whole, said, _) = receive(&["--program", input.to_str().expect("a name")]);
+    assert!(!is_whole && said.contains("linked-sent.sent"), "{said}");
+    let (is_whole, said, _) = receive(&["--program", &right, "--program", &right]);
+    assert!(!is_whole && said.contains("more programs than devices"), "{said}");
+}

@@ -12,16 +12,26 @@ use tracebuf::producer::{
 pub const WRITERS: usize = 4;
 
 /// Requests of writers that the drain has not handled yet.
+///
+/// An interrupt that cannot be masked may record, too: what it has to say while something else is noted is noted beside
+/// that. A patch is not, and counts as lost.
 pub struct Inbox {
     requests: Mutex<RefCell<Requests>>,
+    /// Of one that came in the midst of that. Nobody has both at a time, so one of them is always free.
+    beside: Mutex<RefCell<Noted>>,
     wake: Option<fn()>,
 }
 
-/// Each kind has its own room: however many patches there are, no move is lost.
 struct Requests {
+    noted: Noted,
+    /// They have their own room: however many there are, no move is lost.
+    patches: Deque<Words, { Inbox::PATCHES }>,
+}
+
+/// All but patches.
+struct Noted {
     /// A chunk is in here at most once, so all have room: a chunk whose move is lost would never be free again.
     moves: Deque<ChunkToMove, { Inbox::CHUNKS }>,
-    patches: Deque<Words, { Inbox::PATCHES }>,
     /// For each writer, the chunks that will never get all of their patches.
     broken: [Option<Chunks>; Inbox::PATCHERS],
     /// The newest flush that was requested.
@@ -81,7 +91,14 @@ impl Chunks {
     }
 }
 
-impl Requests {
+impl Noted {
+    const NOTHING: Self = Self {
+        moves: Deque::new(),
+        broken: [None; Inbox::PATCHERS],
+        flush: None,
+        losses: InboxLosses { packets: 0, patches: 0 },
+    };
+
     fn broken(&mut self, writer_id: u16) -> Option<&mut Option<Chunks>> {
         self.broken.get_mut(usize::from(writer_id).wrapping_sub(1))
     }
@@ -90,14 +107,12 @@ impl Requests {
         self.broken(writer_id).is_some_and(|broken| broken.is_some_and(|chunks| chunks.contains(chunk_id)))
     }
 
-    fn push_patch(&mut self, writer_id: u16, chunk_id: u32, patch: Words) {
-        if self.patches.push_back(patch).is_err() {
-            let this = Chunks { first: chunk_id, last: chunk_id };
-            if let Some(broken) = self.broken(writer_id) {
-                *broken = Some(broken.map_or(this, |chunks| chunks.with(chunk_id)));
-            }
-            self.losses.patches = self.losses.patches.saturating_add(1);
+    fn lose_patch(&mut self, writer_id: u16, chunk_id: u32) {
+        let this = Chunks { first: chunk_id, last: chunk_id };
+        if let Some(broken) = self.broken(writer_id) {
+            *broken = Some(broken.map_or(this, |chunks| chunks.with(chunk_id)));
         }
+        self.losses.patches = self.losses.patches.saturating_add(1);
     }
 }
 
@@ -112,14 +127,12 @@ impl Inbox {
 
     /// An empty inbox, for a drain that runs often enough without being called.
     pub const fn new() -> Self {
-        let requests = Requests {
-            moves: Deque::new(),
-            patches: Deque::new(),
-            broken: [None; Inbox::PATCHERS],
-            flush: None,
-            losses: InboxLosses { packets: 0, patches: 0 },
-        };
-        Inbox { requests: Mutex::new(RefCell::new(requests)), wake: None }
+        let requests = Requests { noted: Noted::NOTHING, patches: Deque::new() };
+        Inbox {
+            requests: Mutex::new(RefCell::new(requests)),
+            beside: Mutex::new(RefCell::new(Noted::NOTHING)),
+            wake: None,
+        }
     }
 
     /// An empty inbox that calls `wake` when something was put into it: mainly when half of shared memory waits to be
@@ -142,41 +155,81 @@ impl Inbox {
         inbox
     }
 
-    /// Runs `work` with interrupts masked.
-    fn with<R>(&self, work: impl FnOnce(&mut Requests) -> R) -> R {
-        critical_section::with(|cs| work(&mut self.requests.borrow_ref_mut(cs)))
+    /// Runs `work` with interrupts masked; `None` in an interrupt that came all the same, while somebody else does.
+    fn with<R>(&self, work: impl FnOnce(&mut Requests) -> R) -> Option<R> {
+        critical_section::with(|cs| {
+            self.requests.borrow(cs).try_borrow_mut().ok().map(|mut all| work(&mut all))
+        })
+    }
+
+    /// The same with what is noted beside it.
+    fn beside<R>(&self, work: impl FnOnce(&mut Noted) -> R) -> Option<R> {
+        critical_section::with(|cs| {
+            self.beside.borrow(cs).try_borrow_mut().ok().map(|mut all| work(&mut all))
+        })
+    }
+
+    /// Runs `work` where there is nobody.
+    fn note(&self, work: impl Fn(&mut Noted)) {
+        if self.with(|requests| work(&mut requests.noted)).is_none() {
+            let _ = self.beside(work);
+        }
     }
 
     /// Takes out the oldest request, with interrupts masked. Moves come first, because a patch is sent after its chunk.
     /// A flush comes when there is nothing else.
     pub fn take(&self) -> Option<Request> {
-        let mut patch = None;
-        let other = self.with(|requests| {
-            let first = requests.moves.pop_front();
-            if first.is_none() {
-                patch = requests.patches.pop_front();
+        let chunk = self.with(|requests| requests.noted.moves.pop_front()).flatten();
+        if let Some(chunk) = chunk.or_else(|| self.beside(|noted| noted.moves.pop_front()).flatten()) {
+            return Some(Request::Move(chunk));
+        }
+        match self.with(|requests| requests.patches.pop_front()).flatten() {
+            Some(patch) => request(patch),
+            None => {
+                let both = [
+                    self.with(|requests| requests.noted.flush.take()),
+                    self.beside(|noted| noted.flush.take()),
+                ];
+                let newer = |a: u32, b: u32| if (b.wrapping_sub(a) as i32) < 0 { a } else { b };
+                both.into_iter().flatten().flatten().reduce(newer).map(Request::Flush)
             }
-            match (first, patch) {
-                (Some(chunk), _) => Some(Request::Move(chunk)),
-                (None, Some(_)) => None,
-                (None, None) => requests.flush.take().map(Request::Flush),
-            }
-        });
-        other.or_else(|| request(patch?))
+        }
     }
 
     /// Drops what a previous recorder left, one at a time, because interrupts are masked meanwhile.
     pub(crate) fn restart(&self) {
         while self.take().is_some() {}
-        self.with(|requests| {
-            requests.broken = [None; Inbox::PATCHERS];
-            requests.losses = InboxLosses::default();
-        });
+        let forget = |noted: &mut Noted| {
+            noted.broken = [None; Inbox::PATCHERS];
+            noted.losses = InboxLosses::default();
+        };
+        let _ = (self.with(|requests| forget(&mut requests.noted)), self.beside(forget));
     }
 
     /// What was lost since the start.
     pub fn losses(&self) -> InboxLosses {
-        self.with(|requests| requests.losses)
+        let both = [self.with(|requests| requests.noted.losses), self.beside(|noted| noted.losses)];
+        both.into_iter().flatten().fold(InboxLosses::default(), |all, losses| InboxLosses {
+            packets: all.packets.saturating_add(losses.packets),
+            patches: all.patches.saturating_add(losses.patches),
+        })
+    }
+
+    /// Notes one patch, or that it is lost: its chunk stays incomplete then.
+    fn patch(&self, writer_id: u16, chunk_id: u32, patch: impl FnOnce(bool) -> Words) {
+        // A patch that comes after a lost one must not complete the chunk. No other is noted in between, because commits
+        // are made one at a time.
+        let is_broken = self
+            .with(|requests| requests.noted.is_broken(writer_id, chunk_id))
+            .and_then(|is| Some(is | self.beside(|noted| noted.is_broken(writer_id, chunk_id))?));
+        let is_noted = is_broken.is_some_and(|is_broken| {
+            // Otherwise it is assembled where it is needed, which takes 10 instructions more there.
+            let patch = core::hint::black_box(patch(is_broken));
+            self.with(|requests| requests.patches.push_back(patch).is_ok()) == Some(true)
+        });
+        if !is_noted {
+            self.note(|noted| noted.lose_patch(writer_id, chunk_id));
+        }
     }
 }
 
@@ -189,13 +242,14 @@ impl Default for Inbox {
 /// Shows how much there is; interrupts are masked for counting, not for formatting.
 impl fmt::Debug for Inbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (moves, patches, flush, losses) = self
-            .with(|requests| (requests.moves.len(), requests.patches.len(), requests.flush, requests.losses));
+        let of = |noted: &mut Noted| (noted.moves.len(), noted.flush);
+        let (moves, flush) = self.with(|requests| of(&mut requests.noted)).unwrap_or_default();
+        let (late, late_flush) = self.beside(of).unwrap_or_default();
         f.debug_struct("Inbox")
-            .field("moves", &moves)
-            .field("patches", &patches)
-            .field("flush", &flush)
-            .field("losses", &losses)
+            .field("moves", &(moves + late))
+            .field("patches", &self.with(|requests| requests.patches.len()).unwrap_or_default())
+            .field("flush", &flush.or(late_flush))
+            .field("losses", &self.losses())
             .field("wakes", &self.wake.is_some())
             .finish()
     }
@@ -208,25 +262,21 @@ impl CommitSink for Inbox {
         for chunk in request.chunks_to_move {
             // Field by field: built for size, it would otherwise be copied by a function, with interrupts masked.
             let ChunkToMove { page, chunk, target } = *chunk;
-            let _ = self.with(|requests| requests.moves.push_back(ChunkToMove { page, chunk, target }));
+            self.note(|noted| _ = noted.moves.push_back(ChunkToMove { page, chunk, target }));
         }
         for chunk in request.chunks_to_patch {
             let last = chunk.patches.len().saturating_sub(1);
             for (i, patch) in chunk.patches.iter().enumerate() {
                 let ChunkToPatch { writer_id, target, chunk_id, .. } = *chunk;
-                // A patch that comes after a lost one must not complete the chunk. No other is noted in between,
-                // because commits are made one at a time.
-                let is_broken = self.with(|requests| requests.is_broken(writer_id, chunk_id));
-                let (patch, has_more) =
-                    (ChunkPatch { chunk_id, ..*patch }, chunk.has_more || i < last || is_broken);
-                let patch = words(Request::Patch { writer_id, target, patch, has_more });
-                // Otherwise it is assembled where it is needed, which takes 10 instructions more there.
-                let patch = core::hint::black_box(patch);
-                self.with(|requests| requests.push_patch(writer_id, chunk_id, patch));
+                self.patch(writer_id, chunk_id, |is_broken| {
+                    let (patch, has_more) =
+                        (ChunkPatch { chunk_id, ..*patch }, chunk.has_more || i < last || is_broken);
+                    words(Request::Patch { writer_id, target, patch, has_more })
+                });
             }
         }
         if request.flush != 0 {
-            self.with(|requests| requests.flush = Some(request.flush));
+            self.note(|noted| noted.flush = Some(request.flush));
         }
         // With interrupts as they were: if the drain has a higher priority than this writer, it runs at once.
         if let Some(wake) = self.wake {
@@ -235,11 +285,55 @@ impl CommitSink for Inbox {
     }
 
     fn packet_dropped(&self, _writer_id: u16, _target: u16) {
-        self.with(|requests| requests.losses.packets = requests.losses.packets.saturating_add(1));
+        self.note(|noted| noted.losses.packets = noted.losses.packets.saturating_add(1));
     }
 
     /// The writer has interrupted the drain, or is the drain: waiting would be in vain.
     fn stall(&self, _step: u32, _micros: u32) -> bool {
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As an interrupt that cannot be masked does it, whatever it interrupts.
+    #[test]
+    fn what_comes_while_something_is_noted_is_noted_or_counted() {
+        let inbox = Inbox::new();
+        let moves = |first: u32| [first, first + 1].map(|page| ChunkToMove { page, chunk: 0, target: 0 });
+        let say = |page, chunk_id, flush| {
+            let patches = [ChunkPatch { chunk_id, offset: 8, data: [0; 4] }];
+            let patches =
+                ChunkToPatch { writer_id: 1, target: 0, chunk_id, patches: &patches, has_more: false };
+            let (chunks_to_move, chunks_to_patch) = (&moves(page)[..], &[patches][..]);
+            inbox.commit(&CommitRequest { chunks_to_move, chunks_to_patch, flush });
+            inbox.packet_dropped(1, 0);
+        };
+        let has_more = |request| match request {
+            Some(Request::Patch { patch, has_more, .. }) => (patch.chunk_id, has_more),
+            other => panic!("{other:?}"),
+        };
+        critical_section::with(|cs| {
+            let _held = inbox.requests.borrow(cs).borrow_mut();
+            assert_eq!(inbox.take(), None);
+            say(4, 7, 1);
+        });
+        critical_section::with(|cs| {
+            let _held = inbox.beside.borrow(cs).borrow_mut();
+            say(0, 8, 2);
+        });
+        assert_eq!(inbox.losses(), InboxLosses { packets: 2, patches: 2 });
+        say(2, 7, 3);
+        let told: [_; 6] = core::array::from_fn(|_| inbox.take());
+        assert_eq!(
+            told,
+            [0, 1, 2, 3, 4, 5].map(|page| Some(Request::Move(ChunkToMove { page, chunk: 0, target: 0 })))
+        );
+        assert_eq!(has_more(inbox.take()), (7, true), "one before it was lost");
+        assert_eq!([inbox.take(), inbox.take()], [Some(Request::Flush(3)), None]);
+        inbox.restart();
+        assert_eq!(inbox.losses(), InboxLosses::default());
     }
 }

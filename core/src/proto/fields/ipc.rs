@@ -322,11 +322,11 @@ pub mod data_source_config {
     pub const TARGET_BUFFER_NAME: u32 = 11;
     /// Message: `ProtoVmConfig`.
     pub const PROTOVM_CONFIG: u32 = 12;
-    /// Message: [`ftrace_config`](super::config::ftrace_config).
+    /// Message: [`ftrace_config`](super::super::config::ftrace_config).
     pub const FTRACE_CONFIG: u32 = 100;
-    /// Message: [`process_stats_config`](super::config::process_stats_config).
+    /// Message: [`process_stats_config`](super::super::config::process_stats_config).
     pub const PROCESS_STATS_CONFIG: u32 = 103;
-    /// Message: [`sys_stats_config`](super::config::sys_stats_config).
+    /// Message: [`sys_stats_config`](super::super::config::sys_stats_config).
     pub const SYS_STATS_CONFIG: u32 = 104;
     /// Message: `TrackEventConfig`.
     pub const TRACK_EVENT_CONFIG: u32 = 113;

@@ -45,6 +45,8 @@ impl<'a, M: Memory, T: Timer> Recorder<'a, M, T> {
                 .filter(|(_, state)| state.is() == State::COMPLETE)
                 .max_by_key(|(_, state)| state.age(position));
             match oldest {
+                // One that was claimed during the look: an older one may have come behind it.
+                Some((_, state)) if state.age(position) < 0 => None,
                 Some(oldest) => self.copy(oldest, copy).map(Some),
                 None => Some(None),
             }

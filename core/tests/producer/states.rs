@@ -278,6 +278,8 @@ fn with_a_state_in_each_chunk_one_that_leaves_no_room_for_events_is_not_written_
     }
 }
 
+/// Small builds repeat it often enough.
+#[cfg(not(tracebuf_small))]
 #[test]
 fn a_state_that_lasts_for_ever_begins_anew_when_its_names_are_used_up_and_no_sooner() {
     let names: Vec<&'static str> =

@@ -76,9 +76,10 @@ impl Producer<'_> {
     }
 
     fn take_from(&self, slot: &WriterSlot) -> Option<ChunkToMove> {
-        let (chunk, target) = (slot.presence.idle_chunk(), slot.target());
-        // If the writer has been there since, it has answered the question.
-        let (Some(chunk), true) = (chunk, slot.presence.take()) else {
+        let target = slot.target();
+        // If the writer has been there since, it has answered the question. If it comes just now, it may not have: then
+        // nothing may be taken, as it would leave its chunk to nobody.
+        let Some(chunk) = slot.presence.idle_chunk().filter(|_| slot.presence.take()) else {
             slot.presence.take_back_question();
             return None;
         };

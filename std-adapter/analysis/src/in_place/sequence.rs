@@ -17,6 +17,16 @@ use super::surroundings::{Process, Surroundings};
 /// So many chunks of a writer are remembered: its newest may come again, with more in it.
 const REMEMBERED: usize = 8;
 
+/// A chunk that came.
+#[derive(Debug)]
+struct Taken {
+    number: u32,
+    /// How many of its records were taken.
+    records: usize,
+    /// There may be more in it than came.
+    is_open: bool,
+}
+
 /// A writer, as far as its chunks came.
 #[derive(Debug)]
 pub(super) struct Sequence {
@@ -24,8 +34,7 @@ pub(super) struct Sequence {
     writer: u32,
     /// The number of the next chunk, if that is known.
     expected: Option<u32>,
-    /// Numbers of chunks, and how many of their words were taken.
-    taken: VecDeque<(u32, usize)>,
+    taken: VecDeque<Taken>,
     /// Causes of a loss that the next packet tells.
     loss: u32,
     begins_state: bool,
@@ -59,15 +68,24 @@ impl Sequence {
         around: &mut Surroundings<'_, N>,
     ) {
         let number = chunk.number();
-        let is_known = self.taken.iter().any(|(known, _)| *known == number);
-        if !is_known {
-            self.count_missing(number, &mut around.counts.missing_chunks);
-            self.taken.push_back((number, 0));
-            if self.taken.len() > REMEMBERED {
-                self.taken.pop_front();
+        let missing = &mut around.counts.missing_chunks;
+        let before = match self.taken.iter_mut().find(|taken| taken.number == number) {
+            Some(known) => {
+                // If others have come since, its rest was counted as missing.
+                let is_late = self.expected != Some(number.wrapping_add(1));
+                *missing -= u64::from(is_late && known.is_open && !chunk.is_open()).min(*missing);
+                known.is_open = chunk.is_open();
+                known.records
             }
-        }
-        let before = self.taken.iter().find(|(known, _)| *known == number).map_or(0, |(_, before)| *before);
+            None => {
+                self.count_missing(number, missing);
+                self.taken.push_back(Taken { number, records: 0, is_open: chunk.is_open() });
+                if self.taken.len() > REMEMBERED {
+                    self.taken.pop_front();
+                }
+                0
+            }
+        };
         let mut taken = before;
         if self.since_state > process.state_every {
             self.described.clear();
@@ -92,8 +110,8 @@ impl Sequence {
             }
             taken = at;
         }
-        if let Some((_, known)) = self.taken.iter_mut().find(|(known, _)| *known == number) {
-            *known = taken;
+        if let Some(known) = self.taken.iter_mut().find(|known| known.number == number) {
+            known.records = taken;
         }
     }
 
@@ -104,6 +122,10 @@ impl Sequence {
             *missing = missing.saturating_sub(1);
             return;
         }
+        // The rest of one that was still open is missing, too: it comes again when it is complete.
+        let last = self.expected.map(|next| next.wrapping_sub(1));
+        let is_rest_missing = self.taken.iter().any(|taken| taken.is_open && Some(taken.number) == last);
+        let ahead = ahead + u32::from(is_rest_missing);
         if ahead > 0 {
             *missing += u64::from(ahead);
             self.loss |= data_loss_reason::PRESENT | data_loss_reason::OVERWRITE;

@@ -247,15 +247,21 @@ mod of_a_kernel {
         let enabled = [0, 1].map(|at: usize| consumers[at].enable(&wanted, None));
         assert!(crate::wait_until(30, || instances().len() == before.len() + 2), "each has its own");
         // A thread that runs and sleeps, and is called as no other.
-        let thread = std::thread::Builder::new().name("runs-and-sleeps".into()).spawn(|| {
-            (0..50).for_each(|_| std::thread::sleep(Duration::from_millis(10)));
+        let has_ended = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let ends = has_ended.clone();
+        let thread = std::thread::Builder::new().name("runs-and-sleeps".into()).spawn(move || {
+            while !ends.load(std::sync::atomic::Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(10));
+            }
             rustix::thread::gettid().as_raw_nonzero().get() as u64
         });
-        std::thread::sleep(Duration::from_millis(300));
+        // What a set of buffers records begins a moment after it is there.
+        std::thread::sleep(Duration::from_secs(1));
         let traces = [0, 1].map(|at: usize| {
             let path = service.folder.join(format!("kernel{at}.pftrace"));
             ended(&mut consumers[at], enabled[at], &path)
         });
+        has_ended.store(true, std::sync::atomic::Ordering::Relaxed);
         let thread = thread.expect("a thread").join().expect("no panic");
         for trace in &traces {
             assert!(ran(trace).contains(&thread), "it has run");

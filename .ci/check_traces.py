@@ -74,8 +74,10 @@ def fields(data):
 def unknown(message, where):
     """Paths of all fields, at any depth, that the package's descriptors do not know."""
     for field in unknown_fields.UnknownFieldSet(message):
-        # Events that only the trace itself describes have numbers of a range that is reserved for them.
-        if not (where.endswith(".ftrace_events.event") and 65536 <= field.field_number <= 131072):
+        # Events that only the trace itself describes have numbers of a range that is reserved for them, and what a machine
+        # of ProtoVM did is said by this project alone.
+        described = where.endswith(".ftrace_events.event") and 65536 <= field.field_number <= 131072
+        if not described and not (where.endswith(".instance") and field.field_number == 1000):
             yield "%s.%d" % (where, field.field_number)
     for descriptor, value in message.ListFields():
         if descriptor.message_type is None:

@@ -21,7 +21,7 @@
  * builds it for size into target/thumbv7em-none-eabihf/small; for a Cortex-M0 or M0+ the target is thumbv6m-none-eabi.
  * With it test/packets_main.c takes 48 KB of flash; with that of `--release`, built for speed, 65 KB.
  *
- * Besides the region it takes 4.0 KB of RAM, however few writers and counters there are, and 1.2 KB of stack; 2.9 KB in
+ * Besides the region it takes 3.8 KB of RAM, however few writers and counters there are, and 1.2 KB of stack; 2.9 KB in
  * a start that finds what was left before a reset, and 3.8 KB in an export. If there is less, the stack grows into what
  * lies below it, perhaps the region.
  *

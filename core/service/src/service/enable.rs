@@ -144,13 +144,28 @@ impl<H: Host> Service<H> {
         Ok(filter.transpose()?.map(Filtering::new).map(Box::new))
     }
 
-    /// There may be so many sessions, and so many of a user.
-    pub(super) fn check_count(&self, uid: u32) -> Result<(), String> {
-        // What is being cloned takes memory already.
+    /// A user may have as many clones as there can be sessions: a bug report takes one of each at once.
+    pub(super) fn check_clones(&self, uid: u32) -> Result<(), String> {
+        let is_its = |session: &&Session| session.uid == uid && session.state == State::Cloned;
+        let clones = self.sessions.values().filter(is_its).count() + self.being_cloned(uid);
+        if clones >= MOST_SESSIONS {
+            return Err(format!("Too many clones of tracing sessions ({clones}) for uid {uid}"));
+        }
+        Ok(())
+    }
+
+    /// What is being cloned for a user takes memory already.
+    fn being_cloned(&self, uid: u32) -> usize {
         let is_its = |connection| self.connections.get(connection).is_some_and(|one| one.peer.uid == uid);
-        let cloned = self.clones.keys().filter(|connection| is_its(*connection)).count();
-        let of_user = self.sessions.values().filter(|session| session.uid == uid).count() + cloned;
-        let all = self.sessions.len() + self.clones.len();
+        self.clones.keys().filter(|connection| is_its(*connection)).count()
+    }
+
+    /// There may be so many sessions, and so many of a user.
+    fn check_count(&self, uid: u32) -> Result<(), String> {
+        let its = self.sessions.values().filter(|session| session.uid == uid).count();
+        let of_user = its + self.being_cloned(uid);
+        // Clones of some are not to keep others from recording.
+        let all = self.sessions.values().filter(|session| session.state != State::Cloned).count();
         if of_user >= MOST_OF_A_USER {
             return Err(format!("Too many concurrent tracing sessions ({of_user}) for uid {uid}"));
         }

@@ -9,9 +9,10 @@ use super::Service;
 use crate::host::{Action, ConnectionId, FileToken, Host};
 use crate::producers::{MOST_SOURCES, Producer};
 use crate::wire::ProtoBuilder;
+use crate::wire::answers::LONGEST_DESCRIPTOR;
 use crate::wire::calls::{Hello, METHODS, ProducerCall, ProducerFrame, SourceDescriptor};
 use crate::wire::commands;
-use crate::wire::frames::{self, ClientFrame, MAX_IPC_FRAME};
+use crate::wire::frames::{self, ClientFrame};
 
 /// Most commands that wait for a producer to listen.
 const MOST_UNHEARD: usize = 4096;
@@ -171,7 +172,7 @@ impl<H: Host> Service<H> {
             }
             ProducerCall::Flushed(flush) => self.answer_flushes(number, flush),
             ProducerCall::Register(source) => self.register(number, source),
-            ProducerCall::Update(source) if source.whole.len() <= MAX_IPC_FRAME - 128 => {
+            ProducerCall::Update(source) if source.whole.len() <= LONGEST_DESCRIPTOR => {
                 let known = producer
                     .sources
                     .iter_mut()
@@ -195,7 +196,7 @@ impl<H: Host> Service<H> {
         let Some(producer) = self.producers.get_mut(&number) else { return };
         let is_known = source.id != 0 && producer.sources.iter().any(|known| known.id == source.id);
         // Whoever asks what there is gets it in a frame of its own.
-        let is_long = source.whole.len() > MAX_IPC_FRAME - 128;
+        let is_long = source.whole.len() > LONGEST_DESCRIPTOR;
         if source.name.is_empty() || is_known || is_long || producer.sources.len() >= MOST_SOURCES {
             let line =
                 format!("{} offers data source \"{}\", which is ignored", producer.name(), source.name);

@@ -23,6 +23,8 @@ const MOST_OF_A_USER: usize = 5;
 const BETWEEN: u64 = 300_000 * MS;
 /// Sequences of a buffer of some size. What a table takes comes on top of what was asked for.
 const SEQUENCES: u16 = 4096;
+/// Bytes that a chunk has more in a buffer than in shared memory, where 8 of a page are taken too.
+const OF_A_CHUNK: u32 = 24;
 
 impl<H: Host> Service<H> {
     /// Makes a session of a config, or says why there can be none.
@@ -247,7 +249,9 @@ impl<H: Host> Service<H> {
         // Small ones have room for few sequences anyhow.
         let sequences = u32::from(SEQUENCES).min((bytes >> 8).max(64)) as u16;
         let config = Config::new(buffer.policy).sequences(sequences).histograms(histograms);
-        let memory = self.host.memory(usize::try_from(config.region_size(bytes)).ok()?)?;
+        // A buffer as large as a page takes the only chunk of one.
+        let ring = bytes.saturating_add(OF_A_CHUNK);
+        let memory = self.host.memory(usize::try_from(config.region_size(ring)).ok()?)?;
         TraceBuffer::new(memory, config).ok().map(|buffer| buffer.observed_by(RingVms::default()))
     }
 

@@ -32,6 +32,7 @@
 //! | `process_tree` | what processes and threads are called | `data_source`, `thread_numbers`, `proc_status` |
 //! | `process_stats` | what processes use | `proc_status` |
 //! | `sys_stats` | what the machine does | `stat_keys` |
+//! | `cpu_info` | what its processors are | `data_source` |
 //! | `system_info` | what the machine is | nothing |
 //! | `source_thread` | a thread that runs sources | `data_source` |
 //! | `data_source` | a source, and where its packets go | nothing |
@@ -39,6 +40,7 @@
 //! | `proc_status` | `/proc/PID/status`, parsed | nothing |
 //! | `stat_keys` | names and numbers of statistics | nothing |
 
+mod cpu_info;
 mod data_source;
 mod ftrace_source;
 mod polled;

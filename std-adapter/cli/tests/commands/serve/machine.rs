@@ -7,13 +7,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use tracebuf::proto::fields::config::{
-    buffer_config, ftrace_config, process_stats_config, sys_stats_config, trace_config,
+    buffer_config, ftrace_config, process_stats_config, sys_stats_config, system_info_config, trace_config,
     trace_config_data_source,
 };
 use tracebuf::proto::fields::ipc::data_source_config;
 use tracebuf::proto::fields::{
-    ftrace_stats, process_stats, process_stats_process, process_tree, process_tree_process, sys_stats,
-    sys_stats_value, trace_packet,
+    cpu_info, ftrace_stats, process_stats, process_stats_process, process_tree, process_tree_process,
+    sys_stats, sys_stats_value, trace_packet,
 };
 use tracebuf::proto::reader::{message, messages, number};
 use tracebuf_service::wire::ProtoBuilder;
@@ -39,6 +39,11 @@ fn processes() -> ProtoBuilder {
     let config = config.number(process_stats_config::RECORD_THREAD_NAMES, true);
     let config = config.number(process_stats_config::PROC_STATS_POLL_MS, 50_u32);
     source("linux.process_stats", data_source_config::PROCESS_STATS_CONFIG, config)
+}
+
+fn system_info() -> ProtoBuilder {
+    let config = ProtoBuilder::new().number(system_info_config::IRQ_NAMES, true);
+    source("linux.system_info", data_source_config::SYSTEM_INFO_CONFIG, config)
 }
 
 fn events(names: &[&str]) -> ProtoBuilder {
@@ -89,7 +94,7 @@ fn command_lines(trace: &Trace) -> BTreeMap<u64, Vec<String>> {
 fn several_sessions_each_have_what_they_want_of_the_machine_until_their_end() {
     let service = Service::start("serve-machine");
     let mut consumers = [service.consumer(), service.consumer()];
-    let wanted = [config(&[statistics(20)]), config(&[statistics(1000), processes()])];
+    let wanted = [config(&[statistics(20)]), config(&[statistics(1000), processes(), system_info()])];
     let enabled = [0, 1].map(|at: usize| consumers[at].enable(&wanted[at], None));
     std::thread::sleep(Duration::from_millis(500));
     // Some that come when it records.
@@ -118,6 +123,12 @@ fn several_sessions_each_have_what_they_want_of_the_machine_until_their_end() {
     let own = used.find(|one| number(one, process_stats_process::PID) == Some(std::process::id().into()));
     let size = own.and_then(|own| number(own, process_stats_process::VM_RSS_KB)).expect("it is told");
     assert!((1_000..total).contains(&size), "{size}");
+    assert!(all_of(&first, trace_packet::CPU_INFO).is_empty(), "it wants none");
+    let [info] = all_of(&second, trace_packet::CPU_INFO)[..] else { panic!("it is told once") };
+    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").expect("a file");
+    let numbers = cpuinfo.lines().filter_map(|line| line.strip_prefix("processor")?.split(':').nth(1));
+    let last: usize = numbers.last().expect("one").trim().parse().expect("a number");
+    assert_eq!(messages(info, cpu_info::CPUS).count(), last + 1);
     for trace in [&first, &second] {
         trace.assert_ends_with_stats();
         assert_eq!(trace.losses(), 0);

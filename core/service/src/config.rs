@@ -114,6 +114,8 @@ pub(crate) struct BuiltinConfig {
     pub(crate) events: bool,
     pub(crate) primary_clock: u64,
     pub(crate) interval_ms: u64,
+    /// Whether the interval counts sleep.
+    pub(crate) counts_sleep: bool,
     pub(crate) histograms: bool,
     /// Whether the trace tells of other sessions.
     pub(crate) others: bool,
@@ -128,6 +130,7 @@ impl Default for BuiltinConfig {
             events: true,
             primary_clock: builtin_clock::BOOTTIME,
             interval_ms: 10_000,
+            counts_sleep: false,
             histograms: true,
             others: false,
         }
@@ -374,9 +377,11 @@ impl BuiltinConfig {
             fields::DISABLE_CHUNK_USAGE_HISTOGRAMS,
             fields::PRIMARY_TRACE_CLOCK,
             fields::SNAPSHOT_INTERVAL_MS,
+            fields::PREFER_SUSPEND_CLOCK_FOR_SNAPSHOT,
             fields::ENABLE_CONCURRENT_SESSION_EVENTS,
         ];
-        let [clocks, config, info, events, histograms, clock, interval, others] = numbers(builtin, of)?;
+        let [clocks, config, info, events, histograms, clock, interval, sleep, others] =
+            numbers(builtin, of)?;
         let default = Self::default();
         Some(Self {
             clocks: clocks == 0,
@@ -385,6 +390,7 @@ impl BuiltinConfig {
             events: events == 0,
             histograms: histograms == 0,
             others: others != 0,
+            counts_sleep: sleep != 0,
             primary_clock: if clock == 0 { default.primary_clock } else { clock },
             interval_ms: if interval == 0 { default.interval_ms } else { interval.max(1000) },
         })

@@ -186,6 +186,8 @@ pub(crate) struct Session {
     pub(crate) started: Option<Clocks>,
     /// When it is to end, on the clock that its duration is in.
     pub(crate) ends_at: Option<u64>,
+    /// The boot time from which on clocks are told of, if that is to count sleep.
+    pub(crate) snapshot_at: u64,
     /// Whether a trigger of it was fired.
     pub(crate) is_triggered: bool,
     /// Triggers of which the consumer is to hear later, so that it clones the session.
@@ -242,6 +244,7 @@ impl Session {
             error: None,
             started: None,
             ends_at: None,
+            snapshot_at: 0,
             is_triggered: false,
             hits: Vec::new(),
             has_told_all_started: false,

@@ -64,12 +64,11 @@ impl<H: Host> Service<H> {
         session.note(moment::TRACING_STARTED, clocks.boottime, false);
         let config = &session.config;
         let periods = [
-            (config.builtin.interval_ms, Timer::Snapshot(id)),
             (if session.file.is_some() { config.write_period_ms } else { 0 }, Timer::Write(id)),
             (config.flushing().1, Timer::PeriodicFlush(id)),
             (config.clear_period_ms, Timer::Clear(id)),
         ];
-        let duration_ms = config.duration_ms;
+        let (duration_ms, interval_ms) = (config.duration_ms, config.builtin.interval_ms);
         self.set_state(id, State::Started);
         self.set_timer(SLOW, Timer::SlowStart(id));
         let Some(session) = self.sessions.get(&id) else { return };
@@ -80,6 +79,7 @@ impl<H: Host> Service<H> {
         for (period, timer) in periods.into_iter().filter(|(period, _)| *period != 0) {
             self.set_periodic(period, timer);
         }
+        self.set_snapshot(id, interval_ms);
         for instance in instances {
             self.start_instance(id, instance);
         }

@@ -120,6 +120,8 @@ pub mod builtin_data_source {
     pub const PRIMARY_TRACE_CLOCK: u32 = 5;
     /// Varint.
     pub const SNAPSHOT_INTERVAL_MS: u32 = 6;
+    /// Bool: the interval counts sleep.
+    pub const PREFER_SUSPEND_CLOCK_FOR_SNAPSHOT: u32 = 7;
     /// Bool.
     pub const DISABLE_CHUNK_USAGE_HISTOGRAMS: u32 = 8;
     /// Bool: the trace tells of other sessions.

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use tracebuf::proto::fields::config::{
-    buffer_config, ftrace_config, process_stats_config, sys_stats_config, system_info_config, trace_config,
-    trace_config_data_source,
+    buffer_config, ftrace_config, incremental_state_config, process_stats_config, sys_stats_config,
+    system_info_config, trace_config, trace_config_data_source,
 };
 use tracebuf::proto::fields::ipc::data_source_config;
 use tracebuf::proto::fields::{
@@ -136,6 +136,26 @@ fn several_sessions_each_have_what_they_want_of_the_machine_until_their_end() {
         assert!(all_of(trace, trace_packet::SYS_STATS).len() == memory(trace).len());
         assert!(trace.all_have(trace_packet::TRUSTED_UID, uid));
     }
+}
+
+#[test]
+fn names_are_told_again_in_the_session_that_clears_state_and_in_no_other() {
+    let service = Service::start("serve-clear");
+    let mut consumers = [service.consumer(), service.consumer()];
+    let clear = ProtoBuilder::new().number(incremental_state_config::CLEAR_PERIOD_MS, 100_u32);
+    let clears = config(&[processes()]).message(trace_config::INCREMENTAL_STATE_CONFIG, &clear);
+    let wanted = [clears, config(&[processes()])];
+    let enabled = [0, 1].map(|at: usize| consumers[at].enable(&wanted[at], None));
+    std::thread::sleep(Duration::from_secs(1));
+    let told = [0, 1].map(|at: usize| {
+        let path = service.folder.join(format!("{at}.pftrace"));
+        let trace = ended(&mut consumers[at], enabled[at], &path);
+        let trees = all_of(&trace, trace_packet::PROCESS_TREE).into_iter();
+        let told = trees.flat_map(|tree| messages(tree, process_tree::PROCESSES));
+        let own = u64::from(std::process::id());
+        told.filter(|one| number(one, process_tree_process::PID) == Some(own)).count()
+    });
+    assert!(told[0] > 1 && told[1] == 1, "{told:?}");
 }
 
 /// A service of a user who may not have the kernel's events; this one, if that is so.

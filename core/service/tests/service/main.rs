@@ -19,6 +19,7 @@ mod programs;
 mod queries;
 mod random;
 mod refusals;
+mod repeated_calls;
 mod sessions;
 mod settings;
 mod stop_session;

@@ -226,6 +226,8 @@ pub mod string_filter_rule {
 pub mod ftrace_config {
     /// String: an event, as `group/name`, `group/*` or `name`, repeated.
     pub const FTRACE_EVENTS: u32 = 1;
+    /// String: a category of events, repeated.
+    pub const ATRACE_CATEGORIES: u32 = 2;
     /// Varint: KiB of each processor's buffer.
     pub const BUFFER_SIZE_KB: u32 = 10;
     /// Varint: how often it is read.
@@ -236,6 +238,8 @@ pub mod ftrace_config {
     pub const SYMBOLIZE_KSYMS: u32 = 13;
     /// Varint: how full a processor's buffer is when it is read before its time.
     pub const DRAIN_BUFFER_PERCENT: u32 = 29;
+    /// Bool: categories are of programs alone, and not of the kernel.
+    pub const ATRACE_USERSPACE_ONLY: u32 = 34;
     /// Varint: the only threads whose events are recorded, repeated.
     pub const TIDS_TO_TRACE: u32 = 35;
     /// Message: [`tracefs_option`](super::tracefs_option), repeated.

@@ -43,6 +43,8 @@ const MAX_LEFT_OUT: usize = 64;
 #[derive(Clone, Debug)]
 pub struct FtraceOptions {
     instance: InstanceOptions,
+    /// Events that are recorded if the kernel has them.
+    if_there: Vec<&'static str>,
     period: Duration,
     leave_out: Vec<u32>,
     symbols: bool,
@@ -61,6 +63,7 @@ impl FtraceOptions {
         let instance = InstanceOptions { events, buffer_kib: 2048, ..InstanceOptions::default() };
         Self {
             instance,
+            if_there: Vec::new(),
             period: Duration::from_millis(100),
             leave_out: Vec::new(),
             symbols: false,
@@ -96,6 +99,12 @@ impl FtraceOptions {
     #[must_use]
     pub fn watermark(mut self, percent: u8) -> Self {
         self.watermark = percent.min(100);
+        self
+    }
+
+    /// Records these events, too, if the kernel has them.
+    pub(super) fn if_there(mut self, events: Vec<&'static str>) -> Self {
+        self.if_there = events;
         self
     }
 
@@ -304,6 +313,8 @@ impl DataSource for FtraceSource {
         let Some(mut instance) = self.instance.take() else { return Err(io::ErrorKind::NotFound.into()) };
         let mut options = self.options.instance.clone();
         options.events = options.events.iter().flat_map(|event| instance.expanded(event)).collect();
+        let if_there = self.options.if_there.iter().flat_map(|event| instance.expanded(event));
+        options.events.extend(if_there.filter(|event| instance.has(event)));
         options.filters = self.filters(options.events.iter().filter(|event| instance.has(event)));
         // Twice the same event would be enabled twice, and told twice.
         let mut known = std::collections::HashSet::new();

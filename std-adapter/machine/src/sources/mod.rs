@@ -26,8 +26,9 @@
 //! | module | what it is | may know |
 //! |---|---|---|
 //! | `served` | sources for a service's sessions | all below |
-//! | `wanted` | what such a session wants | `ftrace_source`, `sys_stats` |
+//! | `wanted` | what such a session wants | `ftrace_source`, `event_categories`, `sys_stats` |
 //! | `polled` | processes and statistics, as often as it wants | `wanted`, `process_tree`, `process_stats`, `sys_stats` |
+//! | `event_categories` | names for many of the kernel's events | nothing |
 //! | `ftrace_source` | the kernel's events | `data_source`, `thread_numbers` |
 //! | `process_tree` | what processes and threads are called | `data_source`, `thread_numbers`, `proc_status` |
 //! | `process_stats` | what processes use | `proc_status` |
@@ -42,6 +43,7 @@
 
 mod cpu_info;
 mod data_source;
+mod event_categories;
 mod ftrace_source;
 mod polled;
 mod proc_status;

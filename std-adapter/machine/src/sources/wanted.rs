@@ -9,6 +9,7 @@ use tracebuf::proto::fields::config::{
 use tracebuf::proto::fields::ipc::data_source_config;
 use tracebuf::proto::reader::{FieldValue, Fields, message, messages, number};
 
+use super::event_categories::events_of;
 use super::ftrace_source::FtraceOptions;
 use super::sys_stats::Group;
 use crate::ftrace::is_event;
@@ -17,8 +18,7 @@ use crate::ftrace::is_event;
 const LEAST: Duration = Duration::from_millis(10);
 
 /// Fields of `FtraceConfig` that would change what is recorded, and are not known here.
-const UNSUPPORTED: [(u32, &str); 13] = [
-    (2, "atrace_categories"),
+const UNSUPPORTED: [(u32, &str); 12] = [
     (3, "atrace_apps"),
     (15, "throttle_rss_stat"),
     (16, "disable_generic_events"),
@@ -54,11 +54,11 @@ impl WantedEvents {
     /// Of a `DataSourceConfig`. If it does not say how large the kernel's buffer of a processor is, it has so many KiB.
     pub(super) fn of(config: &[u8], buffer_kib: u64) -> Self {
         use ftrace_config::{
-            BUFFER_SIZE_KB, COMPACT_SCHED, DRAIN_BUFFER_PERCENT, DRAIN_PERIOD_MS, FTRACE_EVENTS,
-            SYMBOLIZE_KSYMS,
+            ATRACE_CATEGORIES, ATRACE_USERSPACE_ONLY, BUFFER_SIZE_KB, COMPACT_SCHED, DRAIN_BUFFER_PERCENT,
+            DRAIN_PERIOD_MS, FTRACE_EVENTS, SYMBOLIZE_KSYMS,
         };
         let config = within(config, data_source_config::FTRACE_CONFIG);
-        let (mut events, mut without) = (Vec::new(), Vec::<String>::new());
+        let (mut events, mut if_there, mut without) = (Vec::new(), Vec::new(), Vec::<String>::new());
         for field in Fields::of(config) {
             let unsupported = UNSUPPORTED.iter().find(|(number, _)| *number == field.number);
             let is_off = field.value == FieldValue::Number(0);
@@ -76,7 +76,14 @@ impl WantedEvents {
                 }
             }
         }
-        let mut options = FtraceOptions::new(events);
+        for category in messages(config, ATRACE_CATEGORIES) {
+            let category = String::from_utf8_lossy(category);
+            match events_of(&category).filter(|_| !is_set(config, ATRACE_USERSPACE_ONLY)) {
+                Some(events) => if_there.extend(events),
+                None => without.push(format!("the category \"{category}\"")),
+            }
+        }
+        let mut options = FtraceOptions::new(events).if_there(if_there);
         options =
             options.buffer_kib(number(config, BUFFER_SIZE_KB).filter(|kib| *kib > 0).unwrap_or(buffer_kib));
         if let Some(period) = number(config, DRAIN_PERIOD_MS).filter(|period| *period > 0) {
@@ -242,8 +249,11 @@ mod tests {
             {
                 let Ok(()) = config.string(ftrace_config::FTRACE_EVENTS, event);
             }
-            let Ok(()) = config.string(2, "gfx");
-            let Ok(()) = config.string(2, "view");
+            for category in ["idle", "view", "mmc"] {
+                let Ok(()) = config.string(ftrace_config::ATRACE_CATEGORIES, category);
+            }
+            let Ok(()) = config.string(3, "app");
+            let Ok(()) = config.string(3, "other");
             let Ok(()) = config.varint(15, 0);
             let Ok(()) = config.varint(ftrace_config::DRAIN_PERIOD_MS, 250);
             let Ok(()) = config.varint(ftrace_config::DRAIN_BUFFER_PERCENT, 101);
@@ -253,14 +263,16 @@ mod tests {
             let event = event.replacen(':', "/", 1);
             format!("the event \"{event}\"")
         });
-        assert_eq!(wanted.without, [&refused[..], &["atrace_categories".to_owned()]].concat());
+        let others = ["atrace_apps", "the category \"view\""].map(str::to_owned);
+        assert_eq!(wanted.without, [&refused[..], &others].concat());
         let told = format!("{:?}", wanted.options);
         assert!(told.contains(r#"["sched/sched_switch", "irq/*", "print"]"#), "{told}");
+        assert!(told.contains(r#"if_there: ["power/cpu_idle", "mmc/*"]"#), "{told}");
         assert!(told.contains("buffer_kib: 64") && told.contains("250ms"), "{told}");
         assert!(told.contains("is_verbose: false") && told.contains("symbols: false"), "{told}");
         assert!(told.contains("watermark: 50") && told.contains("settings: []"), "{told}");
         let why = "linux.ftrace does without the event \\\"../../../etc/x\\\", ";
-        assert!(told.contains(why) && told.contains("atrace_categories"), "the trace says so too: {told}");
+        assert!(told.contains(why) && told.contains("atrace_apps"), "the trace says so too: {told}");
     }
 
     #[test]

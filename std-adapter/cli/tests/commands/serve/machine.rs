@@ -324,4 +324,25 @@ mod of_a_kernel {
         }
         assert_eq!(instances(), before);
     }
+
+    #[test]
+    #[ignore = "needs root and a tracefs"]
+    fn categories_are_the_kernels_events_that_there_are_and_what_is_none_is_told() {
+        let service = Service::start("serve-categories");
+        let mut consumer = service.consumer();
+        let categories = ["sched", "freq", "idle", "gfx", "view"];
+        let wanted = ProtoBuilder::new()
+            .each(categories, |config, name| config.bytes(ftrace_config::ATRACE_CATEGORIES, name.as_bytes()));
+        let wanted = config(&[source("linux.ftrace", data_source_config::FTRACE_CONFIG, wanted)]);
+        let before = instances();
+        let enabled = consumer.enable(&wanted, None);
+        assert!(crate::wait_until(30, || instances() != before));
+        std::thread::sleep(Duration::from_secs(1));
+        let trace = ended(&mut consumer, enabled, &service.folder.join("trace"));
+        assert!(!ran(&trace).is_empty(), "sched stands for switches");
+        let stats = all_of(&trace, trace_packet::FTRACE_STATS);
+        assert_eq!(messages(stats[0], ftrace_stats::UNKNOWN_FTRACE_EVENTS).count(), 0);
+        let told = message(stats[0], ftrace_stats::ATRACE_ERRORS).map(text);
+        assert_eq!(told, Some("linux.ftrace does without the category \"view\""));
+    }
 }

@@ -126,8 +126,8 @@ fn several_sessions_each_have_what_they_want_of_the_machine_until_their_end() {
     assert!(all_of(&first, trace_packet::CPU_INFO).is_empty(), "it wants none");
     let [info] = all_of(&second, trace_packet::CPU_INFO)[..] else { panic!("it is told once") };
     let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").expect("a file");
-    let numbers = cpuinfo.lines().filter_map(|line| line.strip_prefix("processor")?.split(':').nth(1));
-    let last: usize = numbers.last().expect("one").trim().parse().expect("a number");
+    let mut numbers = cpuinfo.lines().filter_map(|line| line.strip_prefix("processor")?.split(':').nth(1));
+    let last: usize = numbers.next_back().expect("one").trim().parse().expect("a number");
     assert_eq!(messages(info, cpu_info::CPUS).count(), last + 1);
     for trace in [&first, &second] {
         trace.assert_ends_with_stats();

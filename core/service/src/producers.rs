@@ -1,5 +1,6 @@
 //! A producer as the service knows it: who it is, what it offers, and its end of shared memory.
 
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use tracebuf::producer::{AtomicU32, Consumer, SharedMemory};
@@ -16,6 +17,10 @@ use crate::wire::calls::{Hello, SourceDescriptor};
 pub(crate) const WRITERS: usize = 32_767;
 /// Most data sources that one producer may offer.
 pub(crate) const MOST_SOURCES: usize = 1024;
+/// Most bytes of what it may say of them all.
+const MOST_DESCRIBED: usize = 4 << 20;
+/// Bytes of the longest name that is repeated to consumers.
+pub(crate) const LONGEST_NAME: usize = 4096;
 
 const PAGE: u64 = 4096;
 const LARGEST_PAGE: u64 = 32 << 10;
@@ -40,7 +45,8 @@ pub(crate) struct Producer<S> {
 }
 
 impl<S: AsRef<[AtomicU32]>> Producer<S> {
-    pub(crate) fn new(connection: ConnectionId, peer: Peer, number: u16, hello: Hello) -> Self {
+    pub(crate) fn new(connection: ConnectionId, peer: Peer, number: u16, mut hello: Hello) -> Self {
+        [&mut hello.name, &mut hello.sdk_version].into_iter().for_each(cut);
         let identity = ProducerIdentity { producer_id: number, uid: peer.uid, pid: peer.pid };
         Self {
             connection,
@@ -56,6 +62,11 @@ impl<S: AsRef<[AtomicU32]>> Producer<S> {
 
     pub(crate) fn name(&self) -> &str {
         &self.hello.name
+    }
+
+    /// Whether it may say so many bytes more of its data sources.
+    pub(crate) fn may_describe(&self, bytes: usize) -> bool {
+        self.sources.iter().map(|source| source.whole.len()).sum::<usize>() + bytes <= MOST_DESCRIBED
     }
 
     pub(crate) const fn has_memory(&self) -> bool {
@@ -114,6 +125,14 @@ impl<S: AsRef<[AtomicU32]>> Producer<S> {
 
     pub(crate) fn stats(&self) -> EndpointStats {
         self.known.as_ref().map(EndpointState::stats).unwrap_or_default()
+    }
+}
+
+/// Cuts a name to what is repeated of it.
+fn cut(name: &mut String) {
+    let end = (0..=LONGEST_NAME).rev().find(|at| name.is_char_boundary(*at));
+    if name.len() > LONGEST_NAME {
+        name.truncate(end.unwrap_or(0));
     }
 }
 

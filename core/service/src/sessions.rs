@@ -188,8 +188,8 @@ pub(crate) struct Session {
     pub(crate) ends_at: Option<u64>,
     /// Whether a trigger of it was fired.
     pub(crate) is_triggered: bool,
-    /// Triggers of which the consumer is to hear later, so that it clones the session.
-    pub(crate) hits: Vec<FiredTrigger>,
+    /// Triggers of which the consumer is to hear later, so that it clones the session, and when on the steady clock.
+    pub(crate) hits: Vec<(u64, FiredTrigger)>,
     pub(crate) has_told_all_started: bool,
     /// A flush before the end is under way.
     pub(crate) is_ending: bool,

@@ -5,6 +5,7 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use super::Service;
+use super::queries::StateQuery;
 use crate::host::{Action, ConnectionId, FileToken, Host, Peer, Port};
 use crate::wire::ProtoBuilder;
 use crate::wire::frames::{self, FrameBuffer, MAX_IPC_FRAME, push_frame};
@@ -41,6 +42,10 @@ pub(super) struct Consumer {
     pub(super) reads: Option<u64>,
     /// The call to which events are replies, and which those are.
     pub(super) observes: Option<u64>,
+    /// Bytes of packets that it got at once, the last time: one packet may be long.
+    pub(super) last_read: usize,
+    /// Calls that ask what there is, and how far each is answered.
+    pub(super) queries: VecDeque<StateQuery>,
     pub(super) observed: u64,
     /// What it is to hear.
     pub(super) changes: ProtoBuilder,
@@ -133,7 +138,7 @@ impl<H: Host> Service<H> {
         };
         one.unsent = one.unsent.saturating_add(len + 4);
         let (unsent, peer) = (one.unsent, one.peer);
-        if len > MAX_IPC_FRAME || unsent > MOST_UNSENT {
+        if len > MAX_IPC_FRAME || unsent > one.consumer.last_read.saturating_add(MOST_UNSENT) {
             self.actions.extend(file.map(Action::Discard));
             self.log(format!("process {} takes nothing, or was to get too much at once", peer.pid));
             return self.close(connection);
@@ -178,6 +183,7 @@ impl<H: Host> Service<H> {
     pub(super) fn closed(&mut self, connection: ConnectionId) {
         let Some(one) = self.connections.remove(&connection) else { return };
         self.readers.remove(&connection);
+        self.askers.remove(&connection);
         self.to_tell.remove(&connection);
         self.forget_clone(connection);
         self.actions.extend(one.files.into_iter().map(|(_, _, file)| Action::Discard(file)));

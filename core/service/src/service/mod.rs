@@ -33,7 +33,7 @@ mod running;
 mod timers;
 mod triggers;
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -81,15 +81,16 @@ pub struct Service<H: Host> {
     /// What consumers wait for that clone a session.
     clones: BTreeMap<ConnectionId, PendingClone<H::Memory>>,
     timers: BTreeSet<(u64, Timer)>,
-    /// Consumers that wait for packets, and sessions with something to write.
+    /// Consumers that wait for packets, or to hear what there is, and sessions with something to write.
     readers: BTreeSet<ConnectionId>,
+    askers: BTreeSet<ConnectionId>,
     writers: BTreeSet<u64>,
     /// Consumers that are to hear of something.
     to_tell: BTreeSet<ConnectionId>,
     /// When sessions with guardrails began, by name.
     guarded: BTreeMap<String, u64>,
-    /// Triggers of the last day, by name, with the boot time of each.
-    fired: Vec<(String, u64)>,
+    /// Triggers of the last day, by name, with the boot times of each.
+    fired: BTreeMap<String, VecDeque<u64>>,
     last: LastNumbers,
     /// The steady clock, as of the last event.
     now: u64,
@@ -133,10 +134,11 @@ impl<H: Host> Service<H> {
             clones: BTreeMap::new(),
             timers: BTreeSet::new(),
             readers: BTreeSet::new(),
+            askers: BTreeSet::new(),
             writers: BTreeSet::new(),
             to_tell: BTreeSet::new(),
             guarded: BTreeMap::new(),
-            fired: Vec::new(),
+            fired: BTreeMap::new(),
             last: LastNumbers::default(),
             now: 0,
             is_ending: false,
@@ -170,10 +172,12 @@ impl<H: Host> Service<H> {
         self.now = self.host.now();
         let read = self.readers.iter().copied().collect::<Vec<_>>();
         let has_read = read.into_iter().filter(|connection| self.read_turn(*connection)).count() > 0;
+        let ask = self.askers.iter().copied().collect::<Vec<_>>();
+        let has_told = ask.into_iter().filter(|connection| self.query_turn(*connection)).count() > 0;
         let write = self.writers.iter().copied().collect::<Vec<_>>();
         let has_written = write.into_iter().filter(|session| self.write_turn(*session)).count() > 0;
         self.tell_events();
-        has_read || has_written
+        has_read || has_told || has_written
     }
 
     /// What is to be done now, in this order. It is not told again.

@@ -7,7 +7,7 @@ use tracebuf::proto::fields::ipc::method;
 
 use super::Service;
 use crate::host::{Action, ConnectionId, FileToken, Host};
-use crate::producers::{MOST_SOURCES, Producer};
+use crate::producers::{LONGEST_NAME, MOST_SOURCES, Producer};
 use crate::wire::ProtoBuilder;
 use crate::wire::calls::{Hello, METHODS, ProducerCall, ProducerFrame, SourceDescriptor};
 use crate::wire::commands;
@@ -172,13 +172,18 @@ impl<H: Host> Service<H> {
             ProducerCall::Flushed(flush) => self.answer_flushes(number, flush),
             ProducerCall::Register(source) => self.register(number, source),
             ProducerCall::Update(source) if source.whole.len() <= MAX_IPC_FRAME - 128 => {
-                let known = producer
-                    .sources
-                    .iter_mut()
-                    .find(|known| known.name == source.name && known.id == source.id && source.id != 0);
-                if let Some(known) = known {
-                    *known = source;
+                let is_it = |known: &SourceDescriptor| {
+                    known.name == source.name && known.id == source.id && source.id != 0
+                };
+                let Some(at) = producer.sources.iter().position(is_it) else { return Some(()) };
+                let before = core::mem::take(&mut producer.sources.get_mut(at)?.whole);
+                let may = producer.may_describe(source.whole.len());
+                let known = producer.sources.get_mut(at)?;
+                if !may {
+                    known.whole = before;
+                    return None;
                 }
+                *known = source;
             }
             ProducerCall::Update(_) => return None,
             ProducerCall::Unregister(name) => self.unregister(number, &name),
@@ -195,8 +200,9 @@ impl<H: Host> Service<H> {
         let Some(producer) = self.producers.get_mut(&number) else { return };
         let is_known = source.id != 0 && producer.sources.iter().any(|known| known.id == source.id);
         // Whoever asks what there is gets it in a frame of its own.
-        let is_long = source.whole.len() > MAX_IPC_FRAME - 128;
-        if source.name.is_empty() || is_known || is_long || producer.sources.len() >= MOST_SOURCES {
+        let is_long = source.whole.len() > MAX_IPC_FRAME - 128 || source.name.len() > LONGEST_NAME;
+        let may = producer.sources.len() < MOST_SOURCES && producer.may_describe(source.whole.len());
+        if source.name.is_empty() || is_known || is_long || !may {
             let line =
                 format!("{} offers data source \"{}\", which is ignored", producer.name(), source.name);
             return self.log(line);

@@ -23,7 +23,7 @@ use crate::wire::ProtoBuilder;
 /// Bytes of packets that a consumer gets in one turn.
 const TURN: usize = 128 << 10;
 /// Bytes on their way to a consumer beyond which nothing more is read for it.
-const MOST_UNSENT: usize = 512 << 10;
+pub(super) const MOST_UNSENT: usize = 512 << 10;
 
 /// How reading went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +79,11 @@ impl<H: Host> Service<H> {
             self.read(id, &mut slices, TURN)
         };
         let is_over = read != Read::Some;
-        for frame in slices.finish(is_over) {
+        let frames = slices.finish(is_over);
+        if let Some(one) = self.connections.get_mut(&connection) {
+            one.consumer.last_read = frames.iter().map(|frame| frame.as_bytes().len() + 4).sum();
+        }
+        for frame in frames {
             self.send(connection, &frame);
         }
         if is_over {
@@ -232,7 +236,7 @@ impl<H: Host> Service<H> {
         if !session.is_some_and(|session| core::mem::take(&mut session.told.stats_are_due)) {
             return true;
         }
-        let stats = packets::stats(uid, &self.stats_of(id), now);
+        let stats = packets::stats(uid, &self.stats_of(id, true), now);
         let filter = self.sessions.get_mut(&id).and_then(|session| session.filter.as_mut());
         if let Some(filter) = filter {
             filter.passed(stats.as_bytes().len());

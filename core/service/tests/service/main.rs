@@ -14,6 +14,7 @@ mod host;
 mod hostile;
 mod known;
 mod model;
+mod others;
 mod producers;
 mod programs;
 mod queries;

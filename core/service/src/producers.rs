@@ -1,6 +1,7 @@
 //! A producer as the service knows it: who it is, what it offers, and its end of shared memory.
 
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use tracebuf::producer::{AtomicU32, Consumer, SharedMemory};
@@ -34,11 +35,12 @@ pub(crate) struct Producer<S> {
     pub(crate) connection: ConnectionId,
     pub(crate) peer: Peer,
     pub(crate) hello: Hello,
-    pub(crate) sources: Vec<SourceDescriptor>,
+    pub(crate) sources: Vec<Arc<SourceDescriptor>>,
     /// The call to which commands are replies.
     pub(crate) listens: Option<u64>,
     /// Commands from before there was one.
     pub(crate) unheard: Vec<(ProtoBuilder, Option<FileToken>)>,
+    pub(crate) unheard_bytes: usize,
     shared: Option<(S, u32)>,
     /// `None` only while an endpoint of it works.
     known: Option<EndpointState<WRITERS, BufferSet>>,
@@ -55,6 +57,7 @@ impl<S: AsRef<[AtomicU32]>> Producer<S> {
             sources: Vec::new(),
             listens: None,
             unheard: Vec::new(),
+            unheard_bytes: 0,
             shared: None,
             known: Some(EndpointState::new(identity, BufferSet::default())),
         }
@@ -64,9 +67,10 @@ impl<S: AsRef<[AtomicU32]>> Producer<S> {
         &self.hello.name
     }
 
-    /// Whether it may say so many bytes more of its data sources.
-    pub(crate) fn may_describe(&self, bytes: usize) -> bool {
-        self.sources.iter().map(|source| source.whole.len()).sum::<usize>() + bytes <= MOST_DESCRIBED
+    /// Whether it may say so many bytes of a data source, of which it has said so many before.
+    pub(crate) fn may_describe(&self, bytes: usize, before: usize) -> bool {
+        let all = self.sources.iter().map(|source| source.whole.len()).sum::<usize>();
+        all.saturating_sub(before).saturating_add(bytes) <= MOST_DESCRIBED
     }
 
     pub(crate) const fn has_memory(&self) -> bool {

@@ -16,6 +16,10 @@ const LONGEST_FRAME: usize = 1 << 20;
 const MOST_UNSENT: usize = 16 << 20;
 /// Most descriptors that wait for the rest of a message: clients send one with a message that has room in a piece.
 const MOST_FILES: usize = 4;
+/// Bytes of messages that are not whole, or not taken, that a connection may have whatever others have, and most bytes
+/// of those of a user, the service's own and root excepted.
+const FEW_WAITING: usize = 256 << 10;
+const MOST_WAITING: usize = 64 << 20;
 /// Most connections of a user, the service's own and root excepted.
 const MOST_OF_A_USER: usize = 4096;
 
@@ -52,11 +56,20 @@ pub(super) struct Consumer {
     pub(super) all_started: bool,
 }
 
+impl Connection {
+    fn waiting(&self) -> usize {
+        self.frames.left().saturating_add(self.unsent.saturating_sub(self.consumer.last_read))
+    }
+}
+
 impl<H: Host> Service<H> {
+    fn is_trusted(&self, uid: u32) -> bool {
+        uid == 0 || uid == self.host.machine().uid
+    }
+
     pub(super) fn connected(&mut self, connection: ConnectionId, port: Port, peer: Peer) {
         let is_its = |other: &&Connection| other.peer.uid == peer.uid;
-        let is_trusted = [0, self.host.machine().uid].contains(&peer.uid);
-        if !is_trusted && self.connections.values().filter(is_its).count() >= MOST_OF_A_USER {
+        if !self.is_trusted(peer.uid) && self.connections.values().filter(is_its).count() >= MOST_OF_A_USER {
             self.log(format!("user {} has {MOST_OF_A_USER} connections, and gets no more", peer.uid));
             return self.actions.push(Action::Close { connection });
         }
@@ -101,9 +114,27 @@ impl<H: Host> Service<H> {
                 Port::Consumers => self.consumer_frame(connection, &frame, file),
             }
         }
+        frames.tidy();
         if let Some(one) = self.connections.get_mut(&connection) {
             one.frames = frames;
         }
+        if self.waits_too_much(connection) {
+            self.close(connection);
+        }
+    }
+
+    /// Whether a connection has much that waits, and its user too much.
+    fn waits_too_much(&mut self, connection: ConnectionId) -> bool {
+        let Some(one) = self.connections.get(&connection).filter(|one| one.waiting() > FEW_WAITING) else {
+            return false;
+        };
+        let uid = one.peer.uid;
+        let all = self.connections.values().filter(|one| one.peer.uid == uid).map(Connection::waiting);
+        let is_much = !self.is_trusted(uid) && all.sum::<usize>() > MOST_WAITING;
+        if is_much {
+            self.log(format!("too much of user {uid} waits to be sent or taken: a connection ends"));
+        }
+        is_much
     }
 
     /// The descriptor of a frame with this range: it is the last one that begins in the bytes with which that came.
@@ -141,6 +172,10 @@ impl<H: Host> Service<H> {
         if len > MAX_IPC_FRAME || unsent > one.consumer.last_read.saturating_add(MOST_UNSENT) {
             self.actions.extend(file.map(Action::Discard));
             self.log(format!("process {} takes nothing, or was to get too much at once", peer.pid));
+            return self.close(connection);
+        }
+        if self.waits_too_much(connection) {
+            self.actions.extend(file.map(Action::Discard));
             return self.close(connection);
         }
         let mut bytes = Vec::with_capacity(len + 4);

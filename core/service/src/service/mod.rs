@@ -47,6 +47,11 @@ use copies::PendingClone;
 use flushes::PendingFlush;
 use timers::Timer;
 
+/// Most lines of the log in so many nanoseconds, and bytes of one.
+const MOST_LINES: u32 = 100;
+const LOGGED: u64 = 10_000 * timers::MS;
+const LONGEST_LINE: usize = 1024;
+
 /// A tracing service, as Perfetto's producers and consumers know it, without input and output.
 ///
 /// Tell it what [happens](Self::handle), do what it [wants](Self::actions), let it [work](Self::turn) until there is
@@ -92,6 +97,8 @@ pub struct Service<H: Host> {
     /// Triggers of the last day, by name, with the boot times of each.
     fired: BTreeMap<String, VecDeque<u64>>,
     last: LastNumbers,
+    /// Since when lines of the log are counted, and how many there were.
+    logged: (u64, u32),
     /// The steady clock, as of the last event.
     now: u64,
     is_ending: bool,
@@ -140,6 +147,7 @@ impl<H: Host> Service<H> {
             guarded: BTreeMap::new(),
             fired: BTreeMap::new(),
             last: LastNumbers::default(),
+            logged: (0, 0),
             now: 0,
             is_ending: false,
             is_locked: false,
@@ -205,7 +213,23 @@ impl<H: Host> Service<H> {
         self.is_locked && uid != self.host.machine().uid
     }
 
-    fn log(&mut self, line: String) {
+    /// Says something to whoever runs the service, unless much was said of late: clients could fill a disk.
+    fn log(&mut self, mut line: String) {
+        let (since, lines) = &mut self.logged;
+        if self.now.saturating_sub(*since) >= LOGGED {
+            (*since, *lines) = (self.now, 0);
+        }
+        *lines = lines.saturating_add(1);
+        if *lines > MOST_LINES {
+            return;
+        }
+        if line.len() > LONGEST_LINE {
+            let end = (0..=LONGEST_LINE).rev().find(|at| line.is_char_boundary(*at));
+            line.truncate(end.unwrap_or(0));
+        }
         self.actions.push(Action::Log(line));
+        if *lines == MOST_LINES {
+            self.actions.push(Action::Log("more than that is not said for some seconds".into()));
+        }
     }
 }

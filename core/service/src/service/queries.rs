@@ -48,8 +48,8 @@ impl<H: Host> Service<H> {
         for (number, place) in session.buffers.iter().zip(0..).filter(|_| has_writers) {
             let sequences = self.buffers.sequences(*number);
             writers.extend(sequences.filter_map(|of| {
-                let sequence = session.sequences.get(&(of.producer_id, of.writer_id))?;
-                Some(writer_stats(&of, *sequence, place))
+                let sequence = session.sequences.get(of.producer_id, of.writer_id)?;
+                Some(writer_stats(&of, sequence, place))
             }));
         }
         let [chunks_discarded, patches_discarded] = self.discarded(session);

@@ -2,6 +2,7 @@
 #![cfg(not(miri))]
 #![allow(unreachable_pub, reason = "modules of one program")]
 
+mod bounds;
 mod clients;
 mod clones;
 mod compression;

@@ -82,8 +82,8 @@ fn chunk(
 
 /// A page with one chunk, which is complete and has one packet.
 pub fn whole_chunk(memory: &SharedWords, page: u64, writer_id: u16, packet: &[u8]) {
-    let (len, flags) = (packet.len() as u8, 1_u16 << 10);
-    let header = [&[0; 4][..], &writer_id.to_le_bytes(), &flags.to_le_bytes(), &[len], packet];
+    let (len, count) = (packet.len() as u8, 1_u16);
+    let header = [&[0; 4][..], &writer_id.to_le_bytes(), &count.to_le_bytes(), &[len], packet];
     store(memory, page * 1024 + 2, &header.concat());
     store(memory, page * 1024, &(1_u32 << 28 | 3).to_le_bytes());
 }

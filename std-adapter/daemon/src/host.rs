@@ -130,6 +130,11 @@ impl Pattern for CompiledPattern {
         groups.extend(found.iter().skip(1).flatten().map(|group| group.range()));
         found.get(0).map(|all| all.end())
     }
+
+    /// A clock that costs next to nothing.
+    fn now(&self) -> u64 {
+        nanoseconds(ClockId::MonotonicCoarse)
+    }
 }
 
 fn nanoseconds(clock: ClockId) -> u64 {

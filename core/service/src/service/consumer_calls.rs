@@ -159,7 +159,12 @@ impl<H: Host> Service<H> {
         let result = match found[..] {
             [id] => {
                 self.log(format!("user {uid} stops session {id}"));
-                self.flush_and_stop(id);
+                let is_stopping = |session: &Session| session.is_ending || session.state == State::Stopping;
+                match self.sessions.get(&id).is_some_and(is_stopping) {
+                    // Whoever says it again waits for nobody.
+                    true => self.disable(id, false),
+                    false => self.flush_and_stop(id),
+                }
                 Ok(())
             }
             [] => Err("no session of this user has that name, key or number"),

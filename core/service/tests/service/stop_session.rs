@@ -7,7 +7,7 @@ use tracebuf_service::wire::ProtoBuilder;
 use tracebuf_service::wire::consumers::{CONSUMER_PORT, stop_session, stopped};
 use tracebuf_service::wire::frames::{ServiceFrame, bind};
 
-use crate::clients::{Consumer, Program, config_of, replies, send, times};
+use crate::clients::{Consumer, NOTIFIES_STOP, Program, config_of, replies, send, times};
 use crate::world::World;
 
 const USER: u32 = 700;
@@ -64,6 +64,24 @@ fn a_detached_session_that_is_stopped_is_gone_though_its_program_says_nothing() 
     let enabled = again.enable(&mut world, &named("mine"));
     assert_eq!(again.ended(&world, enabled), None, "the name is free");
     world.hang_up(program.connection);
+}
+
+#[test]
+fn a_session_that_is_stopped_a_second_time_waits_for_no_program_however_long_it_may_take() {
+    let mut world = World::default();
+    let _silent = Program::offering(&mut world, 1000, &[("events", NOTIFIES_STOP)]);
+    let for_ever = |field| ProtoBuilder::new().number(field, u64::MAX);
+    for field in [trace_config::FLUSH_TIMEOUT_MS, trace_config::DATA_SOURCE_STOP_TIMEOUT_MS] {
+        let mut consumer = Consumer::of(&mut world, USER);
+        let config = named("mine").fields(for_ever(field).as_bytes());
+        let enabled = consumer.enable(&mut world, &config);
+        assert_eq!(stop(&mut world, USER, "mine"), Ok(()));
+        world.pass(3_600_000);
+        assert_eq!(consumer.ended(&world, enabled), None, "it waits");
+        assert_eq!(stop(&mut world, USER, "mine"), Ok(()));
+        assert_eq!(consumer.ended(&world, enabled).as_deref(), Some(""));
+        world.hang_up(consumer.connection);
+    }
 }
 
 #[test]

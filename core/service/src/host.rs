@@ -168,6 +168,11 @@ pub trait Host {
         None
     }
 
+    /// Most connections of a user, the service's own and root excepted: there are to be some left for others.
+    fn most_connections(&self) -> usize {
+        4096
+    }
+
     /// What the machine is.
     fn machine(&self) -> &Machine;
 }

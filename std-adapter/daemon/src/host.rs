@@ -10,6 +10,7 @@ use flate2::Compression;
 use flate2::write::ZlibEncoder;
 use regex::bytes::{Regex, RegexBuilder};
 use rustix::fs::{Mode, OFlags};
+use rustix::process::{Resource, getrlimit};
 use rustix::rand::{GetRandomFlags, getrandom};
 use rustix::system::{sysinfo, uname};
 use rustix::time::{ClockId, clock_gettime};
@@ -216,6 +217,12 @@ impl Host for LinuxHost {
         }
     }
 
+    /// A quarter of the files that this process may have open.
+    fn most_connections(&self) -> usize {
+        let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        (files / 4).min(4096) as usize
+    }
+
     fn machine(&self) -> &Machine {
         &self.machine
     }
@@ -267,6 +274,13 @@ mod tests {
         assert_eq!(find("(\\w+)", Find::Anywhere, "\u{e4}b".as_bytes(), 0), Some((3, vec![(2, 3)])));
         // What would take others for ever takes no time.
         assert_eq!(find("(a*)*b", Find::Whole, &[b'a'; 100_000], 0), None);
+    }
+
+    #[test]
+    fn a_user_takes_no_more_than_a_quarter_of_the_files_that_there_may_be() {
+        let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        let most = LinuxHost::new().most_connections() as u64;
+        assert!(most > 0 && most <= 4096 && most <= files / 4, "{most} of {files}");
     }
 
     #[test]

@@ -20,8 +20,6 @@ const MOST_FILES: usize = 4;
 /// of those of a user, the service's own and root excepted.
 const FEW_WAITING: usize = 256 << 10;
 const MOST_WAITING: usize = 64 << 20;
-/// Most connections of a user, the service's own and root excepted.
-const MOST_OF_A_USER: usize = 4096;
 
 /// One connection, as far as both ports have the same.
 pub(super) struct Connection {
@@ -69,8 +67,9 @@ impl<H: Host> Service<H> {
 
     pub(super) fn connected(&mut self, connection: ConnectionId, port: Port, peer: Peer) {
         let is_its = |other: &&Connection| other.peer.uid == peer.uid;
-        if !self.is_trusted(peer.uid) && self.connections.values().filter(is_its).count() >= MOST_OF_A_USER {
-            self.log(format!("user {} has {MOST_OF_A_USER} connections, and gets no more", peer.uid));
+        let most = self.host.most_connections();
+        if !self.is_trusted(peer.uid) && self.connections.values().filter(is_its).count() >= most {
+            self.log(format!("user {} has {most} connections, and gets no more", peer.uid));
             return self.actions.push(Action::Close { connection });
         }
         let one = Connection {

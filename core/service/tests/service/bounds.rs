@@ -117,3 +117,16 @@ fn packets_of_programs_that_come_and_go_have_numbers_that_nobody_had_before() {
         world.hang_up(program.connection);
     }
 }
+
+#[test]
+fn a_user_has_so_many_connections_and_others_have_theirs() {
+    let mut world = World::default();
+    let mut connect = |uid: u32, count: usize| {
+        let refused = (0..count).filter(|_| {
+            let connection = world.connect(Port::Producers, uid);
+            world.closed.contains(&connection)
+        });
+        refused.count()
+    };
+    assert_eq!([connect(2000, 4100), connect(3000, 1), connect(SERVICE, 4200)], [4, 0, 0]);
+}

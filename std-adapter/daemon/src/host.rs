@@ -217,10 +217,10 @@ impl Host for LinuxHost {
         }
     }
 
-    /// A quarter of the files that this process may have open.
+    /// An eighth of the files that this process may have open: with some of each connection a message is to come, or to go.
     fn most_connections(&self) -> usize {
         let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-        (files / 4).min(4096) as usize
+        (files / 8).min(4096) as usize
     }
 
     fn machine(&self) -> &Machine {
@@ -277,10 +277,10 @@ mod tests {
     }
 
     #[test]
-    fn a_user_takes_no_more_than_a_quarter_of_the_files_that_there_may_be() {
+    fn a_user_has_connections_for_a_part_of_the_files_that_there_may_be() {
         let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         let most = LinuxHost::new().most_connections() as u64;
-        assert!(most > 0 && most <= 4096 && most <= files / 4, "{most} of {files}");
+        assert!(most > 0 && most <= 4096 && most <= files / 8, "{most} of {files}");
     }
 
     #[test]

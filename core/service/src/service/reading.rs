@@ -16,7 +16,8 @@ use crate::buffers::BufferSlab;
 use crate::filter::Filtered;
 use crate::host::{Codec, ConnectionId, Host};
 use crate::packets;
-use crate::sessions::{Moment, Sequences, Session};
+use crate::sequences::Sequences;
+use crate::sessions::{Moment, Session};
 use crate::sinks::{PacketSink, Piece, Slices};
 use crate::wire::ProtoBuilder;
 

@@ -34,6 +34,8 @@ pub(super) enum Timer {
     Clear(u64),
     /// To tell of clocks, statistics and a marker.
     Snapshot(u64),
+    /// The service is to end, and waits for no program any more.
+    End,
 }
 
 /// The first multiple of a period after a time.
@@ -70,6 +72,7 @@ impl<H: Host> Service<H> {
                 Timer::PeriodicFlush(id) => self.flush_is_due(id),
                 Timer::Clear(id) => self.clear_is_due(id),
                 Timer::Snapshot(id) => self.snapshot_is_due(id),
+                Timer::End => self.end_at_once(),
             }
         }
     }
@@ -173,7 +176,7 @@ impl<H: Host> Service<H> {
             | Timer::PeriodicFlush(of)
             | Timer::Clear(of)
             | Timer::Snapshot(of) => *of == id,
-            Timer::Flush(_) => false,
+            Timer::Flush(_) | Timer::End => false,
         };
         let gone: Vec<_> = self.timers.iter().copied().filter(|(_, timer)| is_its(timer)).collect();
         gone.iter().for_each(|timer| _ = self.timers.remove(timer));

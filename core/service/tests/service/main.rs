@@ -2,6 +2,7 @@
 #![cfg(not(miri))]
 #![allow(unreachable_pub, reason = "modules of one program")]
 
+mod bounds;
 mod clients;
 mod clones;
 mod compression;
@@ -14,6 +15,7 @@ mod host;
 mod hostile;
 mod known;
 mod model;
+mod others;
 mod producers;
 mod programs;
 mod queries;

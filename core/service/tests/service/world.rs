@@ -294,6 +294,11 @@ impl World {
         self.handle(Event::Woken);
     }
 
+    /// Looking at clocks takes so many nanoseconds.
+    pub fn slow_clocks(&mut self, nanoseconds: u64) {
+        self.shared.look.set(nanoseconds);
+    }
+
     /// The machine sleeps.
     pub fn sleep(&mut self, ms: u64) {
         self.shared.slept.set(self.shared.slept.get() + ms * MS);

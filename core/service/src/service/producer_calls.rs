@@ -11,9 +11,10 @@ use crate::host::{Action, ConnectionId, FileToken, Host};
 use crate::producers::{LONGEST_NAME, MOST_SOURCES, Producer};
 use crate::sessions::State;
 use crate::wire::ProtoBuilder;
+use crate::wire::answers::LONGEST_DESCRIPTOR;
 use crate::wire::calls::{Hello, METHODS, ProducerCall, ProducerFrame, SourceDescriptor};
 use crate::wire::commands;
-use crate::wire::frames::{self, ClientFrame, MAX_IPC_FRAME};
+use crate::wire::frames::{self, ClientFrame};
 
 /// Most commands that wait for a producer to listen, and bytes of these.
 const MOST_UNHEARD: usize = 4096;
@@ -180,7 +181,7 @@ impl<H: Host> Service<H> {
             }
             ProducerCall::Flushed(flush) => self.answer_flushes(number, flush),
             ProducerCall::Register(source) => self.register(number, source),
-            ProducerCall::Update(source) if source.whole.len() <= MAX_IPC_FRAME - 128 => {
+            ProducerCall::Update(source) if source.whole.len() <= LONGEST_DESCRIPTOR => {
                 let is_it = |known: &Arc<SourceDescriptor>| {
                     known.name == source.name && known.id == source.id && source.id != 0
                 };
@@ -206,7 +207,7 @@ impl<H: Host> Service<H> {
         let Some(producer) = self.producers.get_mut(&number) else { return };
         let is_known = source.id != 0 && producer.sources.iter().any(|known| known.id == source.id);
         // Whoever asks what there is gets it in a frame of its own.
-        let is_long = source.whole.len() > MAX_IPC_FRAME - 128 || source.name.len() > LONGEST_NAME;
+        let is_long = source.whole.len() > LONGEST_DESCRIPTOR || source.name.len() > LONGEST_NAME;
         let may = producer.sources.len() < MOST_SOURCES && producer.may_describe(source.whole.len(), 0);
         if source.name.is_empty() || is_known || is_long || !may {
             let line =

@@ -3,7 +3,7 @@
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-use tracebuf::buffer::{DataLoss, SequenceInfo};
+use tracebuf::buffer::{DataLoss, Reader, SequenceInfo};
 use tracebuf::proto::TracePackets;
 use tracebuf::proto::fields::consumer::tracing_service_event as moment;
 use tracebuf::proto::fields::{
@@ -150,22 +150,20 @@ impl<H: Host> Service<H> {
         let numbers = if most == 0 { Vec::new() } else { session.buffers.clone() };
         for (place, number) in numbers.into_iter().enumerate() {
             sink.of_buffer(Some(place));
-            let Some(mut reader) = self.buffers.read(number) else { continue };
-            while sink.len() < most {
-                let Some(packet) = reader.next_packet() else { break };
-                let sequence = session.sequences.of(packet.producer_id(), packet.writer_id());
-                match trusted_fields(&packet, sequence, DataLoss::empty()) {
-                    Ok((len, trusted)) => {
-                        let suffix = trusted.suffix();
-                        if !sink.packet(len, packet.slices(), suffix.as_bytes()) {
-                            return Read::Full;
-                        }
-                    }
-                    Err(_) => {
-                        session.invalid_packets += 1;
-                        reader.reject_packet(DataLoss::CHUNK_CORRUPTED);
-                    }
+            // What nothing overwrites any more comes writer by writer. While it may be, the oldest is taken first.
+            let writers = if session.state.is_over() { self.buffers.writers(number) } else { Vec::new() };
+            for writer in writers {
+                if sink.len() >= most {
+                    break;
                 }
+                let Some(reader) = self.buffers.read_sequence(number, writer) else { break };
+                if !read_from(reader, session, sink, most) {
+                    return Read::Full;
+                }
+            }
+            let Some(reader) = self.buffers.read(number) else { continue };
+            if !read_from(reader, session, sink, most) {
+                return Read::Full;
             }
             if sink.len() >= most {
                 return Read::Some;
@@ -262,6 +260,26 @@ impl<H: Host> Service<H> {
         }
         sink.own(stats.as_bytes())
     }
+}
+
+/// Takes packets, up to `most` bytes; false if the sink is full.
+fn read_from(mut reader: Reader<'_>, session: &mut Session, sink: &mut impl PacketSink, most: usize) -> bool {
+    while sink.len() < most {
+        let Some(packet) = reader.next_packet() else { break };
+        let sequence = session.sequences.of(packet.producer_id(), packet.writer_id());
+        match trusted_fields(&packet, sequence, DataLoss::empty()) {
+            Ok((len, trusted)) => {
+                if !sink.packet(len, packet.slices(), trusted.suffix().as_bytes()) {
+                    return false;
+                }
+            }
+            Err(_) => {
+                session.invalid_packets += 1;
+                reader.reject_packet(DataLoss::CHUNK_CORRUPTED);
+            }
+        }
+    }
+    true
 }
 
 /// Which sequences each buffer has so far, and whose they are.

@@ -17,6 +17,10 @@ pub const VERSION: &str = concat!("tracebuf ", env!("CARGO_PKG_VERSION"));
 /// Bytes of a part of an answer that has room in a frame.
 const PART: usize = 64 << 10;
 
+/// The longest descriptor of a data source that has room in a frame: around it are the frame's number, which takes 11
+/// bytes at most, whether it is the last one, and the heads of six messages.
+pub(crate) const LONGEST_DESCRIPTOR: usize = frames::MAX_IPC_FRAME - 40;
+
 /// The events that a service may tell of: states of data sources, that all have started, triggers that clone.
 pub const OBSERVABLE: [u32; 3] = [1, 2, 4];
 

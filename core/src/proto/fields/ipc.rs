@@ -148,6 +148,8 @@ pub mod initialize_connection_request {
 pub mod initialize_connection_response {
     /// Bool: the memory that came is used.
     pub const USING_SHMEM_PROVIDED_BY_PRODUCER: u32 = 1;
+    /// Bool: sizes may be patched in shared memory, in chunks that have not been committed.
+    pub const DIRECT_SMB_PATCHING_SUPPORTED: u32 = 2;
     /// Bool: chunks are sent in messages, not in shared memory.
     pub const USE_SHMEM_EMULATION: u32 = 3;
     /// Varint: the bit of the version that is used.

@@ -144,11 +144,11 @@ pub mod interned_data {
     pub const DEBUG_ANNOTATION_NAMES: u32 = 3;
     /// Message: `SourceLocation`, repeated.
     pub const SOURCE_LOCATIONS: u32 = 4;
-    /// Message: `InternedString`, repeated; fields as in [`interned_bytes`](super::interned_bytes).
+    /// Message: `InternedString`, repeated; fields as in [`interned_bytes`](super::super::interned_bytes).
     pub const KERNEL_SYMBOLS: u32 = 26;
     /// Message: `LogMessageBody`, repeated.
     pub const LOG_MESSAGE_BODY: u32 = 20;
-    /// Message: `InternedString`, repeated; fields as in [`interned_bytes`](super::interned_bytes).
+    /// Message: `InternedString`, repeated; fields as in [`interned_bytes`](super::super::interned_bytes).
     pub const DEBUG_ANNOTATION_STRING_VALUES: u32 = 29;
 }
 

@@ -39,8 +39,10 @@ pub use protovm::{
 };
 pub use stats::{buffer_stats, filter_stats, final_flush_outcome, trace_stats, writer_stats};
 pub use system::{
-    cpu_times, devfreq_value, disk_stat, interrupt_count, process_stats, process_stats_process, psi_resource,
-    psi_sample, sys_stats, sys_stats_value, system_info, thermal_zone, utsname,
+    arm_cpu_identifier, buddy_info, cpu, cpu_info, cpu_times, cpuidle_state, cpuidle_state_entry,
+    devfreq_value, disk_stat, interrupt_count, interrupt_info, interrupt_mapping, process_stats,
+    process_stats_process, psi_resource, psi_sample, slab_info, sys_stats, sys_stats_value, system_info,
+    thermal_zone, utsname,
 };
 
 /// `Trace`, a whole trace file.
@@ -103,6 +105,8 @@ pub mod trace_packet {
     pub const TRACE_PACKET_DEFAULTS: u32 = 59;
     /// Message: `TrackDescriptor`.
     pub const TRACK_DESCRIPTOR: u32 = 60;
+    /// Message: `CpuInfo`.
+    pub const CPU_INFO: u32 = 67;
     /// Message: `TracingServiceEvent`. The service's.
     pub const SERVICE_EVENT: u32 = 69;
     /// Message: `TraceUuid`. The service's.
@@ -119,6 +123,8 @@ pub mod trace_packet {
     pub const TRACE_PROVENANCE: u32 = 124;
     /// Message: `ProtoVms`. The service's.
     pub const PROTOVMS: u32 = 125;
+    /// Message: `InterruptInfo`.
+    pub const INTERRUPT_INFO: u32 = 130;
     /// Bytes: packets, compressed with zstd. The service's.
     pub const ZSTD_COMPRESSED_PACKETS: u32 = 133;
     /// Message: `ConcurrentSessionEvent`.

@@ -11,7 +11,7 @@ use tracebuf::proto::fields::ipc::{
 };
 use tracebuf::proto::reader::{FieldValue, Fields, message, numbers};
 
-use super::ProtoBuilder;
+use super::{ProtoBuilder, repeated};
 
 /// Accepts a program that has said which kinds of shared memory it can have, and perhaps brought some; it may not patch
 /// sizes in memory. `None` if it cannot have pages.
@@ -100,7 +100,10 @@ pub enum ServiceCommand {
         instances: Vec<u64>,
     },
     /// To repeat names and clocks.
-    ClearState,
+    ClearState {
+        /// Of these data sources, by number.
+        instances: Vec<u64>,
+    },
     /// Anything else.
     Other,
 }
@@ -130,13 +133,11 @@ impl ServiceCommand {
                 }
                 commands::FLUSH => {
                     let [request] = numbers(within, [flush_command::REQUEST_ID])?;
-                    let instances = Fields::of(within).filter_map(|field| match field.value {
-                        FieldValue::Number(id) if field.number == flush_command::DATA_SOURCE_IDS => Some(id),
-                        _ => None,
-                    });
-                    Self::Flush { request, instances: instances.collect() }
+                    Self::Flush { request, instances: repeated(within, flush_command::DATA_SOURCE_IDS) }
                 }
-                commands::CLEAR_INCREMENTAL_STATE => Self::ClearState,
+                commands::CLEAR_INCREMENTAL_STATE => {
+                    Self::ClearState { instances: repeated(within, clear_incremental_state::DATA_SOURCE_IDS) }
+                }
                 _ => Self::Other,
             };
         }

@@ -330,6 +330,8 @@ pub mod data_source_config {
     pub const SYS_STATS_CONFIG: u32 = 104;
     /// Message: `TrackEventConfig`.
     pub const TRACK_EVENT_CONFIG: u32 = 113;
+    /// Message: [`system_info_config`](super::super::config::system_info_config).
+    pub const SYSTEM_INFO_CONFIG: u32 = 119;
     /// Bool: the duration counts sleep.
     pub const PREFER_SUSPEND_CLOCK_FOR_DURATION: u32 = 122;
 }

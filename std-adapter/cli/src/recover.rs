@@ -22,8 +22,9 @@ use tracebuf_std::whole_file::check_writable;
 /// The dump is raw memory, Intel HEX or ELF, from any device, or the file of a buffer whose session has ended. What was
 /// already read out of the buffer is not in the trace. What writers had finished but was not yet moved into the buffer,
 /// their last moments, is in the trace if it lies in shared memory before the buffer, as with the firmware library's
-/// recorder, or in the buffer's file. A region in which firmware recorded in place is decoded. Exit status: 0 when there is a trace, even an empty one, 3 when it lacks
-/// something because a file or memory was cut, damaged or overwritten, 1 if there is none.
+/// recorder, or in the buffer's file. A region in which firmware recorded in place is decoded. Exit status: 0 when
+/// there is a trace, even an empty one, 3 when it lacks something because a file or memory was cut, damaged or
+/// overwritten, 1 if there is none.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The dump of memory, or the file of a buffer, plain or gzipped; - is standard input.

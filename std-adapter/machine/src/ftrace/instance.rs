@@ -33,8 +33,9 @@ pub struct InstanceOptions {
     pub settings: Vec<(String, String)>,
 }
 
-/// An instance of the kernel's tracefs. Nothing of other instances, nor of the top-level one, changes. It disappears with this
-/// value; that of a process which was killed [stays and goes on recording](Self::remove_dead) until the next one is made.
+/// An instance of the kernel's tracefs. Nothing of other instances, nor of the top-level one, changes. It disappears
+/// with this value; that of a process which was killed [stays and goes on recording](Self::remove_dead) until the next
+/// one is made.
 #[derive(Debug)]
 pub struct Instance {
     top: PathBuf,

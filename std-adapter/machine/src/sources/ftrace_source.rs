@@ -56,8 +56,8 @@ pub struct FtraceOptions {
 }
 
 impl FtraceOptions {
-    /// Records these events, each as `group/name`, `group/*` or `name`, with a buffer of 2 MiB for each processor, and looks every
-    /// 100 ms, or from Linux 6.9 on when a buffer is half full.
+    /// Records these events, each as `group/name`, `group/*` or `name`, with a buffer of 2 MiB for each processor, and
+    /// looks every 100 ms, or from Linux 6.9 on when a buffer is half full.
     pub fn new(events: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let events = events.into_iter().map(Into::into).collect();
         let instance = InstanceOptions { events, buffer_kib: 2048, ..InstanceOptions::default() };

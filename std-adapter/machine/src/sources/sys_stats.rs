@@ -129,8 +129,8 @@ impl SysStats {
         self.only.iter().all(|(only, counters)| *only != group || counters.contains(&counter))
     }
 
-    /// Looks at all of the machine. `stat`, `meminfo` and `diskstats` are what these files say, if they could be read; `now` tells
-    /// the time.
+    /// Looks at all of the machine. `stat`, `meminfo` and `diskstats` are what these files say, if they could be read;
+    /// `now` tells the time.
     pub(crate) fn look(
         &mut self,
         proc: &Proc,

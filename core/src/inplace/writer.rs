@@ -4,6 +4,7 @@ use core::cell::Cell;
 
 use super::claim::{claim, complete};
 use super::layout::{FRONT, Front, LINKED, STEPS_BITS, detail, detail_word, head, header, kind};
+use super::linked;
 use super::names::{Name, number_of};
 use super::order::{PUBLISH, after_reading, before_publishing};
 use super::region::Memory;
@@ -108,8 +109,15 @@ impl<'a, M: Memory, T: Timer> Writer<'a, M, T> {
     }
 
     #[inline(always)]
-    pub(super) fn number_of(&self, name: impl Name) -> u32 {
-        name.number().map_or_else(|| self.look_up(name), |number| number & LINKED)
+    pub(super) fn number_of<N: Name>(&self, name: N) -> u32 {
+        let Some(number) = name.number() else { return self.look_up(name) };
+        self.is_of::<N>();
+        number & LINKED
+    }
+
+    #[inline(never)]
+    fn is_of<N: Name>(&self) {
+        linked::of_build(self.region, N::build());
     }
 
     #[inline(never)]
@@ -124,6 +132,14 @@ impl<'a, M: Memory, T: Timer> Writer<'a, M, T> {
     pub(super) fn event(&self, head: u32, name: &'static str) {
         let name = if name.is_empty() { 0 } else { number_of(self.region, name) };
         self.event_here(head, name);
+    }
+
+    /// Writes an event of one word, with a number of the linker's in its head. With nothing to look up, what all share is
+    /// as fast.
+    #[inline(never)]
+    pub(super) fn numbered<N: Name>(&self, head: u32) {
+        linked::of_build(self.region, N::build());
+        self.event(head, "");
     }
 
     /// The same where it is called, with the name's number.
@@ -143,7 +159,8 @@ impl<'a, M: Memory, T: Timer> Writer<'a, M, T> {
 
     /// The same with the name's number in the head.
     #[inline(never)]
-    pub(super) fn numbered_value<const WORDS: usize>(&self, head: u32, value: [u32; WORDS]) {
+    pub(super) fn numbered_value<N: Name, const WORDS: usize>(&self, head: u32, value: [u32; WORDS]) {
+        linked::of_build(self.region, N::build());
         self.value_here(head, 0, value);
     }
 

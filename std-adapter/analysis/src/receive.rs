@@ -32,11 +32,12 @@
 //! | `source` | what is read, or waited for | `tcp` |
 //! | `tcp` | a probe's server, read with a time limit | nothing |
 //! | this one | the receiver: packets from a line's bytes | `chunks`, `starts`, `report` |
-//! | `chunks` | names, starts and chunks of what is recorded in place | `timeline`, `host_clock`, `report` |
+//! | `chunks` | names, starts and chunks of what is recorded in place | `known`, `timeline`, `host_clock`, `report` |
 //! | `destination` | where packets go | `files`, `session` |
 //! | `files` | a trace file for each start of the device | `output` |
 //! | `session` | a session's trace | nothing |
 //! | `output` | a trace file, and the packets in it | `clocks` |
+//! | `known` | a device's names, and what it says of itself | nothing |
 //! | `clocks` | how clocks of a trace are related | `host_clock` |
 //! | `host_clock` | packets that tell what clocks showed at one moment | `timeline` |
 //! | `timeline` | the host's time of a device's times | nothing |
@@ -47,6 +48,7 @@ mod clocks;
 mod destination;
 mod files;
 mod host_clock;
+mod known;
 mod line;
 mod options;
 mod output;

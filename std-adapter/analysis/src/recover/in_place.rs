@@ -46,7 +46,7 @@ pub struct InPlace {
     pub damaged_chunks: u64,
     /// Events and tracks whose name is not kept, because there was no room for it.
     pub unnamed: u64,
-    /// Events whose name is in a program that is not the one at hand, or that none is.
+    /// Events whose name is in another build of the program than the one at hand, or none is at hand.
     pub unlinked: u64,
     /// Whether the region's header was damaged, and what it must have been is known.
     pub is_repaired: bool,
@@ -88,9 +88,9 @@ impl InPlace {
         Self::with_names(view, &LinkedNames::default())
     }
 
-    /// The same for firmware some of whose [names](tracebuf::linked_name) are only in its program.
+    /// The same for firmware some of whose [names](tracebuf::linked_name) are only in its program. Starts of another build
+    /// get numbers in their place.
     pub fn with_names(view: &RegionView<'_>, linked: &LinkedNames) -> Self {
-        let names = AllNames { kept: view, linked };
         let mut by_writer = BTreeMap::<(u32, u32), Vec<ChunkView<'_>>>::new();
         for chunk in view.chunks() {
             by_writer.entry((chunk.start(), chunk.writer())).or_default().push(chunk);
@@ -108,6 +108,8 @@ impl InPlace {
             counts.damaged_chunks += misplaced;
             let new = || StartPackets::new(Identity::alone(None), start, view.frequency(), true);
             let packets = starts.entry(start).or_insert_with(new);
+            let linked = Some(linked).filter(|linked| linked.are_of(view.build(start)));
+            let names = AllNames { kept: view, linked };
             for chunk in chunks {
                 packets.chunk(
                     &chunk,

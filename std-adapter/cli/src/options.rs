@@ -138,8 +138,8 @@ pub(crate) fn read_program(path: &Path) -> io::Result<Vec<u8>> {
 /// Says that names are missing from a trace because a program is not the one that recorded.
 pub(crate) fn report_other_build(program: &Path, events: u64) {
     status!(
-        "error: {}: {} of another build, or nobody knows of which, so that their names are shown as numbers: give the \
-         very file that was flashed with --program, and that of the build before an update for what that recorded",
+        "error: {}: it is not known to be the build that recorded {}, which have numbers in place of names: give the very \
+         file that was flashed with --program, and that of the build before an update for what that recorded",
         name_of(program),
         Count(events, "event")
     );

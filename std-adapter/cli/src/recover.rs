@@ -158,13 +158,22 @@ fn recorded_in_place(
             "event",
             "dropped, as all chunks were being written: give the ring more of them",
         ),
-        (found.unnamed, "event or track", "without a name: give the region more names or text"),
+        (found.damaged_names, "name", "overwritten by something else"),
+        (
+            if found.damaged_names > 0 { 0 } else { found.unnamed },
+            "event or track",
+            "without a name: give the region more names or text",
+        ),
         (
             if which.program.is_none() { found.unlinked } else { 0 },
             "event",
             "with a name that only the program has: give the very one that ran with --program",
         ),
-        (found.damaged_chunks, "chunk", "damaged: what follows in each is lost"),
+        (
+            found.damaged_chunks,
+            "chunk",
+            "damaged or overwritten by something else: what follows in each is lost",
+        ),
     ] {
         if count > 0 {
             status!("{} {what}", Count(count, of));

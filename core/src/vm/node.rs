@@ -195,8 +195,10 @@ impl Arena<'_> {
         if was == kind || was == EMPTY {
             return old;
         }
-        if was == MAPPED {
+        // After a failure, what was found may be no node: numbers and bytes are no links that may be followed.
+        if was == MAPPED || self.failed {
             self.fail();
+            return old;
         }
         // A new node takes its place.
         self.unlink(old);

@@ -324,3 +324,22 @@ fn deleting() {
         );
     }
 }
+
+/// What aborts reads on for a moment, and a producer chooses numbers and bytes: it must never follow them.
+#[test]
+fn numbers_are_no_links() {
+    let steps = [each(5), [id(5), at(0)].concat(), [id(5), key(1, 0)].concat()];
+    for (place, create) in [(0, false), (1, false), (1, CREATE), (2, false), (2, CREATE)] {
+        let into = go(STATE, &[id(1), steps[place].clone()], create, &[del()]);
+        let program = [go(SOURCE, &[id(1)], false, &[load()]), copy(2, 2), copy(1, 1), into];
+        for cell in (0..8192 / 4).step_by(8) {
+            // A cell of bytes that is its own child, and also seems to be what may become a list.
+            for kind in 1..6_u32 {
+                let words = [cell, cell, cell, cell, cell, cell, cell | kind];
+                let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+                let patch = [number(1, cell.into()), field(2, &bytes)].concat();
+                check("a number has no children", &program, &[(&patch, Abort, &[])]);
+            }
+        }
+    }
+}

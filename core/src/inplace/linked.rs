@@ -51,19 +51,20 @@ impl LinkedName {
     }
 }
 
-/// Says which build the numbers of this start's names are of, before the first of them is recorded.
+/// Whether the region says that the numbers of this start's names are of this build.
 #[inline(always)]
-pub(super) fn of_build<M: Memory>(region: &M, build: u32) {
-    let before = region.header(header::BUILD).load(Ordering::Relaxed);
-    if before != build {
-        begin(region, before, build);
-    }
+pub(super) fn is_of<M: Memory>(region: &M, build: u32) -> bool {
+    region.header(header::BUILD).load(Ordering::Relaxed) == build
 }
 
-/// Whoever interrupts this stores the same, or has done so.
-#[cold]
+/// Says so, before the first of them is recorded. Whoever interrupts this stores the same, or has done so.
 #[inline(never)]
-fn begin<M: Memory>(region: &M, before: u32, build: u32) {
+pub(super) fn of_build<M: Memory, N: Name>(region: &M) {
+    let build = N::build();
+    let before = region.header(header::BUILD).load(Ordering::Relaxed);
+    if before == build {
+        return;
+    }
     let since = region.header(header::BUILD_SINCE).load(Ordering::Relaxed);
     let start = region.header(header::STARTS).load(Ordering::Relaxed);
     let set = |index, value| region.header(index).store(value, Ordering::Relaxed);

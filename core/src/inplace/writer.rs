@@ -111,13 +111,8 @@ impl<'a, M: Memory, T: Timer> Writer<'a, M, T> {
     #[inline(always)]
     pub(super) fn number_of<N: Name>(&self, name: N) -> u32 {
         let Some(number) = name.number() else { return self.look_up(name) };
-        self.is_of::<N>();
+        linked::of_build::<M, N>(self.region);
         number & LINKED
-    }
-
-    #[inline(never)]
-    fn is_of<N: Name>(&self) {
-        linked::of_build(self.region, N::build());
     }
 
     #[inline(never)]
@@ -138,7 +133,18 @@ impl<'a, M: Memory, T: Timer> Writer<'a, M, T> {
     /// as fast.
     #[inline(never)]
     pub(super) fn numbered<N: Name>(&self, head: u32) {
-        linked::of_build(self.region, N::build());
+        // Each branch ends in a call, so that nothing need be put aside.
+        if linked::is_of(self.region, N::build()) {
+            self.event(head, "");
+        } else {
+            self.first_numbered::<N>(head);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn first_numbered<N: Name>(&self, head: u32) {
+        linked::of_build::<M, N>(self.region);
         self.event(head, "");
     }
 
@@ -160,7 +166,7 @@ impl<'a, M: Memory, T: Timer> Writer<'a, M, T> {
     /// The same with the name's number in the head.
     #[inline(never)]
     pub(super) fn numbered_value<N: Name, const WORDS: usize>(&self, head: u32, value: [u32; WORDS]) {
-        linked::of_build(self.region, N::build());
+        linked::of_build::<M, N>(self.region);
         self.value_here(head, 0, value);
     }
 

@@ -22,7 +22,6 @@ usage: check_firmware.py TRACE             nothing lost: slices nest and end, ti
 
 Exit status: 0 when all is well, 1 when not, with a line that says what.
 """
-import argparse
 import collections
 import random
 import sys
@@ -146,7 +145,7 @@ def check_lapped(path):
 def check_laps(least, path):
     check_lapped(path)
     buffer = load(path)[-1].trace_stats.buffer_stats[0]
-    if buffer.write_wrap_count < least:
+    if buffer.write_wrap_count < int(least):
         raise Bad("the ring was lapped %d times" % buffer.write_wrap_count)
     print("%s: the ring of %d bytes was lapped %d times" % (path, buffer.buffer_size, buffer.write_wrap_count))
 
@@ -351,7 +350,7 @@ def bare(packet):
     return packet.SerializeToString(deterministic=True)
 
 
-def check_part(whole, path):
+def check_part_of(whole, path):
     rest = iter([bare(packet) for packet in load(whole)])
     packets = [bare(packet) for packet in load(path)]
     for index, packet in enumerate(packets):
@@ -376,55 +375,19 @@ def damage(source, target):
         file.write(damaged)
 
 
+CHECKS = {
+    "--" + one.__name__.removeprefix("check_").replace("_", "-"): one
+    for one in (check_lapped, check_laps, check_before, check_snapshot, check_c, check_c_later, check_oven, damage)
+    + (check_oven_before, check_embassy, check_rtic, check_freertos, check_log, check_part_of)
+}
+
+
 def main():
-    parser = argparse.ArgumentParser(usage=__doc__)
-    parser.add_argument("--part-of")
-    parser.add_argument("--damage", action="store_true")
-    parser.add_argument("--lapped", action="store_true")
-    parser.add_argument("--laps", type=int)
-    parser.add_argument("--before", action="store_true")
-    parser.add_argument("--snapshot", action="store_true")
-    parser.add_argument("--log")
-    parser.add_argument("--c", action="store_true")
-    parser.add_argument("--c-later", action="store_true")
-    parser.add_argument("--oven", action="store_true")
-    parser.add_argument("--oven-before", action="store_true")
-    parser.add_argument("--embassy", action="store_true")
-    parser.add_argument("--rtic", action="store_true")
-    parser.add_argument("--freertos", action="store_true")
-    parser.add_argument("paths", nargs="+")
-    arguments = parser.parse_args()
+    words = sys.argv[1:] or ["--help"]
+    if words[0].startswith("-") and words[0] not in CHECKS:
+        sys.exit(__doc__)
     try:
-        if arguments.damage:
-            damage(*arguments.paths)
-        elif arguments.lapped:
-            check_lapped(*arguments.paths)
-        elif arguments.laps:
-            check_laps(arguments.laps, *arguments.paths)
-        elif arguments.before:
-            check_before(*arguments.paths)
-        elif arguments.snapshot:
-            check_snapshot(*arguments.paths)
-        elif arguments.oven:
-            check_oven(*arguments.paths)
-        elif arguments.oven_before:
-            check_oven_before(*arguments.paths)
-        elif arguments.embassy:
-            check_embassy(*arguments.paths)
-        elif arguments.rtic:
-            check_rtic(*arguments.paths)
-        elif arguments.freertos:
-            check_freertos(*arguments.paths)
-        elif arguments.log:
-            check_log(arguments.log, *arguments.paths)
-        elif arguments.c:
-            check_c(*arguments.paths)
-        elif arguments.c_later:
-            check_c_later(*arguments.paths)
-        elif arguments.part_of:
-            check_part(arguments.part_of, *arguments.paths)
-        else:
-            check(*arguments.paths)
+        CHECKS[words.pop(0)](*words) if words[0] in CHECKS else check(*words)
     except Bad as bad:
         print("FAIL", bad)
         sys.exit(1)

@@ -13,8 +13,8 @@ use tracebuf_machine::ftrace::{FtraceReader, PacketSink, StatsPhase};
 pub use fixture::Fixture;
 pub use malformed::{MalformedPage, MalformedPages};
 
-/// Writes a fixture as Perfetto's recorder would: all rounds, each a read pass, between statistics of its beginning and end.
-/// With `compact`, scheduling is in lists.
+/// Writes a fixture as Perfetto's recorder would: all rounds, each a read pass, between statistics of its beginning and
+/// end. With `compact`, scheduling is in lists.
 ///
 /// # Errors
 /// If the fixture lacks what is needed.

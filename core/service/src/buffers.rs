@@ -102,6 +102,25 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> BufferSlab<M> {
         }
     }
 
+    /// The sequences of one in the order of their writers, which is that in which producers have made them.
+    pub(crate) fn writers(&self, number: u16) -> Vec<(u16, u16)> {
+        let mut all: Vec<_> = self.sequences(number).map(|of| (of.producer_id, of.writer_id)).collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// Begins to read one sequence of one.
+    pub(crate) fn read_sequence(
+        &mut self,
+        number: u16,
+        (producer, writer): (u16, u16),
+    ) -> Option<Reader<'_>> {
+        match self.all.get_mut(&number) {
+            Some(buffer) => Some(buffer.read_sequence(producer, writer)),
+            None => self.copies.get_mut(&number).map(|copy| copy.buffer.read_sequence(producer, writer)),
+        }
+    }
+
     /// The statistics of one as a trace has them.
     pub(crate) fn stats(&self, number: u16) -> Option<BufferStats> {
         let of_copy =

@@ -17,18 +17,15 @@ use tracebuf::proto::reader::{FieldValue, Fields, message, messages, number, num
 use crate::host::Codec;
 use crate::wire::frames::MAX_IPC_FRAME;
 
+mod limits;
 mod triggers;
 
 pub(crate) use triggers::{Trigger, TriggerConfig};
 
 /// Milliseconds of seven days, the longest that a session may be told to last.
 pub(crate) const LONGEST: u64 = 7 * 24 * 3600 * 1000;
-/// Most buffers of a session.
-const MOST_BUFFERS: usize = 128;
 const DISCARD: u64 = 2;
 const DEFLATE: u64 = 1;
-/// KiB of buffers that sessions with guardrails may have, unless they say otherwise.
-const GUARDED: u64 = 128 << 10;
 /// The level of zstd without one, and those that take no longer than the others can wait.
 const LEVEL: i32 = 3;
 const LEVELS: [i32; 2] = [-7, 9];
@@ -114,6 +111,8 @@ pub(crate) struct BuiltinConfig {
     pub(crate) events: bool,
     pub(crate) primary_clock: u64,
     pub(crate) interval_ms: u64,
+    /// Whether the interval counts sleep.
+    pub(crate) counts_sleep: bool,
     pub(crate) histograms: bool,
     /// Whether the trace tells of other sessions.
     pub(crate) others: bool,
@@ -128,6 +127,7 @@ impl Default for BuiltinConfig {
             events: true,
             primary_clock: builtin_clock::BOOTTIME,
             interval_ms: 10_000,
+            counts_sleep: false,
             histograms: true,
             others: false,
         }
@@ -222,7 +222,7 @@ impl TraceConfig {
             },
             most_kb: number(overrides, guardrail_overrides::MAX_TRACING_BUFFER_SIZE_KB)
                 .unwrap_or(0)
-                .max(GUARDED),
+                .max(limits::GUARDED),
             builtin: BuiltinConfig::of(builtin).ok_or_else(malformed)?,
             ..Self::default()
         };
@@ -252,56 +252,6 @@ impl TraceConfig {
                 config.whole.varint(field::DURATION_MS, config.duration_ms);
         }
         Ok(config)
-    }
-
-    fn check(&self) -> Result<(), String> {
-        if self.duration_ms > LONGEST {
-            return Err(format!("Requested too long trace ({} ms > {LONGEST} ms)", self.duration_ms));
-        }
-        if self.triggers.is_some() && self.duration_ms != 0 {
-            return Err("duration_ms must not be set with triggers, which have their own times".to_string());
-        }
-        if self.writes_file && self.triggers.as_ref().is_some_and(|triggers| !triggers.starts) {
-            return Err(
-                "write_into_file cannot be used with triggers that stop or clone the session".to_string()
-            );
-        }
-        let in_name = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
-        if !self.bugreport_filename.chars().all(in_name) {
-            return Err(format!("Invalid bugreport_filename {}", self.bugreport_filename));
-        }
-        if self.buffers.len() > MOST_BUFFERS {
-            return Err(format!("Too many buffers configured ({})", self.buffers.len()));
-        }
-        if self.buffers.iter().any(|buffer| buffer.size_kb == 0 || buffer.size_kb >= 1 << 22) {
-            return Err("Invalid buffer sizes".to_string());
-        }
-        for (at, buffer) in self.buffers.iter().enumerate() {
-            let before = self.buffers.get(..at).unwrap_or_default();
-            if !buffer.name.is_empty() && before.iter().any(|other| other.name == buffer.name) {
-                return Err(format!("Duplicate buffer name {}", buffer.name));
-            }
-        }
-        if self.guardrails { self.check_guardrails() } else { Ok(()) }
-    }
-
-    /// What is to be uploaded is small, and takes a day at most.
-    fn check_guardrails(&self) -> Result<(), String> {
-        if self.is_deferred {
-            return Err("Guardrails allow no deferred start".to_string());
-        }
-        if self.buffers.iter().any(|buffer| !buffer.size_kb.is_multiple_of(4)) {
-            return Err("Guardrails allow buffers in multiples of 4 KiB alone".to_string());
-        }
-        let total: u64 = self.buffers.iter().map(|buffer| buffer.size_kb).sum();
-        if total > self.most_kb {
-            return Err(format!("Guardrails allow {} KiB of buffers, and not {total}", self.most_kb));
-        }
-        let timeout = self.triggers.as_ref().map_or(0, |triggers| triggers.timeout_ms);
-        if self.duration_ms.max(timeout) > LONGEST / 7 {
-            return Err("Guardrails allow a day, and no more".to_string());
-        }
-        Ok(())
     }
 
     /// Whether the session flushes before each write, or beside them every so many milliseconds.
@@ -374,9 +324,11 @@ impl BuiltinConfig {
             fields::DISABLE_CHUNK_USAGE_HISTOGRAMS,
             fields::PRIMARY_TRACE_CLOCK,
             fields::SNAPSHOT_INTERVAL_MS,
+            fields::PREFER_SUSPEND_CLOCK_FOR_SNAPSHOT,
             fields::ENABLE_CONCURRENT_SESSION_EVENTS,
         ];
-        let [clocks, config, info, events, histograms, clock, interval, others] = numbers(builtin, of)?;
+        let [clocks, config, info, events, histograms, clock, interval, sleep, others] =
+            numbers(builtin, of)?;
         let default = Self::default();
         Some(Self {
             clocks: clocks == 0,
@@ -385,6 +337,7 @@ impl BuiltinConfig {
             events: events == 0,
             histograms: histograms == 0,
             others: others != 0,
+            counts_sleep: sleep != 0,
             primary_clock: if clock == 0 { default.primary_clock } else { clock },
             interval_ms: if interval == 0 { default.interval_ms } else { interval.max(1000) },
         })

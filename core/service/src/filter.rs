@@ -18,13 +18,14 @@ use crate::host::{Find, Pattern};
 use crate::sinks::PacketSink;
 use crate::wire::ProtoBuilder;
 use bytecode::{Bytecode, Kept};
-use strings::Rules;
+use strings::{Rules, Work};
 
 /// Messages within each other beyond which a packet counts as malformed: none of Perfetto's has as many.
 const DEEPEST: usize = 100;
-/// Most bytes of strings that rules look at in one packet, each as often as a rule does. What would take longer counts as
-/// malformed: nothing is left of it, so nothing is left in that should not be.
-const MOST_WORK: usize = 32 << 20;
+/// Most packets whose strings may take too long. Those of later ones are not even looked at: each keeps all others waiting.
+/// One is forgiven for so many that are good: a machine may have stood still.
+const MOST_LATE: u32 = 4;
+const FORGIVEN: u32 = 1000;
 
 /// A `TraceFilter`, ready to be applied.
 #[derive(Debug)]
@@ -67,9 +68,8 @@ impl TraceFilter {
     }
 
     /// What is left of a packet; `None` if it is malformed, or would take too long.
-    fn left_of(&self, packet: &[u8]) -> Option<Vec<u8>> {
+    fn left_of(&self, packet: &[u8], work: &mut Work) -> Option<Vec<u8>> {
         let mut left = Vec::with_capacity(packet.len());
-        let mut work = MOST_WORK;
         let mut levels = vec![Level { fields: Fields::of(packet), message: self.root, length: None }];
         while let Some(level) = levels.last_mut() {
             let Some(read) = level.fields.next() else {
@@ -101,7 +101,7 @@ impl TraceFilter {
                 (Some(Kept::Text(kind)), FieldValue::Bytes(value)) => {
                     put(left.bytes(number, value));
                     let start = left.len().checked_sub(value.len())?;
-                    self.rules.apply(left.get_mut(start..)?, kind, &mut work)?;
+                    self.rules.apply(left.get_mut(start..)?, kind, work)?;
                 }
                 (Some(Kept::Message(_) | Kept::Text(_)) | None, _) => {}
             }
@@ -147,6 +147,7 @@ pub(crate) struct Filtering {
     bytes: u64,
     left: u64,
     errors: u64,
+    late: u32,
     nanoseconds: u64,
     /// Bytes that are no longer in packets of each buffer.
     discarded: Vec<u64>,
@@ -155,7 +156,7 @@ pub(crate) struct Filtering {
 impl Filtering {
     pub(crate) const fn new(filter: TraceFilter) -> Self {
         let discarded = Vec::new();
-        Self { filter, packets: 0, bytes: 0, left: 0, errors: 0, nanoseconds: 0, discarded }
+        Self { filter, packets: 0, bytes: 0, left: 0, errors: 0, late: 0, nanoseconds: 0, discarded }
     }
 
     /// Counts the time that reading has taken, of which filtering is nearly all.
@@ -174,10 +175,14 @@ impl Filtering {
     fn apply(&mut self, packet: &[u8], buffer: Option<usize>) -> Vec<u8> {
         self.packets += 1;
         self.bytes += packet.len() as u64;
-        let Some(left) = self.filter.left_of(packet) else {
+        let mut work = Work::new(self.late > (MOST_LATE - 1) * FORGIVEN);
+        let Some(left) = self.filter.left_of(packet, &mut work) else {
             self.errors += 1;
+            let late = if work.is_late { FORGIVEN } else { 0 };
+            self.late = (self.late + late).min(MOST_LATE * FORGIVEN);
             return Vec::new();
         };
+        self.late = self.late.saturating_sub(1);
         self.left += left.len() as u64;
         if let Some(buffer) = buffer {
             if self.discarded.len() <= buffer {

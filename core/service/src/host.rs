@@ -91,6 +91,13 @@ pub trait Pattern: fmt::Debug + Send + Sync {
     /// Looks for it in a text from a place on. Adds where those of its groups are that are there, and returns where it
     /// ends. Takes a time that is linear in the text's length.
     fn find(&self, text: &[u8], from: usize, groups: &mut Vec<Range<usize>>) -> Option<usize>;
+
+    /// What a steady clock shows, in nanoseconds; one that goes on every 10 ms will do. By it strings of a packet are given
+    /// up that take too long, as linear as that time is: some expressions take a thousand times that of others. Without a
+    /// clock none are.
+    fn now(&self) -> u64 {
+        0
+    }
 }
 
 /// How packets become fewer bytes.
@@ -159,6 +166,11 @@ pub trait Host {
     /// bytes whether it can. At most some 1 MiB at a time, during which nobody else is served.
     fn compress(&mut self, _codec: Codec, _packets: &[u8]) -> Option<Vec<u8>> {
         None
+    }
+
+    /// Most connections of a user, the service's own and root excepted: there are to be some left for others.
+    fn most_connections(&self) -> usize {
+        4096
     }
 
     /// What the machine is.

@@ -14,7 +14,8 @@
 //! | `packets` | packets that the service itself writes | `sessions`, `host`, `wire` |
 //! | `filter` | what of packets a trace has | `sinks`, `host`, `wire` |
 //! | `sinks` | where packets go that are read | `wire` |
-//! | `sessions` | a tracing session, its data sources, and what it has still to say | `config`, `filter`, `host` |
+//! | `sessions` | a tracing session, its data sources, and what it has still to say | `sequences`, `config`, `filter`, `host` |
+//! | `sequences` | the numbers of a trace's sequences | – |
 //! | `producers` | a producer: who it is, what it offers, its end of shared memory | `config`, `buffers`, `host`, `wire` |
 //! | `config` | what a consumer wants recorded, and why it is refused | – |
 //! | `buffers` | buffers by number | – |
@@ -37,6 +38,7 @@ mod filter;
 mod host;
 mod packets;
 mod producers;
+mod sequences;
 mod service;
 mod sessions;
 mod sinks;

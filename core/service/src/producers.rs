@@ -1,5 +1,7 @@
 //! A producer as the service knows it: who it is, what it offers, and its end of shared memory.
 
+use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use tracebuf::producer::{AtomicU32, Consumer, SharedMemory};
@@ -16,6 +18,10 @@ use crate::wire::calls::{Hello, SourceDescriptor};
 pub(crate) const WRITERS: usize = 32_767;
 /// Most data sources that one producer may offer.
 pub(crate) const MOST_SOURCES: usize = 1024;
+/// Most bytes of what it may say of them all.
+const MOST_DESCRIBED: usize = 4 << 20;
+/// Bytes of the longest name that is repeated to consumers.
+pub(crate) const LONGEST_NAME: usize = 4096;
 
 const PAGE: u64 = 4096;
 const LARGEST_PAGE: u64 = 32 << 10;
@@ -29,18 +35,20 @@ pub(crate) struct Producer<S> {
     pub(crate) connection: ConnectionId,
     pub(crate) peer: Peer,
     pub(crate) hello: Hello,
-    pub(crate) sources: Vec<SourceDescriptor>,
+    pub(crate) sources: Vec<Arc<SourceDescriptor>>,
     /// The call to which commands are replies.
     pub(crate) listens: Option<u64>,
     /// Commands from before there was one.
     pub(crate) unheard: Vec<(ProtoBuilder, Option<FileToken>)>,
+    pub(crate) unheard_bytes: usize,
     shared: Option<(S, u32)>,
     /// `None` only while an endpoint of it works.
     known: Option<EndpointState<WRITERS, BufferSet>>,
 }
 
 impl<S: AsRef<[AtomicU32]>> Producer<S> {
-    pub(crate) fn new(connection: ConnectionId, peer: Peer, number: u16, hello: Hello) -> Self {
+    pub(crate) fn new(connection: ConnectionId, peer: Peer, number: u16, mut hello: Hello) -> Self {
+        [&mut hello.name, &mut hello.sdk_version].into_iter().for_each(cut);
         let identity = ProducerIdentity { producer_id: number, uid: peer.uid, pid: peer.pid };
         Self {
             connection,
@@ -49,6 +57,7 @@ impl<S: AsRef<[AtomicU32]>> Producer<S> {
             sources: Vec::new(),
             listens: None,
             unheard: Vec::new(),
+            unheard_bytes: 0,
             shared: None,
             known: Some(EndpointState::new(identity, BufferSet::default())),
         }
@@ -56,6 +65,12 @@ impl<S: AsRef<[AtomicU32]>> Producer<S> {
 
     pub(crate) fn name(&self) -> &str {
         &self.hello.name
+    }
+
+    /// Whether it may say so many bytes of a data source, of which it has said so many before.
+    pub(crate) fn may_describe(&self, bytes: usize, before: usize) -> bool {
+        let all = self.sources.iter().map(|source| source.whole.len()).sum::<usize>();
+        all.saturating_sub(before).saturating_add(bytes) <= MOST_DESCRIBED
     }
 
     pub(crate) const fn has_memory(&self) -> bool {
@@ -114,6 +129,14 @@ impl<S: AsRef<[AtomicU32]>> Producer<S> {
 
     pub(crate) fn stats(&self) -> EndpointStats {
         self.known.as_ref().map(EndpointState::stats).unwrap_or_default()
+    }
+}
+
+/// Cuts a name to what is repeated of it.
+fn cut(name: &mut String) {
+    let end = (0..=LONGEST_NAME).rev().find(|at| name.is_char_boundary(*at));
+    if name.len() > LONGEST_NAME {
+        name.truncate(end.unwrap_or(0));
     }
 }
 

@@ -1,16 +1,15 @@
 //! A tracing session: its state, its data sources, and what it has still to say.
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use tracebuf::proto::SequenceId;
 use tracebuf::proto::trace_stats::FinalFlush;
 
 use crate::config::{TraceConfig, TriggerConfig};
 use crate::filter::Filtering;
 use crate::host::{Clocks, ConnectionId, FileToken};
+use crate::sequences::Sequences;
 
 /// Where a session is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,8 +75,6 @@ pub(crate) struct Instance {
     pub(crate) notifies_stop: bool,
     pub(crate) clears_state: bool,
     pub(crate) is_flushed: bool,
-    /// What it is told, as it is told.
-    pub(crate) config: Vec<u8>,
 }
 
 /// A moment in a session's life, which the trace tells of.
@@ -186,10 +183,12 @@ pub(crate) struct Session {
     pub(crate) started: Option<Clocks>,
     /// When it is to end, on the clock that its duration is in.
     pub(crate) ends_at: Option<u64>,
+    /// The boot time from which on clocks are told of, if that is to count sleep.
+    pub(crate) snapshot_at: u64,
     /// Whether a trigger of it was fired.
     pub(crate) is_triggered: bool,
-    /// Triggers of which the consumer is to hear later, so that it clones the session.
-    pub(crate) hits: Vec<FiredTrigger>,
+    /// Triggers of which the consumer is to hear later, so that it clones the session, and when on the steady clock.
+    pub(crate) hits: Vec<(u64, FiredTrigger)>,
     pub(crate) has_told_all_started: bool,
     /// A flush before the end is under way.
     pub(crate) is_ending: bool,
@@ -205,7 +204,7 @@ pub(crate) struct Session {
     pub(crate) discarded: [u64; 2],
     /// That producers do not answer flushes was said, and none was answered since.
     pub(crate) has_said_late: bool,
-    pub(crate) sequences: BTreeMap<(u16, u16), SequenceId>,
+    pub(crate) sequences: Sequences,
     /// The flush before a write that has not ended.
     pub(crate) is_flushing_to_write: bool,
 }
@@ -242,6 +241,7 @@ impl Session {
             error: None,
             started: None,
             ends_at: None,
+            snapshot_at: 0,
             is_triggered: false,
             hits: Vec::new(),
             has_told_all_started: false,
@@ -254,7 +254,7 @@ impl Session {
             invalid_packets: 0,
             discarded: [0; 2],
             has_said_late: false,
-            sequences: BTreeMap::new(),
+            sequences: Sequences::default(),
             is_flushing_to_write: false,
         }
     }
@@ -310,17 +310,6 @@ impl Session {
         if moved && self.told.clocks.len() < MOST_CLOCKS {
             self.told.clocks.push(now);
         }
-    }
-
-    /// The number of a writer's packets in this trace.
-    pub(crate) fn sequence(
-        sequences: &mut BTreeMap<(u16, u16), SequenceId>,
-        producer: u16,
-        writer: u16,
-    ) -> SequenceId {
-        let next = sequences.len().saturating_add(2);
-        let next = u32::try_from(next).ok().and_then(SequenceId::new).unwrap_or(SequenceId::FIRST_WRITER);
-        *sequences.entry((producer, writer)).or_insert(next)
     }
 
     /// What the clock shows that its duration is in.

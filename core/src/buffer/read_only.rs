@@ -53,6 +53,12 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> ReadOnlyTraceBuffer<M> {
         Reader::begin(self.layout.state(self.memory.as_mut()))
     }
 
+    /// Begins a read session of one sequence alone, as
+    /// [`TraceBuffer::read_sequence`](super::TraceBuffer::read_sequence) does.
+    pub fn read_sequence(&mut self, producer_id: u16, writer_id: u16) -> Reader<'_> {
+        Reader::begin_sequence(self.layout.state(self.memory.as_mut()), producer_id, writer_id)
+    }
+
     /// All counters. A clone's counters of reading start at 0; an attached region's are corrected as [`BufferStats`]
     /// says.
     pub fn stats(&self) -> BufferStats {

@@ -4,6 +4,7 @@ use super::chunk_seq_reader::ChunkSeqReader;
 use super::data_loss::DataLoss;
 use super::packet::{Located, Packet};
 use super::region::State;
+use super::sequence_table::lookup;
 use super::tb_chunk::{Item, NONE};
 use crate::prefetch::prefetch_range;
 
@@ -62,6 +63,19 @@ impl<'b> Reader<'b> {
             (walk.free, walk.second_half) = (walk.at, false);
         }
         Self { state, walk }
+    }
+
+    /// A session that reads one sequence alone, all of it.
+    pub(super) fn begin_sequence(state: Option<State<'b>>, producer_id: u16, writer_id: u16) -> Self {
+        let mut reader = Self::begin(state);
+        let walk = &mut reader.walk;
+        (walk.at, walk.end, walk.second_half) = (0, 0, true);
+        walk.current = reader.state.as_ref().and_then(|state| {
+            let slot = lookup(state.table, producer_id, writer_id)?;
+            let newest = state.ring.chunk_id(state.sequence(slot)?.last())?;
+            Some(ChunkSeqReader::new(slot, newest))
+        });
+        reader
     }
 
     /// The next whole packet, or `None` when nothing more can be read for now.

@@ -271,6 +271,27 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>, O: OverwriteObserver> TraceBuffer<M, O> {
         Reader::begin(self.state())
     }
 
+    /// Begins a read session of one sequence alone: who reads one after the other gets packets in the order of their
+    /// writers, and not in that of the buffer. Where chunks may still be overwritten, that loses more.
+    ///
+    /// ```
+    /// use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
+    ///
+    /// let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer).sequences(4))?;
+    /// for writer_id in [2, 1] {
+    ///     let header = ChunkHeader { producer_id: 1, writer_id, fragments: 1, ..Default::default() };
+    ///     buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x05hello" });
+    /// }
+    /// assert_eq!(buffer.read_sequence(1, 1).next_packet().map(|packet| packet.writer_id()), Some(1));
+    /// assert!(buffer.read_sequence(1, 1).next_packet().is_none());
+    /// assert_eq!(buffer.read().next_packet().map(|packet| packet.writer_id()), Some(2));
+    /// # Ok::<(), tracebuf::buffer::RegionError>(())
+    /// ```
+    #[inline]
+    pub fn read_sequence(&mut self, producer_id: u16, writer_id: u16) -> Reader<'_> {
+        Reader::begin_sequence(self.state(), producer_id, writer_id)
+    }
+
     /// All counters.
     pub fn stats(&self) -> BufferStats {
         self.layout.stats(self.memory.as_ref())

@@ -113,8 +113,8 @@ impl<'a, M: Memory, T: Timer> Recorder<'a, M, T> {
     }
 
     /// A region that this start has laid out, or found, already: for whoever has no handle, such as an interrupt's
-    /// handler. `None` if nothing is there. What an earlier start left looks the same: [`attach_or_new`](Self::attach_or_new)
-    /// comes first.
+    /// handler. `None` if nothing is there. What an earlier start left looks the same:
+    /// [`attach_or_new`](Self::attach_or_new) comes first.
     pub fn existing(region: &'a M, timer: T) -> Option<Self> {
         let get = |index| region.header(index).load(Ordering::Relaxed);
         let (frequency, wanted) = (get(header::FREQUENCY), get(header::CHECK));

@@ -6,7 +6,8 @@ use super::patch_list::PatchList;
 use super::presence::Presence;
 
 /// What a [`Producer`](super::Producer) remembers of its chunks and writers: 4 bytes a chunk and 220 a writer, 28
-/// without the feature `patches`; on microcontrollers 204 and 12. For one producer at a time: two at once would lose each other's chunks.
+/// without the feature `patches`; on microcontrollers 204 and 12. For one producer at a time: two at once would lose
+/// each other's chunks.
 ///
 /// `CHUNKS` is at least [`SharedMemory::chunks`](super::SharedMemory::chunks) of the layout in use; `WRITERS`,
 /// at most 65,534, is how many writers there can be at a time.
@@ -24,8 +25,8 @@ pub struct ProducerStorage<const CHUNKS: usize, const WRITERS: usize> {
     pub(crate) writers: [WriterSlot; WRITERS],
 }
 
-/// A writer id's state, all zeros at first. It outlives its writers: an id used again goes on with the next chunk id, because
-/// the service takes an older one for a chunk that it has seen.
+/// A writer id's state, all zeros at first. It outlives its writers: an id used again goes on with the next chunk id,
+/// because the service takes an older one for a chunk that it has seen.
 #[cfg_attr(all(feature = "std", not(any(loom, test))), derive(zerocopy::FromZeros))]
 pub(crate) struct WriterSlot {
     /// [`FREE`](Self::FREE), [`TAKEN`](Self::TAKEN) or [`ENDED`](Self::ENDED).

@@ -251,7 +251,8 @@ impl<'a> TraceWriter<'a> {
         self.producer
     }
 
-    /// Opens a packet; the writer was [entered](Self::enter). False: it is given up, and what is written into it goes nowhere.
+    /// Opens a packet; the writer was [entered](Self::enter). False: it is given up, and what is written into it goes
+    /// nowhere.
     pub(crate) fn begin(&mut self) -> bool {
         self.finish();
         self.counts.packets = self.counts.packets.wrapping_add(1);

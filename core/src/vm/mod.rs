@@ -49,8 +49,8 @@
 //!
 //! As Perfetto's, with these differences: an abort leaves the state as it was before the patch; registers are empty
 //! when a patch begins; keys have 64 bits; a scalar at an empty root is an abort; `array_index` finds scalars in a
-//! patch too; bytes from patches that a path leads into must be a whole message, else it is an abort; field numbers go up to
-//! 2^29 - 1. Work is bounded by [`Limits`], nesting by the frames that the caller gives.
+//! patch too; bytes from patches that a path leads into must be a whole message, else it is an abort; field numbers go
+//! up to 2^29 - 1. Work is bounded by [`Limits`], nesting by the frames that the caller gives.
 //!
 //! # What a crash leaves
 //!

@@ -13,4 +13,5 @@ mod life;
 mod messages;
 mod newcomers;
 mod observers;
+mod one_sequence;
 mod unused_packets;

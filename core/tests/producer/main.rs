@@ -6,6 +6,7 @@ mod annotations;
 mod any_calls;
 mod any_recorder;
 mod commit;
+mod encoding;
 mod endpoint;
 mod event_reader;
 mod full_list;

@@ -51,9 +51,10 @@
 //! | `trigger` | a snapshot triggered by a pin or a flag | |
 //!
 //! # What the application chooses
-//! The crate `critical-section` masks interrupts, for [`tasks`] and for packets. Its implementation comes from the application: on a target from a
-//! feature such as `cortex-m`'s `critical-section-single-core` or `riscv`'s `critical-section-single-hart`, on a host
-//! from its own feature `std`. Without one the program does not link. Cores without compare-and-swap also need one of
+//! The crate `critical-section` masks interrupts, for [`tasks`] and for packets. Its implementation comes from the
+//! application: on a target from a feature such as `cortex-m`'s `critical-section-single-core` or `riscv`'s
+//! `critical-section-single-hart`, on a host from its own feature `std`. Without one the program does not link. Cores
+//! without compare-and-swap also need one of
 //! `portable-atomic`'s features `unsafe-assume-single-core` and `critical-section`.
 #![cfg_attr(target_os = "none", no_std)]
 

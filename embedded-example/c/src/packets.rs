@@ -210,7 +210,8 @@ extern "C" fn tracebuf_packets_flush(writer: Option<&'static Writer>) {
 
 #[unsafe(no_mangle)]
 extern "C" fn tracebuf_packets_drain() {
-    // Before `tracebuf_packets_init` there is nothing to do; within an export that does it, and calls for another behind it.
+    // Before `tracebuf_packets_init` there is nothing to do; within an export that does it, and calls for another
+    // behind it.
     let _ = with_recorder(|made, drained| drained.recorder.drain(&made.producer));
 }
 

@@ -21,7 +21,8 @@
 //! | module | what it is | what it may know |
 //! |---|---|---|
 //! | `appended` | what a session left, appended to the trace that it wrote | `survivor`, `repeated` |
-//! | `survivor` | what a session left in the file of a buffer | `found`, `shared`, `repeated` |
+//! | `survivor` | what a session left in the file of a buffer | `found`, `shared`, `continuation` |
+//! | `continuation` | a trace that its packets continue | `repeated` |
 //! | `dump` | memory by address, and the search for a region in it | `found`, `formats`, `unmarked` |
 //! | `found` | a region that was found, and its trace | `shared`, `aligned` |
 //! | `in_place` | what firmware recorded in place, decoded | nothing |
@@ -33,6 +34,7 @@
 
 mod aligned;
 mod appended;
+mod continuation;
 mod dump;
 mod error;
 mod formats;

@@ -23,8 +23,8 @@ use tracebuf_std::console::file_of;
 /// kept, and what was lost on the way is counted; `tracebuf stats` shows what the device itself had lost.
 ///
 /// With tcp:HOST:PORT it comes from a server of RTT: OpenOCD's `rtt server`, or J-Link's (port 19021). With
-/// tcp-listen:HOST:PORT it comes from a program that connects there, as cargo-embed does. Events of a device that records in place have the host's time, unless they come from a file; the report says
-/// how exactly.
+/// tcp-listen:HOST:PORT it comes from a program that connects there, as cargo-embed does. Events of a device that
+/// records in place have the host's time, unless they come from a file; the report says how exactly.
 ///
 /// A device that restarts begins its clock anew, so each of its starts gets a trace file: OUTPUT the first, and the
 /// others the same name with a number, as in trace.pftrace, trace-2.pftrace. A trace or an empty file of that name is

@@ -47,9 +47,9 @@ pub(crate) struct Args {
     /// Record these events of the kernel's ftrace: names of sets or of events, GROUP/NAME or GROUP/*, separated by commas.
     /// Without it, sched,irq,freq,idle, if they may be read.
     ///
-    /// The sets: sched (what each core runs, and who woke it), irq, freq and idle (of the cores), syscalls, block, net, mem.
-    /// The folder /sys/kernel/tracing/events has all events of this kernel. Those that it does not have are told. If there
-    /// are none to be had it is an error.
+    /// The sets: sched (what each core runs, and who woke it), irq, freq and idle (of the cores), syscalls, block, net,
+    /// mem. The folder /sys/kernel/tracing/events has all events of this kernel. Those that it does not have are told.
+    /// If there are none to be had it is an error.
     #[arg(long, value_name = "EVENTS", value_delimiter = ',', value_parser = events)]
     events: Vec<String>,
     /// Record no events of the kernel.

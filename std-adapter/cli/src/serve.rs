@@ -39,8 +39,8 @@ pub(crate) struct Args {
     /// was detached, or its number. It is flushed, and its consumer can read it still.
     #[arg(long, value_name = "SESSION", conflicts_with_all = ["background", "output_folder", "producer_socket"])]
     stop: Option<String>,
-    /// Do not offer this machine's own data sources: linux.ftrace, linux.process_stats, linux.sys_stats. For where
-    /// Perfetto's traced_probes does; called `traced`, the service never offers them.
+    /// Do not offer this machine's own data sources: linux.ftrace, linux.process_stats, linux.sys_stats,
+    /// linux.system_info. For where Perfetto's traced_probes does; called `traced`, the service never offers them.
     #[arg(long)]
     no_machine: bool,
     /// Run in the background, and print the process's number.

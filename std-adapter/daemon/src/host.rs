@@ -1,16 +1,16 @@
 //! What the service needs of Linux: memory, clocks, and open files.
 
 use std::collections::HashMap;
-use std::fs::OpenOptions;
-use std::io::Write;
+use std::io::{self, Write};
 use std::ops::Range;
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
 use regex::bytes::{Regex, RegexBuilder};
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{Resource, getrlimit};
 use rustix::rand::{GetRandomFlags, getrandom};
 use rustix::system::{sysinfo, uname};
 use rustix::time::{ClockId, clock_gettime};
@@ -73,13 +73,37 @@ impl LinuxHost {
         self.files.remove(&token.0)
     }
 
-    /// Whether a user may have a file made: it would be the service's.
-    fn may_create(&self, path: &Path, uid: u32) -> bool {
-        let is_below = |folder: &PathBuf| {
-            let parent = path.parent().and_then(|parent| parent.canonicalize().ok());
-            parent.zip(folder.canonicalize().ok()).is_some_and(|(parent, folder)| parent.starts_with(folder))
+    /// Makes a file that would be the service's, if a user may have one there. Its folder is held open, so that nobody
+    /// puts a link to another in its place once it is known where it is.
+    fn make(&self, path: &Path, uid: u32) -> io::Result<OwnedFd> {
+        let is_trusted = uid == 0 || uid == self.machine.uid;
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let opened = rustix::fs::open(parent.unwrap_or(Path::new(".")), flags, Mode::empty());
+        let denied = || {
+            let why = format!("user {uid} may not let the service create files there");
+            io::Error::new(io::ErrorKind::PermissionDenied, why)
         };
-        uid == 0 || uid == self.machine.uid || self.folder.as_ref().is_some_and(is_below)
+        let opened = match opened {
+            Ok(opened) => opened,
+            Err(error) if is_trusted => return Err(error.into()),
+            Err(_) => return Err(denied()),
+        };
+        let is_below = |folder: &PathBuf| {
+            let place = std::fs::read_link(format!("/proc/self/fd/{}", opened.as_raw_fd()));
+            place
+                .ok()
+                .zip(folder.canonicalize().ok())
+                .is_some_and(|(place, folder)| place.starts_with(folder))
+        };
+        if !is_trusted && !self.folder.as_ref().is_some_and(is_below) {
+            return Err(denied());
+        }
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+        let file = rustix::fs::openat(opened, name, flags, Mode::RUSR | Mode::WUSR)?;
+        rustix::fs::fchmod(&file, Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH)?;
+        Ok(file)
     }
 }
 
@@ -107,6 +131,11 @@ impl Pattern for CompiledPattern {
         groups.extend(found.iter().skip(1).flatten().map(|group| group.range()));
         found.get(0).map(|all| all.end())
     }
+
+    /// A clock that costs next to nothing.
+    fn now(&self) -> u64 {
+        nanoseconds(ClockId::MonotonicCoarse)
+    }
 }
 
 fn nanoseconds(clock: ClockId) -> u64 {
@@ -133,15 +162,7 @@ impl Host for LinuxHost {
     }
 
     fn create(&mut self, path: &str, uid: u32) -> Result<FileToken, String> {
-        let path = Path::new(path);
-        if !self.may_create(path, uid) {
-            return Err(format!("user {uid} may not let the service create files there"));
-        }
-        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path);
-        let file = file.map_err(|error| error.to_string())?;
-        let readable = std::fs::Permissions::from_mode(0o644);
-        file.set_permissions(readable).map_err(|error| error.to_string())?;
-        Ok(self.keep(file.into()))
+        self.make(Path::new(path), uid).map(|file| self.keep(file)).map_err(|error| error.to_string())
     }
 
     fn clocks(&mut self) -> Clocks {
@@ -196,6 +217,12 @@ impl Host for LinuxHost {
         }
     }
 
+    /// An eighth of the files that this process may have open: with some of each connection a message is to come, or to go.
+    fn most_connections(&self) -> usize {
+        let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        (files / 8).min(4096) as usize
+    }
+
     fn machine(&self) -> &Machine {
         &self.machine
     }
@@ -203,6 +230,8 @@ impl Host for LinuxHost {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -248,6 +277,13 @@ mod tests {
     }
 
     #[test]
+    fn a_user_has_connections_for_a_part_of_the_files_that_there_may_be() {
+        let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        let most = LinuxHost::new().most_connections() as u64;
+        assert!(most > 0 && most <= 4096 && most <= files / 8, "{most} of {files}");
+    }
+
+    #[test]
     fn packets_are_deflated_into_a_stream_that_has_them_again() {
         use std::io::Read;
         let packets = b"a packet, ".repeat(10_000);
@@ -284,7 +320,18 @@ mod tests {
         assert!(host.create(text, other).is_err_and(|error| error.contains("may not")));
         host.set_folder(folder.clone());
         assert!(host.create(&folder.join("../trace").to_string_lossy(), other).is_err());
+        let outside = std::env::temp_dir().to_string_lossy().into_owned();
+        std::os::unix::fs::symlink(&outside, folder.join("link")).expect("a link");
+        let through = folder.join("link/tracebuf-daemon-outside");
+        assert!(host.create(&through.to_string_lossy(), other).is_err() && !through.exists());
+        assert!(host.create(&folder.join("no/trace").to_string_lossy(), 0).is_err());
+        std::os::unix::fs::symlink("/etc/tracebuf-daemon", folder.join("dangling")).expect("a link");
+        assert!(
+            host.create(&folder.join("dangling").to_string_lossy(), other).is_err(),
+            "what it names is not made"
+        );
         let file = host.create(text, other).expect("below the folder");
+        assert_eq!(std::fs::metadata(&path).expect("it").permissions().mode() & 0o777, 0o644);
         assert!(host.take(file).is_some() && host.take(file).is_none());
         assert!(host.create(text, host.machine.uid).is_err(), "it is there");
         std::fs::remove_dir_all(folder).expect("it is there");

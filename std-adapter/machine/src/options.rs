@@ -66,9 +66,9 @@ impl RecordOptions {
     /// The least time between two looks.
     pub const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
 
-    /// Records for ten seconds, with a look every 100 ms, the kernel's scheduling if it may be read, and a ring that holds that
-    /// on a busy machine: 16 MiB for each core and 64 MiB at least, but no more than an eighth of memory or 2 GiB. Memory is
-    /// taken as it fills.
+    /// Records for ten seconds, with a look every 100 ms, the kernel's scheduling if it may be read, and a ring that
+    /// holds that on a busy machine: 16 MiB for each core and 64 MiB at least, but no more than an eighth of memory or
+    /// 2 GiB. Memory is taken as it fills.
     pub fn new(output: impl AsRef<Path>) -> Self {
         Self {
             output: output.as_ref().to_owned(),
@@ -134,8 +134,9 @@ impl RecordOptions {
         self
     }
 
-    /// Sets the bytes of the kernel's buffer for each processor, which holds what happens between two looks; unless set 8 MiB,
-    /// or 2 MiB on a machine with less than 7 GiB, and no more than a sixteenth of memory for all processors together.
+    /// Sets the bytes of the kernel's buffer for each processor, which holds what happens between two looks; unless set
+    /// 8 MiB, or 2 MiB on a machine with less than 7 GiB, and no more than a sixteenth of memory for all processors
+    /// together.
     #[must_use]
     pub fn kernel_buffer(mut self, bytes: u64) -> Self {
         self.kernel_buffer = Some(bytes);
@@ -168,7 +169,8 @@ impl RecordOptions {
 
     /// Lets programs record into the same trace: those that connect to a socket at this path, each with a
     /// [`Connection`](tracebuf_ipc::Connection). They have a ring to themselves, of the same size if that is
-    /// [set](Self::ring) and else of 4 MiB, with places for as many writers as it has room for a full chunk of each, up to 65,535, at 224 bytes a place.
+    /// [set](Self::ring) and else of 4 MiB, with places for as many writers as it has room for a full chunk of each, up
+    /// to 65,535, at 224 bytes a place.
     #[must_use]
     pub fn listen(mut self, path: impl AsRef<Path>) -> Self {
         self.socket = Some(path.as_ref().to_owned());

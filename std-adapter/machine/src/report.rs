@@ -99,8 +99,8 @@ pub struct RecordReport {
     pub notes: Vec<String>,
     /// Events of the kernel, and their losses; `None` where there are none.
     pub ftrace: Option<FtraceStatus>,
-    /// The exit status of the command, if one was run, as shells have it: 128 and the signal, if one ended it. `None` within
-    /// if it goes on.
+    /// The exit status of the command, if one was run, as shells have it: 128 and the signal, if one ended it. `None`
+    /// within if it goes on.
     pub command: Option<Option<u8>>,
     /// Packets that shared memory had no room for.
     pub dropped: u64,

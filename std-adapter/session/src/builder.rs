@@ -119,7 +119,8 @@ impl SessionBuilder {
         self
     }
 
-    /// Moves everything into a file, every period. A buffer that [discards](BufferConfig::discard) takes nothing more once it has been full.
+    /// Moves everything into a file, every period. A buffer that [discards](BufferConfig::discard) takes nothing more
+    /// once it has been full.
     #[must_use]
     pub fn long_trace(mut self, trace: LongTrace) -> Self {
         self.long_trace = Some(trace);
@@ -127,9 +128,9 @@ impl SessionBuilder {
     }
 
     /// Keeps descriptions beside each ring, in so many bytes of memory, 4 KiB to 256 MiB: the last description of each
-    /// track, thread and process, those of a process tree (`ProcessTree`) among them, and the last value of each counter.
-    /// Snapshots and a flight recorder's files have them, however long ago they were overwritten, each with its own time; so
-    /// has each file of a long trace that is [cut into several](LongTrace::rotate_at_size).
+    /// track, thread and process, those of a process tree (`ProcessTree`) among them, and the last value of each
+    /// counter. Snapshots and a flight recorder's files have them, however long ago they were overwritten, each with
+    /// its own time; so has each file of a long trace that is [cut into several](LongTrace::rotate_at_size).
     ///
     /// Then names and descriptions are no longer repeated with each quarter of a ring, so that it holds more events: the
     /// more threads and tracks, the more. Of a ring [in a file](BufferConfig::in_file) the descriptions lie in that file,
@@ -142,8 +143,8 @@ impl SessionBuilder {
     /// a sixteenth of the memory is not kept. In a file, that memory is there twice, and 10 bytes of each are a checksum; a
     /// thread takes some 200 bytes and its names. One whose names take more than a quarter of it repeats them.
     ///
-    /// Cost: up to 2 µs of the drain thread for each description that is overwritten, and 50 ns for each counter's value; of
-    /// a snapshot, some 50 µs for a thousand that are kept.
+    /// Cost: up to 2 µs of the drain thread for each description that is overwritten, and 50 ns for each counter's
+    /// value; of a snapshot, some 50 µs for a thousand that are kept.
     #[must_use]
     pub fn keep_descriptions(mut self, bytes: usize) -> Self {
         self.keeps = Some(bytes);

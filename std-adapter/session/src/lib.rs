@@ -31,9 +31,9 @@
 //! processes record into a session through the crate `tracebuf-ipc`, or a [`Transport`] of your own.
 //!
 //! # What a trace holds
-//! Pairs of clocks from its start on, by which readers know each event's time of day; the packets, with their real user and process; and at the
-//! end `TraceStats`, with counters of each buffer and writer. `select * from stats where severity = 'data_loss' and
-//! value != 0` lists every loss.
+//! Pairs of clocks from its start on, by which readers know each event's time of day; the packets, with their real user
+//! and process; and at the end `TraceStats`, with counters of each buffer and writer. `select * from stats where
+//! severity = 'data_loss' and value != 0` lists every loss.
 //!
 //! # What loses events
 //! No loss is silent: [`Summary::losses`] says in one line whether there was any.

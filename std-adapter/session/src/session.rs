@@ -225,7 +225,8 @@ impl Session {
     /// thread is still within is given up, and counted, unless its buffer is full and keeps its oldest.
     ///
     /// Producers have 5 s to send what they have; then that is scraped. Snapshots and flushes that were asked for
-    /// before are done first, as are triggers of a flight recorder that wait for their time; other callers that wait get [`SessionError::Stopped`].
+    /// before are done first, as are triggers of a flight recorder that wait for their time; other callers that wait
+    /// get [`SessionError::Stopped`].
     ///
     /// # Errors
     /// The session was stopped before, or this is a child after a fork, or the session's own thread.

@@ -7,10 +7,15 @@ use std::os::fd::OwnedFd;
 use std::slice;
 
 use memmap2::{MmapOptions, MmapRaw};
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
+use rustix::fs::{
+    MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, fstatfs, ftruncate, memfd_create,
+};
 use tracebuf::producer::AtomicU32;
 
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
+
+/// The kind of file system that files of huge pages are in.
+const HUGE_PAGES: u32 = 0x9584_58F6;
 
 /// Words of memory shared with another process.
 ///
@@ -60,8 +65,9 @@ impl SharedWords {
     }
 
     fn size_of(file: &OwnedFd, sizes: impl RangeBounds<usize>) -> io::Result<usize> {
-        // A file that cannot be sealed is an error here.
-        let is_sealed = fcntl_get_seals(file)?.contains(SEALS);
+        // A file that cannot be sealed is an error here. Of huge pages there may be none left when one is touched, which
+        // is a SIGBUS too: its owner can punch holes into the file.
+        let is_sealed = fcntl_get_seals(file)?.contains(SEALS) && fstatfs(file)?.f_type as u32 != HUGE_PAGES;
         let bytes = usize::try_from(fstat(file)?.st_size)
             .ok()
             .filter(|bytes| is_sealed && *bytes > 0 && sizes.contains(bytes));
@@ -114,6 +120,13 @@ mod tests {
         assert!(SharedWords::of(&unsealed, ..).is_err());
         fcntl_add_seals(&unsealed, SealFlags::SHRINK).expect("it may be sealed");
         assert!(SharedWords::of(&unsealed, ..).is_err(), "it can still grow");
+        // A system may have no huge pages, or none for this process.
+        if let Ok(huge) = memfd_create("test", MemfdFlags::HUGETLB | MemfdFlags::ALLOW_SEALING) {
+            ftruncate(&huge, 2 << 20).expect("it takes none yet");
+            fcntl_add_seals(&huge, SEALS).expect("it may be sealed");
+            let error = SharedWords::of(&huge, ..).expect_err("of huge pages");
+            assert_eq!(error.kind(), std::io::ErrorKind::InvalidData, "{error}");
+        }
         let null = std::fs::File::open("/dev/null").expect("it is there");
         assert!(SharedWords::of(&null.into(), ..).is_err());
         let empty = memfd_create("test", MemfdFlags::ALLOW_SEALING).expect("a file");

@@ -92,8 +92,9 @@ macro_rules! options {
         /// making to the end of its last handle: for an async span the waiting is included.
         ///
         /// The snapshot reaches from 100 ms before the span to 100 ms after it, as far as the ring does, whatever else
-        /// is set. An instant with the span's name, duration and fields marks the end. Of several rules that a span breaks, the first counts. How many snapshots stay and
-        /// how soon one may follow another, the flight recorder says; once it is gone, there are none.
+        /// is set. An instant with the span's name, duration and fields marks the end. Of several rules that a span
+        /// breaks, the first counts. How many snapshots stay and how soon one may follow another, the flight recorder
+        /// says; once it is gone, there are none.
         ///
         /// A span that hangs has a snapshot `open-NAME` besides, once it has been open for twice its limit, and a second
         /// more than that at least: a thread looks four times a second, at up to 256 such spans at a time.
@@ -139,9 +140,10 @@ macro_rules! options {
         ///
         /// The track lies within that of the span's parent, if the parent's life is recorded in the same session, even
         /// when it has ended; otherwise within the process, beside its threads. ui.perfetto.dev groups tracks with the
-        /// same name. Tracks are nested eight deep at most; deeper ones lie beside their parent. A span made while
-        /// a relay led nowhere has its life once it is entered in a session, and one whose end is lost stays open. If events go to another session when
-        /// the span ends, only a thread that has recorded in the span's own session ends it.
+        /// same name. Tracks are nested eight deep at most; deeper ones lie beside their parent. A span made while a
+        /// relay led nowhere has its life once it is entered in a session, and one whose end is lost stays open. If
+        /// events go to another session when the span ends, only a thread that has recorded in the span's own session
+        /// ends it.
         ///
         /// With [flows](Self::flows), arrows lead from it to the span's slices, each 10 bytes longer.
         ///

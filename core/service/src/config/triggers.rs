@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use tracebuf::proto::fields::config::{trigger, trigger_config};
 use tracebuf::proto::reader::{FieldValue, Fields, message, messages, numbers};
 
+use super::limits::MOST_LISTED;
 use super::{LONGEST, text};
 
 const START: u64 = 1;
@@ -57,6 +58,9 @@ impl TriggerConfig {
         let mut triggers: Vec<Trigger> = Vec::new();
         for one in messages(config, fields::TRIGGERS) {
             let one = Trigger::of(one).ok_or_else(malformed)?;
+            if triggers.len() >= MOST_LISTED {
+                return Err("Too many triggers configured".to_string());
+            }
             if triggers.iter().any(|other| other.name == one.name) {
                 return Err(format!("Duplicate trigger name {}", one.name));
             }

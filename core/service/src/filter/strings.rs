@@ -20,6 +20,43 @@ const KINDS: u64 = 128;
 const REDACTED: &[u8] = b"P60REDACTED";
 const BEHIND: u8 = b'-';
 
+/// Most bytes of strings that rules look at in one packet, each as often as a rule does, and of one of them.
+const MOST_BYTES: usize = 32 << 20;
+const LONGEST: usize = 128 << 10;
+/// Nanoseconds that they may take.
+const MOST_TIME: u64 = 250_000_000;
+
+/// What looking at the strings of one packet takes. What would take longer counts as malformed: nothing is left of it, so
+/// nothing is left in that should not be.
+pub(super) struct Work {
+    bytes: usize,
+    begun: Option<u64>,
+    /// It has taken too long.
+    pub(super) is_late: bool,
+}
+
+impl Work {
+    pub(super) const fn new(is_late: bool) -> Self {
+        Self { bytes: MOST_BYTES, begun: None, is_late }
+    }
+
+    /// Before a rule looks at so many bytes; `None` if it may not.
+    fn begin(&mut self, len: usize, now: impl Fn() -> u64) -> Option<()> {
+        // A rule costs something for short strings, too.
+        self.bytes = self.bytes.checked_sub(len.saturating_add(16))?;
+        if self.begun.is_none() {
+            self.begun = Some(now());
+        }
+        (len <= LONGEST && !self.is_late).then_some(())
+    }
+
+    /// After that; `None` if it has taken too long.
+    fn end(&mut self, now: u64) -> Option<()> {
+        self.is_late |= self.begun.is_some_and(|begun| now.saturating_sub(begun) > MOST_TIME);
+        (!self.is_late).then_some(())
+    }
+}
+
 /// What a rule does with a string that it is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Policy {
@@ -68,9 +105,8 @@ impl Rules {
         Ok(Self(rules))
     }
 
-    /// Overwrites what of a string of this kind is not to be read. `None` if it would take more than `work` has left, in
-    /// bytes that rules look at.
-    pub(super) fn apply(&self, text: &mut [u8], kind: u16, work: &mut usize) -> Option<()> {
+    /// Overwrites what of a string of this kind is not to be read. `None` if it would take more than `work` has left.
+    pub(super) fn apply(&self, text: &mut [u8], kind: u16, work: &mut Work) -> Option<()> {
         let is_for = |rule: &&Rule| kind < KINDS as u16 && rule.kinds & 1 << kind != 0;
         let payload = payload(text);
         let mut groups = Vec::new();
@@ -82,9 +118,10 @@ impl Rules {
             }
             let (mut from, mut is_found) = (0, false);
             loop {
-                // A rule costs something for short strings, too.
-                *work = work.checked_sub(text.len().saturating_sub(from).saturating_add(16))?;
-                let Some(end) = rule.pattern.find(text, from, &mut groups) else { break };
+                work.begin(text.len().saturating_sub(from), || rule.pattern.now())?;
+                let end = rule.pattern.find(text, from, &mut groups);
+                work.end(rule.pattern.now())?;
+                let Some(end) = end else { break };
                 is_found = true;
                 from = end.max(from.saturating_add(1));
                 if rule.policy != Policy::RedactEach || from > text.len() {

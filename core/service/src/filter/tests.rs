@@ -4,15 +4,19 @@ use super::bytecode::tests::encoded;
 use super::*;
 use alloc::collections::BTreeMap;
 use core::ops::Range;
+use core::sync::atomic::{AtomicU64, Ordering};
 use std::vec;
 use tracebuf::proto::fields::config::{string_filter_chain, string_filter_rule as rule};
 
 /// A pattern of these tests: a text, found as it is, of which all is a group. `*` is all there is.
 #[derive(Debug)]
-struct Literal(Vec<u8>, Find);
+struct Literal(Vec<u8>, Find, AtomicU64);
 
 impl Pattern for Literal {
     fn find(&self, text: &[u8], from: usize, groups: &mut Vec<Range<usize>>) -> Option<usize> {
+        // Slow ones take a nanosecond for each byte and state.
+        let states = if self.0.starts_with(b"slow") { 5000 } else { 0 };
+        self.2.fetch_add((text.len() - from) as u64 * states, Ordering::Relaxed);
         let len = if self.0 == b"*" { text.len() } else { self.0.len() };
         let mut all = from..=text.len().checked_sub(len)?;
         let at = all.find(|at| self.0 == b"*" || text[*at..].starts_with(&self.0))?;
@@ -22,10 +26,37 @@ impl Pattern for Literal {
         groups.push(at..at + len);
         Some(at + len)
     }
+
+    fn now(&self) -> u64 {
+        self.2.load(Ordering::Relaxed)
+    }
+}
+
+#[test]
+fn strings_that_take_too_long_are_given_up_and_after_some_packets_not_looked_at_any_more() {
+    let fast = of(&[1 << 3 | 3, 1, 0, 1 << 3 | 4, 2 << 3 | 1, 0], &[rule(1, "x")]).expect("well-formed");
+    let slow =
+        || of(&[1 << 3 | 3, 1, 0, 1 << 3 | 4, 2 << 3 | 1, 0], &[rule(1, "slow")]).expect("well-formed");
+    let packet = |len: usize| ProtoBuilder::new().bytes(1, &vec![b'y'; len]).into_bytes();
+    let is_left = |filter: &mut Filtering, len| !filter.apply(&packet(len), None).is_empty();
+    let mut fast = Filtering::new(fast);
+    assert!(is_left(&mut fast, 128 << 10) && !is_left(&mut fast, (128 << 10) + 1));
+    let mut slow = Filtering::new(slow());
+    // Each packet has a quarter of a second of its own.
+    assert!((0..20).all(|_| is_left(&mut slow, 40_000)));
+    assert!((0..4).all(|_| !is_left(&mut slow, 60_000)));
+    assert!(!is_left(&mut slow, 1), "there were too many");
+    assert!((0..1000).all(|_| slow.apply(b"\x10\x01", None) == b"\x10\x01"), "they have no strings");
+    assert!(is_left(&mut slow, 1) && !is_left(&mut slow, 60_000) && !is_left(&mut slow, 1));
+    assert_eq!((slow.packets, slow.errors), (1028, 7));
 }
 
 fn compile(pattern: &str, find: Find) -> Result<Box<dyn Pattern>, String> {
-    if pattern == "(" { Err("unclosed".into()) } else { Ok(Box::new(Literal(pattern.into(), find))) }
+    if pattern == "(" {
+        Err("unclosed".into())
+    } else {
+        Ok(Box::new(Literal(pattern.into(), find, AtomicU64::new(0))))
+    }
 }
 
 /// A rule with a policy, for a pattern.
@@ -47,7 +78,7 @@ fn texts(rules: &[ProtoBuilder], texts: &[&str]) -> Vec<String> {
     let filter = of(&[1 << 3 | 3, 1, 0, 1 << 3 | 4, 0], rules).expect("well-formed");
     let left = texts.iter().map(|text| {
         let packet = ProtoBuilder::new().bytes(1, text.as_bytes());
-        let left = filter.left_of(packet.as_bytes()).expect("well-formed");
+        let left = filter.left_of(packet.as_bytes(), &mut Work::new(false)).expect("well-formed");
         String::from_utf8_lossy(message(&left, 1).expect("well-formed")).into_owned()
     });
     left.collect()
@@ -77,7 +108,8 @@ fn rules_are_for_kinds_of_strings_and_take_the_place_of_those_of_their_name() {
         &[rule(1, "*").number(rule::SEMANTIC_TYPE, 7_u32)],
     );
     let packet = ProtoBuilder::new().bytes(1, b"a").bytes(2, b"b").bytes(3, b"c");
-    let left = filter.expect("well-formed").left_of(packet.as_bytes()).expect("well-formed");
+    let left =
+        filter.expect("well-formed").left_of(packet.as_bytes(), &mut Work::new(false)).expect("well-formed");
     assert_eq!([1, 2, 3].map(|field| message(&left, field)), [Some(&b"a"[..]), Some(b"P"), Some(b"c")]);
     let named = |policy, pattern| rule(policy, pattern).bytes(rule::NAME, b"n");
     assert_eq!(texts(&[named(1, "a"), rule(3, "b"), named(1, "b")], &["a", "b"]), ["a", "P"]);
@@ -113,19 +145,19 @@ fn of_packets_that_are_malformed_or_nested_without_end_nothing_is_left() {
         .expect("well-formed");
     let nested =
         |depth| (0..depth).fold(vec![8, 1], |inner, _| ProtoBuilder::new().bytes(2, &inner).into_bytes());
-    assert_eq!(filter.left_of(&nested(DEEPEST - 1)), Some(nested(DEEPEST - 1)));
+    assert_eq!(filter.left_of(&nested(DEEPEST - 1), &mut Work::new(false)), Some(nested(DEEPEST - 1)));
     for depth in [DEEPEST, 100_000] {
-        assert_eq!(filter.left_of(&nested(depth)), None);
+        assert_eq!(filter.left_of(&nested(depth), &mut Work::new(false)), None);
     }
     for malformed in [&b"\x12\x02\x0A"[..], b"\x12\x01\x08", b"\x12\x02\x0A\x01", b"\x0B", b"\x08"] {
-        assert_eq!(filter.left_of(malformed), None, "{malformed:x?}");
+        assert_eq!(filter.left_of(malformed, &mut Work::new(false)), None, "{malformed:x?}");
     }
     // What is left out is not looked at.
-    assert_eq!(filter.left_of(b"\x22\x01\x08\x08\x07"), Some(vec![8, 7]));
+    assert_eq!(filter.left_of(b"\x22\x01\x08\x08\x07", &mut Work::new(false)), Some(vec![8, 7]));
     let many = vec![rule(3, "x"); 200];
     let filter = of(&[1 << 3 | 3, 1, 0, 3 << 3 | 4, 0], &many).expect("well-formed");
     let packet = ProtoBuilder::new().bytes(3, &vec![b'a'; 1 << 20]);
-    assert_eq!(filter.left_of(packet.as_bytes()), None, "it would take too long");
+    assert_eq!(filter.left_of(packet.as_bytes(), &mut Work::new(false)), None, "it would take too long");
 }
 
 struct Random(u64);
@@ -228,7 +260,7 @@ fn whatever_comes_is_filtered_as_a_plain_model_does_it() {
         let mut bytes = packet(&mut random, 4);
         for _ in 0..10 {
             let expected = model(&fields, 1, &bytes);
-            assert_eq!(filter.left_of(&bytes), expected, "{bytes:x?} by {fields:?}");
+            assert_eq!(filter.left_of(&bytes, &mut Work::new(false)), expected, "{bytes:x?} by {fields:?}");
             match expected {
                 Some(left) if !left.is_empty() => whole += 1,
                 Some(_) => {}

@@ -86,7 +86,7 @@ impl<H: Host> Service<H> {
     /// Whether a consumer may have a clone for its session.
     fn check_cloner(&self, connection: ConnectionId) -> Result<(), String> {
         self.check_has_none(connection)?;
-        self.check_count(self.connections.get(&connection).map_or(u32::MAX, |one| one.peer.uid))
+        self.check_clones(self.connections.get(&connection).map_or(u32::MAX, |one| one.peer.uid))
     }
 
     /// Whether a consumer has no session, and may get one.

@@ -5,6 +5,7 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use super::Service;
+use super::queries::StateQuery;
 use crate::host::{Action, ConnectionId, FileToken, Host, Peer, Port};
 use crate::wire::ProtoBuilder;
 use crate::wire::frames::{self, FrameBuffer, MAX_IPC_FRAME, push_frame};
@@ -15,8 +16,10 @@ const LONGEST_FRAME: usize = 1 << 20;
 const MOST_UNSENT: usize = 16 << 20;
 /// Most descriptors that wait for the rest of a message: clients send one with a message that has room in a piece.
 const MOST_FILES: usize = 4;
-/// Most connections of a user, the service's own and root excepted.
-const MOST_OF_A_USER: usize = 4096;
+/// Bytes of messages that are not whole, or not taken, that a connection may have whatever others have, and most bytes
+/// of those of a user, the service's own and root excepted.
+const FEW_WAITING: usize = 256 << 10;
+const MOST_WAITING: usize = 64 << 20;
 
 /// One connection, as far as both ports have the same.
 pub(super) struct Connection {
@@ -41,18 +44,32 @@ pub(super) struct Consumer {
     pub(super) reads: Option<u64>,
     /// The call to which events are replies, and which those are.
     pub(super) observes: Option<u64>,
+    /// Bytes of packets that it got at once, the last time: one packet may be long.
+    pub(super) last_read: usize,
+    /// Calls that ask what there is, and how far each is answered.
+    pub(super) queries: VecDeque<StateQuery>,
     pub(super) observed: u64,
     /// What it is to hear.
     pub(super) changes: ProtoBuilder,
     pub(super) all_started: bool,
 }
 
+impl Connection {
+    fn waiting(&self) -> usize {
+        self.frames.left().saturating_add(self.unsent.saturating_sub(self.consumer.last_read))
+    }
+}
+
 impl<H: Host> Service<H> {
+    fn is_trusted(&self, uid: u32) -> bool {
+        uid == 0 || uid == self.host.machine().uid
+    }
+
     pub(super) fn connected(&mut self, connection: ConnectionId, port: Port, peer: Peer) {
         let is_its = |other: &&Connection| other.peer.uid == peer.uid;
-        let is_trusted = [0, self.host.machine().uid].contains(&peer.uid);
-        if !is_trusted && self.connections.values().filter(is_its).count() >= MOST_OF_A_USER {
-            self.log(format!("user {} has {MOST_OF_A_USER} connections, and gets no more", peer.uid));
+        let most = self.host.most_connections();
+        if !self.is_trusted(peer.uid) && self.connections.values().filter(is_its).count() >= most {
+            self.log(format!("user {} has {most} connections, and gets no more", peer.uid));
             return self.actions.push(Action::Close { connection });
         }
         let one = Connection {
@@ -96,9 +113,27 @@ impl<H: Host> Service<H> {
                 Port::Consumers => self.consumer_frame(connection, &frame, file),
             }
         }
+        frames.tidy();
         if let Some(one) = self.connections.get_mut(&connection) {
             one.frames = frames;
         }
+        if self.waits_too_much(connection) {
+            self.close(connection);
+        }
+    }
+
+    /// Whether a connection has much that waits, and its user too much.
+    fn waits_too_much(&mut self, connection: ConnectionId) -> bool {
+        let Some(one) = self.connections.get(&connection).filter(|one| one.waiting() > FEW_WAITING) else {
+            return false;
+        };
+        let uid = one.peer.uid;
+        let all = self.connections.values().filter(|one| one.peer.uid == uid).map(Connection::waiting);
+        let is_much = !self.is_trusted(uid) && all.sum::<usize>() > MOST_WAITING;
+        if is_much {
+            self.log(format!("too much of user {uid} waits to be sent or taken: a connection ends"));
+        }
+        is_much
     }
 
     /// The descriptor of a frame with this range: it is the last one that begins in the bytes with which that came.
@@ -133,9 +168,13 @@ impl<H: Host> Service<H> {
         };
         one.unsent = one.unsent.saturating_add(len + 4);
         let (unsent, peer) = (one.unsent, one.peer);
-        if len > MAX_IPC_FRAME || unsent > MOST_UNSENT {
+        if len > MAX_IPC_FRAME || unsent > one.consumer.last_read.saturating_add(MOST_UNSENT) {
             self.actions.extend(file.map(Action::Discard));
             self.log(format!("process {} takes nothing, or was to get too much at once", peer.pid));
+            return self.close(connection);
+        }
+        if self.waits_too_much(connection) {
+            self.actions.extend(file.map(Action::Discard));
             return self.close(connection);
         }
         let mut bytes = Vec::with_capacity(len + 4);
@@ -178,6 +217,7 @@ impl<H: Host> Service<H> {
     pub(super) fn closed(&mut self, connection: ConnectionId) {
         let Some(one) = self.connections.remove(&connection) else { return };
         self.readers.remove(&connection);
+        self.askers.remove(&connection);
         self.to_tell.remove(&connection);
         self.forget_clone(connection);
         self.actions.extend(one.files.into_iter().map(|(_, _, file)| Action::Discard(file)));

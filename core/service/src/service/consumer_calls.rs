@@ -16,7 +16,7 @@ use super::flushes::{Then, flags};
 use crate::host::{Action, ConnectionId, FileToken, Host};
 use crate::sessions::{Session, State};
 use crate::wire::consumers::{CONSUMER_METHODS, CONSUMER_PORT, method_of, session_to_stop, stop_answer};
-use crate::wire::frames::{self, ClientFrame};
+use crate::wire::frames::{self, ClientFrame, MAX_IPC_FRAME};
 use crate::wire::{ProtoBuilder, answers, repeated};
 
 impl<H: Host> Service<H> {
@@ -106,7 +106,10 @@ impl<H: Host> Service<H> {
             "Attach" => self.attach(connection, request, arguments),
             "GetTraceStats" => match session {
                 Some(id) => {
-                    let stats = self.stats_of(id);
+                    let mut stats = self.stats_of(id, true);
+                    if stats.len() > MAX_IPC_FRAME - 64 {
+                        stats = self.stats_of(id, false);
+                    }
                     let response = ProtoBuilder::new().bytes(get_trace_stats_response::TRACE_STATS, &stats);
                     self.reply(connection, request, &response);
                 }
@@ -145,12 +148,23 @@ impl<H: Host> Service<H> {
             !name.is_empty() && (is_named || id.to_string() == name)
         };
         let may_stop = |session: &Session| (uid == 0 || session.uid == uid) && !session.state.is_over();
-        let found = self.sessions.iter().filter(|(id, session)| may_stop(session) && is_it(id, session));
-        let found: Vec<u64> = found.map(|(id, _)| *id).collect();
+        let mut found: Vec<u64> = (self.sessions.iter())
+            .filter(|(id, session)| may_stop(session) && is_it(id, session))
+            .map(|(id, _)| *id)
+            .collect();
+        // Another may be called by the number of this one.
+        if let Some(id) = found.iter().copied().find(|id| id.to_string() == name) {
+            found = [id].to_vec();
+        }
         let result = match found[..] {
             [id] => {
                 self.log(format!("user {uid} stops session {id}"));
-                self.flush_and_stop(id);
+                let is_stopping = |session: &Session| session.is_ending || session.state == State::Stopping;
+                match self.sessions.get(&id).is_some_and(is_stopping) {
+                    // Whoever says it again waits for nobody.
+                    true => self.disable(id, false),
+                    false => self.flush_and_stop(id),
+                }
                 Ok(())
             }
             [] => Err("no session of this user has that name, key or number"),

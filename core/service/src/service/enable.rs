@@ -23,6 +23,8 @@ const MOST_OF_A_USER: usize = 5;
 const BETWEEN: u64 = 300_000 * MS;
 /// Sequences of a buffer of some size. What a table takes comes on top of what was asked for.
 const SEQUENCES: u16 = 4096;
+/// Bytes that a chunk has more in a buffer than in shared memory, where 8 of a page are taken too.
+const OF_A_CHUNK: u32 = 24;
 
 impl<H: Host> Service<H> {
     /// Makes a session of a config, or says why there can be none.
@@ -144,13 +146,28 @@ impl<H: Host> Service<H> {
         Ok(filter.transpose()?.map(Filtering::new).map(Box::new))
     }
 
-    /// There may be so many sessions, and so many of a user.
-    pub(super) fn check_count(&self, uid: u32) -> Result<(), String> {
-        // What is being cloned takes memory already.
+    /// A user may have as many clones as there can be sessions: a bug report takes one of each at once.
+    pub(super) fn check_clones(&self, uid: u32) -> Result<(), String> {
+        let is_its = |session: &&Session| session.uid == uid && session.state == State::Cloned;
+        let clones = self.sessions.values().filter(is_its).count() + self.being_cloned(uid);
+        if clones >= MOST_SESSIONS {
+            return Err(format!("Too many clones of tracing sessions ({clones}) for uid {uid}"));
+        }
+        Ok(())
+    }
+
+    /// What is being cloned for a user takes memory already.
+    fn being_cloned(&self, uid: u32) -> usize {
         let is_its = |connection| self.connections.get(connection).is_some_and(|one| one.peer.uid == uid);
-        let cloned = self.clones.keys().filter(|connection| is_its(*connection)).count();
-        let of_user = self.sessions.values().filter(|session| session.uid == uid).count() + cloned;
-        let all = self.sessions.len() + self.clones.len();
+        self.clones.keys().filter(|connection| is_its(*connection)).count()
+    }
+
+    /// There may be so many sessions, and so many of a user.
+    fn check_count(&self, uid: u32) -> Result<(), String> {
+        let its = self.sessions.values().filter(|session| session.uid == uid).count();
+        let of_user = its + self.being_cloned(uid);
+        // Clones of some are not to keep others from recording.
+        let all = self.sessions.values().filter(|session| session.state != State::Cloned).count();
         if of_user >= MOST_OF_A_USER {
             return Err(format!("Too many concurrent tracing sessions ({of_user}) for uid {uid}"));
         }
@@ -232,7 +249,9 @@ impl<H: Host> Service<H> {
         // Small ones have room for few sequences anyhow.
         let sequences = u32::from(SEQUENCES).min((bytes >> 8).max(64)) as u16;
         let config = Config::new(buffer.policy).sequences(sequences).histograms(histograms);
-        let memory = self.host.memory(usize::try_from(config.region_size(bytes)).ok()?)?;
+        // A buffer as large as a page takes the only chunk of one.
+        let ring = bytes.saturating_add(OF_A_CHUNK);
+        let memory = self.host.memory(usize::try_from(config.region_size(ring)).ok()?)?;
         TraceBuffer::new(memory, config).ok().map(|buffer| buffer.observed_by(RingVms::default()))
     }
 

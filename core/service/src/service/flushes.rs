@@ -15,8 +15,8 @@ use crate::host::{ConnectionId, Host};
 use crate::sessions::{Instance, InstanceState, State};
 use crate::wire::commands;
 
-/// Most flushes under way.
-const MOST: usize = 1000;
+/// Most flushes of a session under way for its consumer.
+const MOST: usize = 64;
 
 /// Why producers are to flush, as they are told; the service itself is who wants it.
 pub(super) mod flags {
@@ -54,7 +54,8 @@ impl<H: Host> Service<H> {
     /// Flushes all of a session, until `timeout_ms` has passed or the time that the session gives producers.
     pub(super) fn flush(&mut self, id: u64, timeout_ms: Option<u64>, flags: u64, then: Then) {
         let clocks = self.host.clocks();
-        let is_full = self.flushes.len() >= MOST;
+        let waits = |flush: &&PendingFlush| flush.session == id && matches!(flush.then, Then::Reply(..));
+        let is_full = matches!(then, Then::Reply(..)) && self.flushes.values().filter(waits).count() >= MOST;
         let Some(session) = self.sessions.get_mut(&id).filter(|one| one.state == State::Started) else {
             return self.go_on(id, then, false);
         };

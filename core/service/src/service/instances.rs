@@ -1,7 +1,9 @@
 //! Data sources that producers run for sessions.
 
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use tracebuf::proto::fields::ipc::data_source_config as field;
@@ -72,11 +74,13 @@ impl<H: Host> Service<H> {
 
     /// Sets up what producers that are there have, in a new session, or in one that wants more of it.
     pub(super) fn set_up_all(&mut self, id: u64) {
-        let all: Vec<(u16, SourceDescriptor)> = self
-            .producers
-            .iter()
-            .flat_map(|(number, producer)| producer.sources.iter().map(|source| (*number, source.clone())))
-            .collect();
+        let Some(session) = self.sessions.get(&id) else { return };
+        let wanted: BTreeSet<&str> = session.config.sources.iter().map(|of| of.name.as_str()).collect();
+        let all = self.producers.iter().flat_map(|(number, producer)| {
+            let sources = producer.sources.iter().filter(|source| wanted.contains(source.name.as_str()));
+            sources.map(|source| (*number, source.clone()))
+        });
+        let all: Vec<(u16, Arc<SourceDescriptor>)> = all.collect();
         for (number, source) in all {
             self.offer_to(id, number, &source);
         }
@@ -122,13 +126,8 @@ impl<H: Host> Service<H> {
         if there >= offers || session.instances.len() >= MOST_INSTANCES {
             return;
         }
-        let Some((config, buffer)) = session.config.sources.get(wanted).and_then(|of| {
-            let buffer = *session.buffers.get(of.buffer)?;
-            Some((told(of, &session.config, id, buffer), buffer))
-        }) else {
-            return;
-        };
         let is_started = session.state == State::Started;
+        let Some((config, buffer)) = self.config_of(id, wanted) else { return };
         if !self.give_memory(id, number) {
             return;
         }
@@ -157,13 +156,20 @@ impl<H: Host> Service<H> {
                 notifies_stop: source.notifies_stop,
                 clears_state: source.clears_state,
                 is_flushed: source.is_flushed,
-                config,
             });
         }
         self.observe_instance(id, next);
         if is_started {
             self.start_instance(id, next);
         }
+    }
+
+    /// What a data source in this place of a session's is told, and the buffer that it goes to.
+    fn config_of(&self, id: u64, wanted: usize) -> Option<(Vec<u8>, u16)> {
+        let session = self.sessions.get(&id)?;
+        let source = session.config.sources.get(wanted)?;
+        let buffer = *session.buffers.get(source.buffer)?;
+        Some((told(source, &session.config, id, buffer), buffer))
     }
 
     /// Gives a producer shared memory, unless it has some; false if there is none.
@@ -198,8 +204,9 @@ impl<H: Host> Service<H> {
             return;
         };
         one.state = if one.notifies_start { InstanceState::Starting } else { InstanceState::Started };
-        let (number, has_started) = (one.producer, !one.notifies_start);
-        let [_, start] = commands::setup_and_start(instance, &ProtoBuilder::new().fields(&one.config));
+        let (number, wanted, has_started) = (one.producer, one.wanted, !one.notifies_start);
+        let Some((config, _)) = self.config_of(id, wanted) else { return };
+        let [_, start] = commands::setup_and_start(instance, &ProtoBuilder::new().fields(&config));
         self.command(number, start, None);
         if has_started {
             self.observe_instance(id, instance);
@@ -223,7 +230,10 @@ impl<H: Host> Service<H> {
     }
 
     pub(super) fn instance(&mut self, id: u64, instance: u64) -> Option<&mut Instance> {
-        self.sessions.get_mut(&id)?.instances.iter_mut().find(|one| one.id == instance)
+        let all = &mut self.sessions.get_mut(&id)?.instances;
+        // They are in the order of their numbers.
+        let at = all.binary_search_by_key(&instance, |one| one.id).ok()?;
+        all.get_mut(at)
     }
 
     /// The session and the data source of a producer with this number, if it is in that state.
@@ -235,7 +245,8 @@ impl<H: Host> Service<H> {
     ) -> Option<(u64, &mut Instance)> {
         self.sessions.iter_mut().find_map(|(id, session)| {
             let is_it = |one: &&mut Instance| (one.id, one.producer, one.state) == (instance, number, state);
-            Some((*id, session.instances.iter_mut().find(is_it)?))
+            let at = session.instances.binary_search_by_key(&instance, |one| one.id).ok()?;
+            Some((*id, session.instances.get_mut(at).filter(is_it)?))
         })
     }
 

@@ -33,7 +33,7 @@ mod running;
 mod timers;
 mod triggers;
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -46,6 +46,11 @@ use connections::Connection;
 use copies::PendingClone;
 use flushes::PendingFlush;
 use timers::Timer;
+
+/// Most lines of the log in so many nanoseconds, and bytes of one.
+const MOST_LINES: u32 = 100;
+const LOGGED: u64 = 10_000 * timers::MS;
+const LONGEST_LINE: usize = 1024;
 
 /// A tracing service, as Perfetto's producers and consumers know it, without input and output.
 ///
@@ -81,16 +86,19 @@ pub struct Service<H: Host> {
     /// What consumers wait for that clone a session.
     clones: BTreeMap<ConnectionId, PendingClone<H::Memory>>,
     timers: BTreeSet<(u64, Timer)>,
-    /// Consumers that wait for packets, and sessions with something to write.
+    /// Consumers that wait for packets, or to hear what there is, and sessions with something to write.
     readers: BTreeSet<ConnectionId>,
+    askers: BTreeSet<ConnectionId>,
     writers: BTreeSet<u64>,
     /// Consumers that are to hear of something.
     to_tell: BTreeSet<ConnectionId>,
     /// When sessions with guardrails began, by name.
     guarded: BTreeMap<String, u64>,
-    /// Triggers of the last day, by name, with the boot time of each.
-    fired: Vec<(String, u64)>,
+    /// Triggers of the last day, by name, with the boot times of each.
+    fired: BTreeMap<String, VecDeque<u64>>,
     last: LastNumbers,
+    /// Since when lines of the log are counted, and how many there were.
+    logged: (u64, u32),
     /// The steady clock, as of the last event.
     now: u64,
     is_ending: bool,
@@ -133,11 +141,13 @@ impl<H: Host> Service<H> {
             clones: BTreeMap::new(),
             timers: BTreeSet::new(),
             readers: BTreeSet::new(),
+            askers: BTreeSet::new(),
             writers: BTreeSet::new(),
             to_tell: BTreeSet::new(),
             guarded: BTreeMap::new(),
-            fired: Vec::new(),
+            fired: BTreeMap::new(),
             last: LastNumbers::default(),
+            logged: (0, 0),
             now: 0,
             is_ending: false,
             is_locked: false,
@@ -170,10 +180,12 @@ impl<H: Host> Service<H> {
         self.now = self.host.now();
         let read = self.readers.iter().copied().collect::<Vec<_>>();
         let has_read = read.into_iter().filter(|connection| self.read_turn(*connection)).count() > 0;
+        let ask = self.askers.iter().copied().collect::<Vec<_>>();
+        let has_told = ask.into_iter().filter(|connection| self.query_turn(*connection)).count() > 0;
         let write = self.writers.iter().copied().collect::<Vec<_>>();
         let has_written = write.into_iter().filter(|session| self.write_turn(*session)).count() > 0;
         self.tell_events();
-        has_read || has_written
+        has_read || has_told || has_written
     }
 
     /// What is to be done now, in this order. It is not told again.
@@ -201,7 +213,23 @@ impl<H: Host> Service<H> {
         self.is_locked && uid != self.host.machine().uid
     }
 
-    fn log(&mut self, line: String) {
+    /// Says something to whoever runs the service, unless much was said of late: clients could fill a disk.
+    fn log(&mut self, mut line: String) {
+        let (since, lines) = &mut self.logged;
+        if self.now.saturating_sub(*since) >= LOGGED {
+            (*since, *lines) = (self.now, 0);
+        }
+        *lines = lines.saturating_add(1);
+        if *lines > MOST_LINES {
+            return;
+        }
+        if line.len() > LONGEST_LINE {
+            let end = (0..=LONGEST_LINE).rev().find(|at| line.is_char_boundary(*at));
+            line.truncate(end.unwrap_or(0));
+        }
         self.actions.push(Action::Log(line));
+        if *lines == MOST_LINES {
+            self.actions.push(Action::Log("more than that is not said for some seconds".into()));
+        }
     }
 }

@@ -2,19 +2,23 @@
 
 use alloc::format;
 use alloc::string::String;
+use alloc::sync::Arc;
 
 use tracebuf::proto::fields::ipc::method;
 
 use super::Service;
 use crate::host::{Action, ConnectionId, FileToken, Host};
-use crate::producers::{MOST_SOURCES, Producer};
+use crate::producers::{LONGEST_NAME, MOST_SOURCES, Producer};
+use crate::sessions::State;
 use crate::wire::ProtoBuilder;
+use crate::wire::answers::LONGEST_DESCRIPTOR;
 use crate::wire::calls::{Hello, METHODS, ProducerCall, ProducerFrame, SourceDescriptor};
 use crate::wire::commands;
-use crate::wire::frames::{self, ClientFrame, MAX_IPC_FRAME};
+use crate::wire::frames::{self, ClientFrame};
 
-/// Most commands that wait for a producer to listen.
+/// Most commands that wait for a producer to listen, and bytes of these.
 const MOST_UNHEARD: usize = 4096;
+const MOST_UNHEARD_BYTES: usize = 4 << 20;
 
 impl<H: Host> Service<H> {
     pub(super) fn producer_frame(
@@ -118,6 +122,9 @@ impl<H: Host> Service<H> {
         let number = all().take(4).find(|number| !self.buffers.knows_producer(*number));
         let number = number.or_else(|| all().next())?;
         self.buffers.forget_producer(number);
+        // What clones have is of those who had it before.
+        let others = self.sessions.values_mut().filter(|session| session.state != State::Cloned);
+        others.for_each(|session| session.sequences.forget(number));
         self.last.producer = number;
         self.last.producers_seen += 1;
         Some(number)
@@ -144,7 +151,10 @@ impl<H: Host> Service<H> {
         let connection = producer.connection;
         match producer.listens {
             Some(call) => self.send_with(connection, &frames::reply(call, &command, true), file),
-            None if producer.unheard.len() < MOST_UNHEARD => producer.unheard.push((command, file)),
+            None if producer.unheard.len() < MOST_UNHEARD && producer.unheard_bytes < MOST_UNHEARD_BYTES => {
+                producer.unheard_bytes += command.as_bytes().len();
+                producer.unheard.push((command, file));
+            }
             None => {
                 self.actions.extend(file.map(Action::Discard));
                 self.close(connection);
@@ -171,14 +181,16 @@ impl<H: Host> Service<H> {
             }
             ProducerCall::Flushed(flush) => self.answer_flushes(number, flush),
             ProducerCall::Register(source) => self.register(number, source),
-            ProducerCall::Update(source) if source.whole.len() <= MAX_IPC_FRAME - 128 => {
-                let known = producer
-                    .sources
-                    .iter_mut()
-                    .find(|known| known.name == source.name && known.id == source.id && source.id != 0);
-                if let Some(known) = known {
-                    *known = source;
+            ProducerCall::Update(source) if source.whole.len() <= LONGEST_DESCRIPTOR => {
+                let is_it = |known: &Arc<SourceDescriptor>| {
+                    known.name == source.name && known.id == source.id && source.id != 0
+                };
+                let Some(at) = producer.sources.iter().position(is_it) else { return Some(()) };
+                let before = producer.sources.get(at)?.whole.len();
+                if !producer.may_describe(source.whole.len(), before) {
+                    return None;
                 }
+                *producer.sources.get_mut(at)? = Arc::new(source);
             }
             ProducerCall::Update(_) => return None,
             ProducerCall::Unregister(name) => self.unregister(number, &name),
@@ -195,12 +207,14 @@ impl<H: Host> Service<H> {
         let Some(producer) = self.producers.get_mut(&number) else { return };
         let is_known = source.id != 0 && producer.sources.iter().any(|known| known.id == source.id);
         // Whoever asks what there is gets it in a frame of its own.
-        let is_long = source.whole.len() > MAX_IPC_FRAME - 128;
-        if source.name.is_empty() || is_known || is_long || producer.sources.len() >= MOST_SOURCES {
+        let is_long = source.whole.len() > LONGEST_DESCRIPTOR || source.name.len() > LONGEST_NAME;
+        let may = producer.sources.len() < MOST_SOURCES && producer.may_describe(source.whole.len(), 0);
+        if source.name.is_empty() || is_known || is_long || !may {
             let line =
                 format!("{} offers data source \"{}\", which is ignored", producer.name(), source.name);
             return self.log(line);
         }
+        let source = Arc::new(source);
         producer.sources.push(source.clone());
         self.offer(number, &source);
     }

@@ -1,14 +1,14 @@
 //! Packets of a session, for its consumer or its file.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-use tracebuf::buffer::{DataLoss, SequenceInfo};
+use tracebuf::buffer::{DataLoss, Reader, SequenceInfo};
+use tracebuf::proto::TracePackets;
 use tracebuf::proto::fields::consumer::tracing_service_event as moment;
 use tracebuf::proto::fields::{
     trace, trace_packet, trace_provenance, trace_provenance_buffer, trace_provenance_sequence,
 };
-use tracebuf::proto::{SequenceId, TracePackets};
 use tracebuf::service::trusted_fields;
 
 use super::Service;
@@ -16,6 +16,7 @@ use crate::buffers::BufferSlab;
 use crate::filter::Filtered;
 use crate::host::{Codec, ConnectionId, Host};
 use crate::packets;
+use crate::sequences::Sequences;
 use crate::sessions::{Moment, Session};
 use crate::sinks::{PacketSink, Piece, Slices};
 use crate::wire::ProtoBuilder;
@@ -23,7 +24,10 @@ use crate::wire::ProtoBuilder;
 /// Bytes of packets that a consumer gets in one turn.
 const TURN: usize = 128 << 10;
 /// Bytes on their way to a consumer beyond which nothing more is read for it.
-const MOST_UNSENT: usize = 512 << 10;
+pub(super) const MOST_UNSENT: usize = 512 << 10;
+
+/// Most bytes that are compressed.
+const MOST_COMPRESSED: usize = 4 << 20;
 
 /// How reading went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +83,11 @@ impl<H: Host> Service<H> {
             self.read(id, &mut slices, TURN)
         };
         let is_over = read != Read::Some;
-        for frame in slices.finish(is_over) {
+        let frames = slices.finish(is_over);
+        if let Some(one) = self.connections.get_mut(&connection) {
+            one.consumer.last_read = frames.iter().map(|frame| frame.as_bytes().len() + 4).sum();
+        }
+        for frame in frames {
             self.send(connection, &frame);
         }
         if is_over {
@@ -100,6 +108,10 @@ impl<H: Host> Service<H> {
         let Some(codec) = self.sessions.get(&id).and_then(|session| session.config.codec) else {
             return packets;
         };
+        // That of a packet without end would keep all others waiting.
+        if packets.len() > MOST_COMPRESSED {
+            return packets;
+        }
         let field = match codec {
             Codec::Deflate => trace_packet::COMPRESSED_PACKETS,
             Codec::Zstd { .. } => trace_packet::ZSTD_COMPRESSED_PACKETS,
@@ -133,27 +145,25 @@ impl<H: Host> Service<H> {
         if !self.say_beginning(id, sink) {
             return Read::Full;
         }
+        self.tidy_sequences(id);
         let Some(session) = self.sessions.get_mut(&id) else { return Read::All };
         let numbers = if most == 0 { Vec::new() } else { session.buffers.clone() };
         for (place, number) in numbers.into_iter().enumerate() {
             sink.of_buffer(Some(place));
-            let Some(mut reader) = self.buffers.read(number) else { continue };
-            while sink.len() < most {
-                let Some(packet) = reader.next_packet() else { break };
-                let sequence =
-                    Session::sequence(&mut session.sequences, packet.producer_id(), packet.writer_id());
-                match trusted_fields(&packet, sequence, DataLoss::empty()) {
-                    Ok((len, trusted)) => {
-                        let suffix = trusted.suffix();
-                        if !sink.packet(len, packet.slices(), suffix.as_bytes()) {
-                            return Read::Full;
-                        }
-                    }
-                    Err(_) => {
-                        session.invalid_packets += 1;
-                        reader.reject_packet(DataLoss::CHUNK_CORRUPTED);
-                    }
+            // What nothing overwrites any more comes writer by writer. While it may be, the oldest is taken first.
+            let writers = if session.state.is_over() { self.buffers.writers(number) } else { Vec::new() };
+            for writer in writers {
+                if sink.len() >= most {
+                    break;
                 }
+                let Some(reader) = self.buffers.read_sequence(number, writer) else { break };
+                if !read_from(reader, session, sink, most) {
+                    return Read::Full;
+                }
+            }
+            let Some(reader) = self.buffers.read(number) else { continue };
+            if !read_from(reader, session, sink, most) {
+                return Read::Full;
             }
             if sink.len() >= most {
                 return Read::Some;
@@ -161,6 +171,17 @@ impl<H: Host> Service<H> {
         }
         sink.of_buffer(None);
         if self.say_end(id, sink) { Read::All } else { Read::Full }
+    }
+
+    /// Forgets the numbers of writers whose producers are gone, and of which there is nothing left.
+    fn tidy_sequences(&mut self, id: u64) {
+        let Some(session) = self.sessions.get_mut(&id).filter(|session| session.sequences.are_many()) else {
+            return;
+        };
+        let in_buffers = session.buffers.iter().flat_map(|number| self.buffers.sequences(*number));
+        let in_buffers: BTreeSet<u16> = in_buffers.map(|of| of.producer_id).collect();
+        let producers = &self.producers;
+        session.sequences.keep(|of| producers.contains_key(&of) || in_buffers.contains(&of));
     }
 
     /// What comes before data; false if the sink is full.
@@ -232,7 +253,7 @@ impl<H: Host> Service<H> {
         if !session.is_some_and(|session| core::mem::take(&mut session.told.stats_are_due)) {
             return true;
         }
-        let stats = packets::stats(uid, &self.stats_of(id), now);
+        let stats = packets::stats(uid, &self.stats_of(id, true), now);
         let filter = self.sessions.get_mut(&id).and_then(|session| session.filter.as_mut());
         if let Some(filter) = filter {
             filter.passed(stats.as_bytes().len());
@@ -241,16 +262,36 @@ impl<H: Host> Service<H> {
     }
 }
 
+/// Takes packets, up to `most` bytes; false if the sink is full.
+fn read_from(mut reader: Reader<'_>, session: &mut Session, sink: &mut impl PacketSink, most: usize) -> bool {
+    while sink.len() < most {
+        let Some(packet) = reader.next_packet() else { break };
+        let sequence = session.sequences.of(packet.producer_id(), packet.writer_id());
+        match trusted_fields(&packet, sequence, DataLoss::empty()) {
+            Ok((len, trusted)) => {
+                if !sink.packet(len, packet.slices(), trusted.suffix().as_bytes()) {
+                    return false;
+                }
+            }
+            Err(_) => {
+                session.invalid_packets += 1;
+                reader.reject_packet(DataLoss::CHUNK_CORRUPTED);
+            }
+        }
+    }
+    true
+}
+
 /// Which sequences each buffer has so far, and whose they are.
 fn provenance<M: AsRef<[u8]> + AsMut<[u8]>>(
     buffers: &BufferSlab<M>,
     numbers: &[u16],
-    known: &mut BTreeMap<(u16, u16), SequenceId>,
+    known: &mut Sequences,
 ) -> ProtoBuilder {
     use trace_provenance_sequence::{ID, PRODUCER_ID};
     numbers.iter().fold(ProtoBuilder::new(), |all, number| {
         let told = buffers.sequences(*number).fold(ProtoBuilder::new(), |told, info| {
-            let id = Session::sequence(known, info.producer_id, info.writer_id);
+            let id = known.of(info.producer_id, info.writer_id);
             let one = ProtoBuilder::new().number(ID, id.get()).number(PRODUCER_ID, info.producer_id);
             told.message(trace_provenance_buffer::SEQUENCES, &one)
         });
@@ -270,7 +311,7 @@ fn programs<M: AsRef<[u8]> + AsMut<[u8]>>(
             continue;
         }
         let of = |info: SequenceInfo| {
-            let id = Session::sequence(&mut session.sequences, info.producer_id, info.writer_id);
+            let id = session.sequences.of(info.producer_id, info.writer_id);
             (id, info.producer_id)
         };
         let sequences: Vec<_> = buffers.sequences(*number).map(of).collect();

@@ -15,6 +15,8 @@ use crate::wire::answers;
 
 /// Nanoseconds after which it is said which data sources have not started.
 const SLOW: u64 = 20_000 * MS;
+/// Nanoseconds that programs have to answer when the service ends.
+const LAST: u64 = 5_000 * MS;
 /// Most of them that are logged.
 const LOGGED: usize = 8;
 
@@ -64,12 +66,11 @@ impl<H: Host> Service<H> {
         session.note(moment::TRACING_STARTED, clocks.boottime, false);
         let config = &session.config;
         let periods = [
-            (config.builtin.interval_ms, Timer::Snapshot(id)),
             (if session.file.is_some() { config.write_period_ms } else { 0 }, Timer::Write(id)),
             (config.flushing().1, Timer::PeriodicFlush(id)),
             (config.clear_period_ms, Timer::Clear(id)),
         ];
-        let duration_ms = config.duration_ms;
+        let (duration_ms, interval_ms) = (config.duration_ms, config.builtin.interval_ms);
         self.set_state(id, State::Started);
         self.set_timer(SLOW, Timer::SlowStart(id));
         let Some(session) = self.sessions.get(&id) else { return };
@@ -80,6 +81,7 @@ impl<H: Host> Service<H> {
         for (period, timer) in periods.into_iter().filter(|(period, _)| *period != 0) {
             self.set_periodic(period, timer);
         }
+        self.set_snapshot(id, interval_ms);
         for instance in instances {
             self.start_instance(id, instance);
         }
@@ -236,6 +238,7 @@ impl<H: Host> Service<H> {
     /// Completes all sessions: the service is to end.
     pub(super) fn end(&mut self) {
         self.is_ending = true;
+        self.set_timer(LAST, Timer::End);
         let sessions: Vec<u64> = self.sessions.keys().copied().collect();
         for id in sessions {
             if let Some(session) = self.sessions.get_mut(&id) {
@@ -243,6 +246,13 @@ impl<H: Host> Service<H> {
             }
             self.flush_and_stop(id);
         }
+    }
+
+    /// Ends sessions whose programs have not answered: files are to be complete before whoever wants the service to end
+    /// kills it.
+    pub(super) fn end_at_once(&mut self) {
+        let sessions: Vec<u64> = self.sessions.keys().copied().collect();
+        sessions.into_iter().for_each(|id| self.disable(id, false));
     }
 
     /// Ends a session because of an error, of which its consumer hears.

@@ -34,6 +34,14 @@ pub(super) enum Timer {
     Clear(u64),
     /// To tell of clocks, statistics and a marker.
     Snapshot(u64),
+    /// The service is to end, and waits for no program any more.
+    End,
+}
+
+/// The first multiple of a period after a time.
+fn next_multiple(time: u64, period_ms: u64) -> u64 {
+    let period = period_ms.saturating_mul(MS).max(MS);
+    (time / period).saturating_add(1).saturating_mul(period)
 }
 
 impl<H: Host> Service<H> {
@@ -43,9 +51,7 @@ impl<H: Host> Service<H> {
 
     /// Sets one for the next multiple of a period, so that sessions do the same together.
     pub(super) fn set_periodic(&mut self, period_ms: u64, timer: Timer) {
-        let period = period_ms.saturating_mul(MS).max(MS);
-        let next = (self.now / period).saturating_add(1).saturating_mul(period);
-        self.timers.insert((next, timer));
+        self.timers.insert((next_multiple(self.now, period_ms), timer));
     }
 
     pub(super) fn do_what_is_due(&mut self) {
@@ -66,6 +72,7 @@ impl<H: Host> Service<H> {
                 Timer::PeriodicFlush(id) => self.flush_is_due(id),
                 Timer::Clear(id) => self.clear_is_due(id),
                 Timer::Snapshot(id) => self.snapshot_is_due(id),
+                Timer::End => self.end_at_once(),
             }
         }
     }
@@ -132,13 +139,28 @@ impl<H: Host> Service<H> {
     }
 
     fn snapshot_is_due(&mut self, id: u64) {
-        if let Some(period) = self.period(id, |config| config.builtin.interval_ms) {
-            let clocks = self.host.clocks();
-            if let Some(session) = self.sessions.get_mut(&id) {
-                session.note_clocks(clocks);
-                (session.told.marker_is_due, session.told.stats_are_due) = (true, true);
+        let Some(period) = self.period(id, |config| config.builtin.interval_ms) else { return };
+        let clocks = self.host.clocks();
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let left = session.snapshot_at.saturating_sub(clocks.boottime);
+        if left > 0 {
+            return self.set_timer(left.min(LOOK_AGAIN), Timer::Snapshot(id));
+        }
+        session.note_clocks(clocks);
+        (session.told.marker_is_due, session.told.stats_are_due) = (true, true);
+        self.set_snapshot(id, period);
+    }
+
+    /// Sets the one for the next time that a session's trace tells of clocks.
+    pub(super) fn set_snapshot(&mut self, id: u64, period_ms: u64) {
+        let boottime = self.host.clocks().boottime;
+        match self.sessions.get_mut(&id).filter(|session| session.config.builtin.counts_sleep) {
+            Some(session) => {
+                session.snapshot_at = next_multiple(boottime, period_ms);
+                let left = session.snapshot_at.saturating_sub(boottime);
+                self.set_timer(left.min(LOOK_AGAIN), Timer::Snapshot(id));
             }
-            self.set_periodic(period, Timer::Snapshot(id));
+            None => self.set_periodic(period_ms, Timer::Snapshot(id)),
         }
     }
 
@@ -154,7 +176,7 @@ impl<H: Host> Service<H> {
             | Timer::PeriodicFlush(of)
             | Timer::Clear(of)
             | Timer::Snapshot(of) => *of == id,
-            Timer::Flush(_) => false,
+            Timer::Flush(_) | Timer::End => false,
         };
         let gone: Vec<_> = self.timers.iter().copied().filter(|(_, timer)| is_its(timer)).collect();
         gone.iter().for_each(|timer| _ = self.timers.remove(timer));

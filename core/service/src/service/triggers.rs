@@ -11,8 +11,10 @@ use crate::sessions::{FiredTrigger, State};
 
 /// Nanoseconds of a day.
 const DAY: u64 = 24 * 3600 * 1000 * MS;
-/// Most triggers of a day that are counted; one beyond that does nothing.
-const MOST: usize = 16_384;
+/// Most times in a day that a trigger works which may not always: what a config says beyond that is this.
+const MOST_COUNTED: usize = 4096;
+/// Most names of which it is known how often they were fired.
+const MOST_NAMES: usize = 4096;
 /// Most triggers that a session has still to tell of.
 const MOST_UNTOLD: usize = 1024;
 
@@ -22,11 +24,6 @@ impl<H: Host> Service<H> {
         let Some(producer) = self.producers.get(&number) else { return };
         let (producer, uid) = (producer.name().to_string(), producer.peer.uid);
         let now = self.host.clocks().boottime;
-        self.fired.retain(|(_, time)| now.saturating_sub(*time) < DAY);
-        let of_today = self.fired.iter().filter(|(fired, _)| fired == name).count() as u64;
-        if self.fired.len() >= MOST {
-            return;
-        }
         let listed: Vec<(u64, Trigger)> = self
             .sessions
             .iter()
@@ -35,14 +32,41 @@ impl<H: Host> Service<H> {
                 Some((*id, all.triggers.iter().find(|trigger| trigger.name == name)?.clone()))
             })
             .collect();
+        if listed.is_empty() {
+            return;
+        }
+        let of_today = self.fired_today(name, now) as u64;
         let mut has_worked = false;
         for (id, trigger) in listed {
             has_worked |=
                 self.works(&trigger, &producer, of_today) && self.fire(id, &trigger, &producer, uid, now);
         }
         if has_worked {
-            self.fired.push((name.to_string(), now));
+            self.note_fired(name, now);
         }
+    }
+
+    /// How often triggers of this name have worked in the last day.
+    fn fired_today(&mut self, name: &str, now: u64) -> usize {
+        let Some(times) = self.fired.get_mut(name) else { return 0 };
+        while times.front().is_some_and(|time| now.saturating_sub(*time) >= DAY) {
+            times.pop_front();
+        }
+        times.len()
+    }
+
+    fn note_fired(&mut self, name: &str, now: u64) {
+        if self.fired.len() >= MOST_NAMES && !self.fired.contains_key(name) {
+            // Nothing is known any more of the one that was fired longest ago.
+            let oldest = self.fired.iter().min_by_key(|(_, times)| times.back().copied());
+            let oldest = oldest.map(|(name, _)| name.clone());
+            oldest.into_iter().for_each(|name| _ = self.fired.remove(&name));
+        }
+        let times = self.fired.entry(name.to_string()).or_default();
+        if times.len() >= MOST_COUNTED {
+            times.pop_front();
+        }
+        times.push_back(now);
     }
 
     /// Whether a producer may fire a trigger, and it is not to be passed over this time.
@@ -51,7 +75,8 @@ impl<H: Host> Service<H> {
             trigger.producers.is_empty() || self.host.matches(&trigger.producers, producer) == Ok(true);
         // The upper 53 bits, of which a number below 1 is made without loss.
         let random = (self.host.random() >> 11) as f64 / (1_u64 << 53) as f64;
-        is_for && random >= trigger.skipped && (trigger.most_a_day == 0 || of_today < trigger.most_a_day)
+        let most = trigger.most_a_day.min(MOST_COUNTED as u64);
+        is_for && random >= trigger.skipped && (most == 0 || of_today < most)
     }
 
     /// Starts a session, or lets it end; false if it is over.
@@ -73,7 +98,8 @@ impl<H: Host> Service<H> {
         let clones = session.config.triggers.as_ref().is_some_and(|triggers| triggers.clones);
         let starts = session.config.triggers.as_ref().is_some_and(|triggers| triggers.starts);
         if clones && session.hits.len() < MOST_UNTOLD {
-            session.hits.push(fired.clone());
+            let due = self.now.saturating_add(trigger.stop_delay_ms.saturating_mul(MS));
+            session.hits.push((due, fired.clone()));
         }
         if session.told.triggers.len() < MOST_UNTOLD {
             session.told.triggers.push(fired);
@@ -93,11 +119,9 @@ impl<H: Host> Service<H> {
 
     /// Lets the consumer of a session hear of triggers for which it is to clone it.
     pub(super) fn clone_is_due(&mut self, id: u64) {
-        let now = self.host.clocks().boottime;
+        let now = self.now;
         let Some(session) = self.sessions.get_mut(&id) else { return };
-        let is_due =
-            |hit: &mut FiredTrigger| hit.time.saturating_add(hit.stop_delay_ms.saturating_mul(MS)) <= now;
-        let due: Vec<FiredTrigger> = session.hits.extract_if(.., is_due).collect();
-        due.into_iter().for_each(|hit| self.observe_hit(id, &hit));
+        let due: Vec<_> = session.hits.extract_if(.., |(due, _)| *due <= now).collect();
+        due.into_iter().for_each(|(_, hit)| self.observe_hit(id, &hit));
     }
 }

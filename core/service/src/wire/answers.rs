@@ -17,6 +17,10 @@ pub const VERSION: &str = concat!("tracebuf ", env!("CARGO_PKG_VERSION"));
 /// Bytes of a part of an answer that has room in a frame.
 const PART: usize = 64 << 10;
 
+/// The longest descriptor of a data source that has room in a frame: around it are the frame's number, which takes 11
+/// bytes at most, whether it is the last one, and the heads of six messages.
+pub(crate) const LONGEST_DESCRIPTOR: usize = frames::MAX_IPC_FRAME - 40;
+
 /// The events that a service may tell of: states of data sources, that all have started, triggers that clone.
 pub const OBSERVABLE: [u32; 3] = [1, 2, 4];
 
@@ -140,25 +144,44 @@ pub fn service_state(
     [sessions, started]: [u64; 2],
     items: impl IntoIterator<Item = ProtoBuilder>,
 ) -> Vec<ProtoBuilder> {
-    use tracing_service_state as fields;
-    let reply = |part: &ProtoBuilder, has_more| {
-        let response = ProtoBuilder::new().message(query_service_state_response::SERVICE_STATE, part);
-        frames::reply(request, &response, has_more)
-    };
+    let mut items = items.into_iter().peekable();
     let mut all = Vec::new();
-    let mut part = ProtoBuilder::new()
+    let mut part = state_begin([sessions, started]);
+    while {
+        push_state(&mut part, &mut items);
+        items.peek().is_some()
+    } {
+        all.push(state_part(request, &core::mem::take(&mut part), true));
+    }
+    all.push(state_part(request, &part, false));
+    all
+}
+
+/// How many sessions there are, how many of these are started, and what the service is.
+pub(crate) fn state_begin([sessions, started]: [u64; 2]) -> ProtoBuilder {
+    use tracing_service_state as fields;
+    ProtoBuilder::new()
         .number(fields::NUM_SESSIONS, sessions)
         .number(fields::NUM_SESSIONS_STARTED, started)
         .bytes(fields::TRACING_SERVICE_VERSION, VERSION.as_bytes())
-        .number(fields::SUPPORTS_TRACING_SESSIONS, true);
-    for item in items {
-        if part.as_bytes().len() + item.as_bytes().len() > PART {
-            all.push(reply(&core::mem::take(&mut part), true));
-        }
-        part = part.fields(item.as_bytes());
+        .number(fields::SUPPORTS_TRACING_SESSIONS, true)
+}
+
+/// Adds as many items as a part has room for, and one at least if it is empty.
+pub(crate) fn push_state(
+    part: &mut ProtoBuilder,
+    items: &mut core::iter::Peekable<impl Iterator<Item = ProtoBuilder>>,
+) {
+    let len = |part: &ProtoBuilder| part.as_bytes().len();
+    while let Some(item) = items.next_if(|item| len(part) == 0 || len(part) + len(item) <= PART) {
+        *part = core::mem::take(part).fields(item.as_bytes());
     }
-    all.push(reply(&part, false));
-    all
+}
+
+/// A frame with a part of what there is.
+pub(crate) fn state_part(request: u64, part: &ProtoBuilder, has_more: bool) -> ProtoBuilder {
+    let response = ProtoBuilder::new().message(query_service_state_response::SERVICE_STATE, part);
+    frames::reply(request, &response, has_more)
 }
 
 /// An `int32` as a varint has it.

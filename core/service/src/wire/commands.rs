@@ -11,18 +11,22 @@ use tracebuf::proto::fields::ipc::{
 };
 use tracebuf::proto::reader::{FieldValue, Fields, message, numbers};
 
-use super::ProtoBuilder;
+use super::{ProtoBuilder, repeated};
 
-/// Accepts a program that has said which kinds of shared memory it can have, and perhaps brought some; it may not patch
-/// sizes in memory. `None` if it cannot have pages.
+/// Accepts a program that has said which kinds of shared memory it can have, and perhaps brought some. Sizes in chunks
+/// that it has not handed over yet it may patch there: what scraping takes of those is the packets before.
+/// `None` if it cannot have pages.
 #[must_use]
 pub fn initialized(memory: u64, uses_its_own: bool) -> Option<ProtoBuilder> {
-    use initialize_connection_response::{PROTOCOL_ABI_VERSIONS, USING_SHMEM_PROVIDED_BY_PRODUCER};
+    use initialize_connection_response::{
+        DIRECT_SMB_PATCHING_SUPPORTED, PROTOCOL_ABI_VERSIONS, USING_SHMEM_PROVIDED_BY_PRODUCER,
+    };
     use protocol_abi_version::V1;
     let welcome = match uses_its_own {
         true => ProtoBuilder::new().number(USING_SHMEM_PROVIDED_BY_PRODUCER, true),
         false => ProtoBuilder::new(),
     };
+    let welcome = welcome.number(DIRECT_SMB_PATCHING_SUPPORTED, true);
     match memory {
         0 => Some(welcome),
         some => (some & V1 != 0).then(|| welcome.number(PROTOCOL_ABI_VERSIONS, V1)),
@@ -100,7 +104,10 @@ pub enum ServiceCommand {
         instances: Vec<u64>,
     },
     /// To repeat names and clocks.
-    ClearState,
+    ClearState {
+        /// Of these data sources, by number.
+        instances: Vec<u64>,
+    },
     /// Anything else.
     Other,
 }
@@ -130,13 +137,11 @@ impl ServiceCommand {
                 }
                 commands::FLUSH => {
                     let [request] = numbers(within, [flush_command::REQUEST_ID])?;
-                    let instances = Fields::of(within).filter_map(|field| match field.value {
-                        FieldValue::Number(id) if field.number == flush_command::DATA_SOURCE_IDS => Some(id),
-                        _ => None,
-                    });
-                    Self::Flush { request, instances: instances.collect() }
+                    Self::Flush { request, instances: repeated(within, flush_command::DATA_SOURCE_IDS) }
                 }
-                commands::CLEAR_INCREMENTAL_STATE => Self::ClearState,
+                commands::CLEAR_INCREMENTAL_STATE => {
+                    Self::ClearState { instances: repeated(within, clear_incremental_state::DATA_SOURCE_IDS) }
+                }
                 _ => Self::Other,
             };
         }

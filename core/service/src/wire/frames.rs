@@ -83,6 +83,14 @@ impl FrameBuffer {
         self.here = 0..self.bytes.len();
     }
 
+    /// Gives back memory that what is left does not need.
+    pub fn tidy(&mut self) {
+        if self.bytes.capacity() > ROOM.max(4 * self.left()) {
+            self.bytes = self.bytes.get(self.here.clone()).unwrap_or_default().to_vec();
+            self.here = 0..self.bytes.len();
+        }
+    }
+
     /// Bytes that have come and were not taken.
     #[must_use]
     pub fn left(&self) -> usize {
@@ -294,6 +302,20 @@ mod tests {
                 assert_eq!((next.next(), taken.left()), (None, 0), "all have come");
             }
         }
+    }
+
+    #[test]
+    fn memory_of_what_was_taken_is_given_back() {
+        let mut frames = FrameBuffer::new(1 << 20);
+        let frame = [&100_000_u32.to_le_bytes()[..], &[1; 100_000]].concat();
+        frames.push(&frame);
+        frames.push(b"\x02\0\0\0a");
+        assert_eq!(frames.next().expect("short enough").map(<[u8]>::len), Some(100_000));
+        frames.tidy();
+        assert!(frames.bytes.capacity() < 100 && frames.left() == 5);
+        frames.push(b"b");
+        frames.tidy();
+        assert_eq!(frames.next(), Ok(Some(&b"ab"[..])));
     }
 
     #[test]

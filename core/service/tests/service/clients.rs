@@ -213,6 +213,8 @@ pub struct Program {
     seen: usize,
     last: u64,
     pub producer: Option<(&'static Producer<'static>, &'static Said)>,
+    /// Bytes of a page of its memory.
+    pub page: u32,
 }
 
 pub const COMMANDS: u64 = 1_000_000;
@@ -231,7 +233,7 @@ impl Program {
         let port = ProducerPort::of(bound).expect("all methods are there");
         assert_eq!(messages(bound, ipc::bind_service_reply::METHODS).count(), METHODS.len());
         world.forget_frames(connection);
-        let mut program = Self { connection, port, seen: 0, last: 1, producer: None };
+        let mut program = Self { connection, port, seen: 0, last: 1, producer: None, page: 4096 };
         send(world, connection, &program.port.call(method::INITIALIZE_CONNECTION, hello, Some(2)), file);
         program.last = 2;
         program
@@ -310,7 +312,7 @@ impl Program {
         let (producer, _) = *self.producer.get_or_insert_with(|| {
             let file = world.files_for(self.connection).first().expect("memory has come");
             let words: &'static SharedWords = Box::leak(Box::new(world.memory_of(*file)));
-            let memory = SharedMemory::new(words, 4096).expect("pages");
+            let memory = SharedMemory::new(words, self.page).expect("pages");
             let storage: &'static ProducerStorage<1024, 64> =
                 ProducerStorage::on_heap().map(Box::leak).expect("room");
             let said: &'static Said = Box::leak(Box::default());

@@ -225,19 +225,50 @@ fn buffers_that_are_given_to_a_clone_and_others_do_not_keep_each_other_waiting()
 }
 
 #[test]
-fn clones_that_are_being_made_count_as_sessions() {
+fn a_user_has_as_many_clones_as_there_can_be_sessions_those_that_are_being_made_too() {
     let mut all = setting(&[buffer()], &ProtoBuilder::new());
-    let asked: Vec<_> = (0..5)
-        .map(|_| {
-            let mut cloner = Consumer::of(&mut all.world, USER);
-            let request = cloner.call(&mut all.world, "CloneSession", &by_id(1));
-            (answered(&all.world, &cloner, request), cloner)
-        })
-        .collect();
-    assert!(asked[..4].iter().all(|(answer, _)| answer.is_none()));
-    assert!(
-        asked[4].0.as_ref().is_some_and(|made| made.as_ref().is_err_and(|why| why.contains("(5) for uid")))
-    );
+    let mut ask = |uid: u32| {
+        let mut cloner = Consumer::of(&mut all.world, uid);
+        let request = cloner.call(&mut all.world, "CloneSession", &by_id(1));
+        (answered(&all.world, &cloner, request), cloner, request)
+    };
+    let mut asked: Vec<_> = (0..16).map(|_| ask(USER)).collect();
+    let (answer, ..) = asked.pop().expect("the sixteenth");
+    assert!(answer.is_some_and(|made| made.is_err_and(|why| why.contains("(15) for uid"))));
+    let (of_root, ..) = ask(0);
+    assert!(of_root.is_none() && asked.iter().all(|(answer, ..)| answer.is_none()), "they wait");
+    for flush in all.program.flushes(&all.world) {
+        all.program.answer(&mut all.world, flush);
+    }
+    let is_made = |(_, cloner, request): &(_, Consumer, u64)| {
+        answered(&all.world, cloner, *request).is_some_and(|made| made.is_ok())
+    };
+    assert!(asked.iter().all(is_made));
+    // They keep no other user from recording.
+    let mut other = Consumer::of(&mut all.world, USER + 1);
+    let enabled = other.enable(&mut all.world, &config_of(&[64], &[]));
+    assert_eq!(other.ended(&all.world, enabled), None);
+    let error = refused(&mut all.world, USER, &by_id(1));
+    assert!(error.contains("(15) for uid"), "{error}");
+}
+
+#[test]
+fn what_is_over_is_read_writer_by_writer_and_what_goes_on_the_oldest_first() {
+    let mut all = setting(&[buffer(), buffer()], &ProtoBuilder::new());
+    let buffer = 1;
+    let mut later = all.program.writer(&all.world, buffer);
+    all.program.write(&mut all.world, &mut later, &[1]);
+    all.write(0, &[2]);
+    assert_eq!(times(&all.consumer.read(&mut all.world)), [1, 2]);
+    all.program.write(&mut all.world, &mut later, &[3]);
+    all.write(0, &[4]);
+    all.program.write(&mut all.world, &mut later, &[5]);
+    let (mut cloner, made) = all.clone(&by_id(1), |_| ());
+    assert!(made.is_ok());
+    assert_eq!(times(&cloner.read(&mut all.world)), [4, 3, 5]);
+    all.consumer.simple(&mut all.world, "DisableTracing");
+    assert_eq!(times(&all.consumer.read(&mut all.world)), [4, 3, 5]);
+    assert_eq!(times(&all.consumer.read(&mut all.world)), [0; 0]);
 }
 
 #[test]

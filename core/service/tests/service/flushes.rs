@@ -133,7 +133,7 @@ fn periodic_flushes_and_clears_come_at_multiples_of_their_periods_and_not_on_top
     for at in (100..=1200).step_by(100) {
         world.pass(100);
         for command in program.commands(&world) {
-            heard.push((at, matches!(command, ServiceCommand::ClearState)));
+            heard.push((at, matches!(command, ServiceCommand::ClearState { .. })));
             if let ServiceCommand::Flush { request, .. } = command
                 && at != 500
             {

@@ -52,6 +52,8 @@ pub fn words(bytes: usize) -> SharedWords {
 #[derive(Default)]
 pub struct Shared {
     pub now: Cell<u64>,
+    /// Nanoseconds that a look at the clocks takes.
+    pub look: Cell<u64>,
     /// Nanoseconds of sleep, by which boot time is ahead too.
     pub slept: Cell<u64>,
     pub memory_left: Cell<Option<usize>>,
@@ -135,6 +137,7 @@ impl Host for TestHost {
 
     fn clocks(&mut self) -> Clocks {
         let monotonic = self.shared.now.get();
+        self.shared.now.set(monotonic + self.shared.look.get());
         let boottime = monotonic + BOOT_AHEAD + self.shared.slept.get();
         Clocks {
             boottime,

@@ -134,7 +134,7 @@ fn a_program_that_offers_and_asks_without_end_is_bounded_and_others_are_served()
     }
     // It never listens, and what it would hear of does not fill the memory.
     let mut consumer = Consumer::of(&mut world, 0);
-    let all: Vec<String> = (0..2000).map(|at| format!("source{at}")).collect();
+    let all: Vec<String> = (0..1000).map(|at| format!("source{at}")).collect();
     let sources: Vec<(&str, u32)> = all.iter().map(|name| (name.as_str(), 0)).collect();
     consumer.enable(&mut world, &config_of(&[64], &sources));
     let mut others = [0; 4].map(|_| Consumer::of(&mut world, 0));

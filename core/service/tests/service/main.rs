@@ -2,6 +2,7 @@
 #![cfg(not(miri))]
 #![allow(unreachable_pub, reason = "modules of one program")]
 
+mod bounds;
 mod clients;
 mod clones;
 mod compression;
@@ -14,11 +15,13 @@ mod host;
 mod hostile;
 mod known;
 mod model;
+mod others;
 mod producers;
 mod programs;
 mod queries;
 mod random;
 mod refusals;
+mod repeated_calls;
 mod sessions;
 mod settings;
 mod stop_session;

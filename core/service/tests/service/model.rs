@@ -1,9 +1,12 @@
 //! Clients that do anything in any order, and what must be so whatever they do: everybody is answered, numbers are not
 //! given twice, memory adds up, and nothing is left.
 
-use tracebuf::proto::fields::config::{buffer_config, builtin_data_source, trace_config, trace_filter};
+use tracebuf::proto::fields::config::{
+    buffer_config, builtin_data_source, trace_config, trace_filter, trigger, trigger_config,
+};
 use tracebuf::proto::fields::consumer::{clone_session_response, observe_events_request};
 use tracebuf::proto::fields::ipc::initialize_connection_request::PRODUCER_PROVIDED_SHMEM;
+use tracebuf::proto::fields::ipc::{activate_triggers_request, method};
 use tracebuf::proto::reader::number;
 use tracebuf_service::wire::commands::ServiceCommand;
 use tracebuf_service::wire::{ProtoBuilder, program};
@@ -90,6 +93,20 @@ impl Clients {
             let filter = ProtoBuilder::new().bytes(trace_filter::BYTECODE_V2, &bytecode);
             config = config.message(trace_config::TRACE_FILTER, &filter);
         }
+        if random.below(4) == 0 {
+            let one = |name: &str, delay: u64, most: u64| {
+                ProtoBuilder::new()
+                    .bytes(trigger::NAME, name.as_bytes())
+                    .number(trigger::STOP_DELAY_MS, delay)
+                    .number(trigger::MAX_PER_24_H, most)
+            };
+            let triggers = ProtoBuilder::new()
+                .number(trigger_config::TRIGGER_MODE, random.of(&[1_u32, 2, 4]))
+                .number(trigger_config::TRIGGER_TIMEOUT_MS, random.below(3000) + 1)
+                .message(trigger_config::TRIGGERS, &one("a", random.below(900), 0))
+                .message(trigger_config::TRIGGERS, &one("b", random.below(900), random.below(3)));
+            config = config.message(trace_config::TRIGGER_CONFIG, &triggers);
+        }
         if random.below(3) == 0 {
             let others = builtin_data_source::ENABLE_CONCURRENT_SESSION_EVENTS;
             let builtin = ProtoBuilder::new().number(others, true);
@@ -143,7 +160,13 @@ impl Clients {
                             _ => {}
                         }
                     }
-                    match random.below(5) {
+                    match random.below(8) {
+                        5 => fire(program, world, random),
+                        6 => {
+                            let name = ProtoBuilder::new().bytes(1, random.of(&SOURCES).as_bytes());
+                            program.call(world, method::UNREGISTER_DATA_SOURCE, &name);
+                        }
+                        7 => program.listen(world),
                         0 => program.offer(world, random.of(&SOURCES), random.below(16) as u32),
                         1 if !instances.is_empty() => program.has_started(world, random.of(instances)),
                         2 if !instances.is_empty() => program.has_stopped(world, random.of(instances)),
@@ -190,7 +213,7 @@ impl Clients {
             _ => {
                 if let Some(at) = place(self.consumers.len(), random) {
                     let (consumer, calls) = &mut self.consumers[at];
-                    let call = match random.below(15) {
+                    let call = match random.below(17) {
                         0..=2 => {
                             let (config, writes) = Self::config(random);
                             let file = (writes || random.below(8) == 0).then(|| world.file());
@@ -227,6 +250,12 @@ impl Clients {
                             let id = random.below(40).to_string();
                             let id = ProtoBuilder::new().bytes(1, id.as_bytes());
                             Some(consumer.call(world, "StopTracebufSession", &id))
+                        }
+                        14 => Some(consumer.call(world, "QueryServiceState", &ProtoBuilder::new())),
+                        15 => {
+                            let (config, _) = Self::config(random);
+                            let config = ProtoBuilder::new().message(1, &config);
+                            Some(consumer.call(world, "ChangeTraceConfig", &config))
                         }
                         _ => Some(consumer.call(world, "GetTraceStats", &ProtoBuilder::new())),
                     };
@@ -303,6 +332,15 @@ impl Clients {
         }
         cloned
     }
+}
+
+/// A program fires triggers, of which nothing lists the last.
+fn fire(program: &mut Program, world: &mut World, random: &mut impl Choices) {
+    let names = ProtoBuilder::new()
+        .each(0..random.below(4), |all, _| all.bytes(activate_triggers_request::TRIGGER_NAMES, b"a"));
+    let name = random.of(&["a", "b", "c"]);
+    let names = names.bytes(activate_triggers_request::TRIGGER_NAMES, name.as_bytes());
+    program.call(world, method::ACTIVATE_TRIGGERS, &names);
 }
 
 fn place(len: usize, random: &mut impl Choices) -> Option<usize> {

@@ -3,13 +3,14 @@
 use tracebuf::producer::{ChunkToMove, Request};
 use tracebuf::proto::fields::consumer as fields;
 use tracebuf::proto::fields::ipc::{
-    data_source_descriptor as descriptor, flush, get_async_command_response, method,
-    register_data_source_request, unregister_data_source_request,
+    data_source_descriptor as descriptor, flush, get_async_command_response, initialize_connection_response,
+    method, register_data_source_request, unregister_data_source_request,
 };
 use tracebuf::proto::fields::{config, trace_stats};
 use tracebuf::proto::reader::{FieldValue, Fields, message, messages, number};
 use tracebuf_service::wire::ProtoBuilder;
 use tracebuf_service::wire::commands::ServiceCommand;
+use tracebuf_service::wire::program;
 
 use crate::clients::{
     COMMANDS, Consumer, NO_FLUSH, NOTIFIES_START, NOTIFIES_STOP, Program, config_of, replies, times,
@@ -39,6 +40,27 @@ fn registered(world: &mut World) -> Vec<(String, Vec<u8>)> {
         (String::from_utf8(of(descriptor::NAME)).expect("text"), of(descriptor::TRACK_EVENT_DESCRIPTOR))
     });
     all.collect()
+}
+
+#[test]
+fn a_buffer_as_large_as_a_page_takes_the_chunk_of_one() {
+    let mut world = World::default();
+    let hello = program::hello("probes", 128 << 10, 32 << 10);
+    let mut program = Program::with_hello(&mut world, 0, &hello, None);
+    let welcome = replies(&world, program.connection, 2).pop().expect("an answer").2;
+    let may_patch = number(&welcome, initialize_connection_response::DIRECT_SMB_PATCHING_SUPPORTED);
+    assert_eq!(may_patch, Some(1));
+    program.page = 32 << 10;
+    program.listen(&mut world);
+    program.offer(&mut world, "events", 0);
+    let mut consumer = Consumer::of(&mut world, 0);
+    consumer.enable(&mut world, &config_of(&[32], &[("events", 0)]));
+    let (_, buffer) = program.starts(&world)[0];
+    let mut writer = program.writer(&world, buffer);
+    for time in 1..4 {
+        program.write(&mut world, &mut writer, &[time]);
+        assert_eq!(times(&consumer.read(&mut world)), [time]);
+    }
 }
 
 #[test]

@@ -28,13 +28,13 @@ fn the_state_of_the_service_comes_whole_however_much_there_is() {
     let mut world = World::default();
     let mut program = Program::offering(&mut world, 1000, &[("events", 0)]);
     // Descriptors that fill frames.
-    for name in ["a", "b", "c", "d", "e"] {
-        let told = ProtoBuilder::new().bytes(1, name.as_bytes()).bytes(6, &[b'x'; 126_000]);
+    for (name, len) in [("a", 126_000), ("b", 126_000), ("c", 130_000), ("d", 131_008), ("e", 131_021)] {
+        let told = ProtoBuilder::new().bytes(1, name.as_bytes()).bytes(6, &vec![b'x'; len]);
         let told = ProtoBuilder::new().message(register_data_source_request::DATA_SOURCE_DESCRIPTOR, &told);
         assert!(program.call(&mut world, method::REGISTER_DATA_SOURCE, &told));
     }
     // One that has no room in a frame is none.
-    let long = ProtoBuilder::new().bytes(1, b"f").bytes(6, &[b'x'; 131_000]);
+    let long = ProtoBuilder::new().bytes(1, b"f").bytes(6, &[b'x'; 131_022]);
     let long = ProtoBuilder::new().message(register_data_source_request::DATA_SOURCE_DESCRIPTOR, &long);
     program.call(&mut world, method::REGISTER_DATA_SOURCE, &long);
     assert!(world.log.last().is_some_and(|line| line.contains("\"f\", which is ignored")), "{:?}", world.log);

@@ -7,7 +7,7 @@ use tracebuf_service::wire::ProtoBuilder;
 use tracebuf_service::wire::consumers::{CONSUMER_PORT, stop_session, stopped};
 use tracebuf_service::wire::frames::{ServiceFrame, bind};
 
-use crate::clients::{Consumer, Program, config_of, replies, send, times};
+use crate::clients::{Consumer, NOTIFIES_STOP, Program, config_of, replies, send, times};
 use crate::world::World;
 
 const USER: u32 = 700;
@@ -67,6 +67,24 @@ fn a_detached_session_that_is_stopped_is_gone_though_its_program_says_nothing() 
 }
 
 #[test]
+fn a_session_that_is_stopped_a_second_time_waits_for_no_program_however_long_it_may_take() {
+    let mut world = World::default();
+    let _silent = Program::offering(&mut world, 1000, &[("events", NOTIFIES_STOP)]);
+    let for_ever = |field| ProtoBuilder::new().number(field, u64::MAX);
+    for field in [trace_config::FLUSH_TIMEOUT_MS, trace_config::DATA_SOURCE_STOP_TIMEOUT_MS] {
+        let mut consumer = Consumer::of(&mut world, USER);
+        let config = named("mine").fields(for_ever(field).as_bytes());
+        let enabled = consumer.enable(&mut world, &config);
+        assert_eq!(stop(&mut world, USER, "mine"), Ok(()));
+        world.pass(3_600_000);
+        assert_eq!(consumer.ended(&world, enabled), None, "it waits");
+        assert_eq!(stop(&mut world, USER, "mine"), Ok(()));
+        assert_eq!(consumer.ended(&world, enabled).as_deref(), Some(""));
+        world.hang_up(consumer.connection);
+    }
+}
+
+#[test]
 fn nobody_stops_sessions_of_others_those_that_are_not_there_or_one_of_several() {
     let mut world = World::default();
     let mut sessions = Vec::new();
@@ -78,11 +96,10 @@ fn nobody_stops_sessions_of_others_those_that_are_not_there_or_one_of_several() 
     for name in ["other", "3", "4", "min", "", "0", "18446744073709551617"] {
         assert!(stop(&mut world, USER, name).is_err_and(|error| error.contains("no session")), "{name}");
     }
-    let keys = ["1", "same"];
-    for ((consumer, _), key) in sessions.iter_mut().skip(1).zip(keys) {
-        consumer.call(&mut world, "Detach", &ProtoBuilder::new().bytes(detach_request::KEY, key.as_bytes()));
+    for (consumer, _) in sessions.iter_mut().skip(1) {
+        consumer.call(&mut world, "Detach", &ProtoBuilder::new().bytes(detach_request::KEY, b"same"));
     }
-    assert!(stop(&mut world, 0, "1").is_err_and(|error| error.contains("several")));
+    assert!(stop(&mut world, 0, "same").is_err_and(|error| error.contains("several")));
     let (consumer, enabled) = &sessions[0];
     assert_eq!(consumer.ended(&world, *enabled), None, "none has stopped");
     assert_eq!(stop(&mut world, USER + 1, "same"), Ok(()));

@@ -99,6 +99,36 @@ fn data_sources_that_do_not_answer_the_last_flush_or_that_of_a_clone_are_told() 
     assert_eq!(said, [(world.boot_time(), expected)]);
 }
 
+#[test]
+fn clocks_are_told_of_after_a_sleep_as_after_the_same_time_awake_if_the_interval_counts_sleep() {
+    for counts_sleep in [false, true] {
+        let mut world = World::default();
+        let builtin = ProtoBuilder::new()
+            .number(builtin_data_source::SNAPSHOT_INTERVAL_MS, 10_000_u32)
+            .number(builtin_data_source::PREFER_SUSPEND_CLOCK_FOR_SNAPSHOT, counts_sleep);
+        let mut consumer = Consumer::of(&mut world, 0);
+        consumer
+            .enable(&mut world, &config_of(&[64], &[]).message(trace_config::BUILTIN_DATA_SOURCES, &builtin));
+        let markers = |world: &mut World, consumer: &mut Consumer| {
+            let packets = consumer.read(world);
+            let told = packets
+                .iter()
+                .filter_map(|packet| message(packet, trace_packet::SYNCHRONIZATION_MARKER))
+                .filter(|marker| !marker.is_empty());
+            told.count()
+        };
+        assert_eq!(markers(&mut world, &mut consumer), 1, "at the begin");
+        world.sleep(10_000);
+        world.pass(1_000);
+        assert_eq!(markers(&mut world, &mut consumer), usize::from(counts_sleep));
+        world.pass(10_000);
+        assert_eq!(markers(&mut world, &mut consumer), 1, "in ten seconds awake");
+        consumer.simple(&mut world, "DisableTracing");
+        world.pass(30_000);
+        assert!(markers(&mut world, &mut consumer) <= 1, "of the end");
+    }
+}
+
 /// What a trace says of others: number, state, user, data sources and name, with when that was.
 fn others(packets: &[Vec<u8>]) -> Vec<(u64, [u64; 4], String)> {
     let all = packets.iter().filter_map(|packet| {

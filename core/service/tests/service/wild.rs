@@ -80,6 +80,14 @@ fn chunk(
     program.try_to_say(world, Request::Move(ChunkToMove { page: page as u32, chunk: 0, target }));
 }
 
+/// A page with one chunk, which is complete and has one packet.
+pub fn whole_chunk(memory: &SharedWords, page: u64, writer_id: u16, packet: &[u8]) {
+    let (len, count) = (packet.len() as u8, 1_u16);
+    let header = [&[0; 4][..], &writer_id.to_le_bytes(), &count.to_le_bytes(), &[len], packet];
+    store(memory, page * 1024 + 2, &header.concat());
+    store(memory, page * 1024, &(1_u32 << 28 | 3).to_le_bytes());
+}
+
 /// One that sends any bytes, with a descriptor or without. It is another one, or the one that is given.
 pub fn rubbish(
     connection: Option<ConnectionId>,

@@ -48,6 +48,8 @@ pub struct World {
     pub files_are_stuck: bool,
     /// Files cannot be copied into others.
     pub copies_fail: bool,
+    /// Who connects is of a namespace in which the service has no numbers for processes.
+    pub has_no_pids: bool,
     failed: BTreeSet<u64>,
     unwritten: Vec<(FileToken, usize)>,
     finishing: Vec<FileToken>,
@@ -71,6 +73,7 @@ impl Default for World {
             last_number: 0,
             files_are_stuck: false,
             copies_fail: false,
+            has_no_pids: false,
             failed: BTreeSet::new(),
             unwritten: Vec::new(),
             finishing: Vec::new(),
@@ -210,7 +213,8 @@ impl World {
         self.last_connection += 1;
         let connection = self.last_connection;
         self.ends.insert(connection, End::default());
-        self.handle(Event::Connected { connection, port, peer: Peer { uid, pid: 1000 + connection as i32 } });
+        let pid = if self.has_no_pids { -1 } else { 1000 + connection as i32 };
+        self.handle(Event::Connected { connection, port, peer: Peer { uid, pid } });
         connection
     }
 
@@ -288,6 +292,11 @@ impl World {
         }
         self.shared.now.set(end);
         self.handle(Event::Woken);
+    }
+
+    /// Looking at clocks takes so many nanoseconds.
+    pub fn slow_clocks(&mut self, nanoseconds: u64) {
+        self.shared.look.set(nanoseconds);
     }
 
     /// The machine sleeps.

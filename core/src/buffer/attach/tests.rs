@@ -5,6 +5,7 @@ mod crash;
 mod damage;
 mod dropped;
 mod ended;
+mod erased_last;
 mod goes_on;
 mod load;
 mod mended;

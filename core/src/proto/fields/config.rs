@@ -120,6 +120,8 @@ pub mod builtin_data_source {
     pub const PRIMARY_TRACE_CLOCK: u32 = 5;
     /// Varint.
     pub const SNAPSHOT_INTERVAL_MS: u32 = 6;
+    /// Bool: the interval counts sleep.
+    pub const PREFER_SUSPEND_CLOCK_FOR_SNAPSHOT: u32 = 7;
     /// Bool.
     pub const DISABLE_CHUNK_USAGE_HISTOGRAMS: u32 = 8;
     /// Bool: the trace tells of other sessions.
@@ -224,6 +226,8 @@ pub mod string_filter_rule {
 pub mod ftrace_config {
     /// String: an event, as `group/name`, `group/*` or `name`, repeated.
     pub const FTRACE_EVENTS: u32 = 1;
+    /// String: a category of events, repeated.
+    pub const ATRACE_CATEGORIES: u32 = 2;
     /// Varint: KiB of each processor's buffer.
     pub const BUFFER_SIZE_KB: u32 = 10;
     /// Varint: how often it is read.
@@ -232,6 +236,30 @@ pub mod ftrace_config {
     pub const COMPACT_SCHED: u32 = 12;
     /// Bool: the kernel's functions are told by name.
     pub const SYMBOLIZE_KSYMS: u32 = 13;
+    /// Varint: how full a processor's buffer is when it is read before its time.
+    pub const DRAIN_BUFFER_PERCENT: u32 = 29;
+    /// Bool: categories are of programs alone, and not of the kernel.
+    pub const ATRACE_USERSPACE_ONLY: u32 = 34;
+    /// Varint: the only threads whose events are recorded, repeated.
+    pub const TIDS_TO_TRACE: u32 = 35;
+    /// Message: [`tracefs_option`](super::tracefs_option), repeated.
+    pub const TRACEFS_OPTIONS: u32 = 36;
+    /// String: the only processors, as a mask in the kernel's words.
+    pub const TRACING_CPUMASK: u32 = 37;
+}
+
+/// `FtraceConfig.TracefsOption`.
+pub mod tracefs_option {
+    /// String: a file in `options`.
+    pub const NAME: u32 = 1;
+    /// Varint: 1 on, 2 off.
+    pub const STATE: u32 = 2;
+}
+
+/// `SystemInfoConfig`.
+pub mod system_info_config {
+    /// Bool: what interrupts are called.
+    pub const IRQ_NAMES: u32 = 1;
 }
 
 /// `FtraceConfig.CompactSchedConfig`.
@@ -276,4 +304,10 @@ pub mod sys_stats_config {
     pub const PSI_PERIOD_MS: u32 = 11;
     /// Varint.
     pub const THERMAL_PERIOD_MS: u32 = 12;
+    /// Varint.
+    pub const CPUIDLE_PERIOD_MS: u32 = 13;
+    /// Varint.
+    pub const GPUFREQ_PERIOD_MS: u32 = 14;
+    /// Varint.
+    pub const SLAB_PERIOD_MS: u32 = 15;
 }

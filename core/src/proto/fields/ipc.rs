@@ -148,6 +148,8 @@ pub mod initialize_connection_request {
 pub mod initialize_connection_response {
     /// Bool: the memory that came is used.
     pub const USING_SHMEM_PROVIDED_BY_PRODUCER: u32 = 1;
+    /// Bool: sizes may be patched in shared memory, in chunks that have not been committed.
+    pub const DIRECT_SMB_PATCHING_SUPPORTED: u32 = 2;
     /// Bool: chunks are sent in messages, not in shared memory.
     pub const USE_SHMEM_EMULATION: u32 = 3;
     /// Varint: the bit of the version that is used.
@@ -330,6 +332,8 @@ pub mod data_source_config {
     pub const SYS_STATS_CONFIG: u32 = 104;
     /// Message: `TrackEventConfig`.
     pub const TRACK_EVENT_CONFIG: u32 = 113;
+    /// Message: [`system_info_config`](super::super::config::system_info_config).
+    pub const SYSTEM_INFO_CONFIG: u32 = 119;
     /// Bool: the duration counts sleep.
     pub const PREFER_SUSPEND_CLOCK_FOR_DURATION: u32 = 122;
 }

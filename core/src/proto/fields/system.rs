@@ -90,12 +90,20 @@ pub mod sys_stats {
     pub const DEVFREQ: u32 = 10;
     /// Varint: a processor's frequency in kHz, repeated, in their order.
     pub const CPUFREQ_KHZ: u32 = 11;
+    /// Message: `SysStats.BuddyInfo`, repeated.
+    pub const BUDDY_INFO: u32 = 12;
     /// Message: `SysStats.DiskStat`, repeated.
     pub const DISK_STAT: u32 = 13;
     /// Message: `SysStats.PsiSample`, repeated.
     pub const PSI: u32 = 14;
     /// Message: `SysStats.ThermalZone`, repeated.
     pub const THERMAL_ZONE: u32 = 15;
+    /// Message: `SysStats.CpuIdleState`, repeated.
+    pub const CPUIDLE_STATE: u32 = 16;
+    /// Varint: a graphics processor's frequency in MHz, repeated.
+    pub const GPUFREQ_MHZ: u32 = 17;
+    /// Message: `SysStats.SlabInfo`, repeated.
+    pub const SLAB_INFO: u32 = 18;
 }
 
 /// `SysStats.MeminfoValue` and others of a number and its value.
@@ -198,4 +206,88 @@ pub mod thermal_zone {
     pub const TEMP: u32 = 2;
     /// String: what it is.
     pub const TYPE: u32 = 3;
+}
+
+/// `SysStats.BuddyInfo`: free memory of a zone.
+pub mod buddy_info {
+    /// String: the memory's node.
+    pub const NODE: u32 = 1;
+    /// String: its zone.
+    pub const ZONE: u32 = 2;
+    /// Varint: free pieces of 1, 2, 4, … pages, repeated.
+    pub const ORDER_PAGES: u32 = 3;
+}
+
+/// `SysStats.CpuIdleState`: how long a processor was idle.
+pub mod cpuidle_state {
+    /// Varint: the processor.
+    pub const CPU_ID: u32 = 1;
+    /// Message: `SysStats.CpuIdleStateEntry`, repeated.
+    pub const CPUIDLE_STATE_ENTRY: u32 = 2;
+}
+
+/// `SysStats.CpuIdleStateEntry`.
+pub mod cpuidle_state_entry {
+    /// String: how deeply.
+    pub const STATE: u32 = 1;
+    /// Varint: microseconds.
+    pub const DURATION_US: u32 = 2;
+}
+
+/// `SysStats.SlabInfo`: what the kernel has for objects of a kind.
+pub mod slab_info {
+    /// String: the kind.
+    pub const NAME: u32 = 1;
+    /// Varint.
+    pub const PAGES_PER_SLAB: u32 = 2;
+    /// Varint.
+    pub const NUM_SLABS: u32 = 3;
+}
+
+/// `CpuInfo`: the processors.
+pub mod cpu_info {
+    /// Message: `CpuInfo.Cpu`, repeated, in the order of their numbers.
+    pub const CPUS: u32 = 1;
+}
+
+/// `CpuInfo.Cpu`.
+pub mod cpu {
+    /// String: what it is called.
+    pub const PROCESSOR: u32 = 1;
+    /// Varint: a frequency in kHz that it can have, repeated.
+    pub const FREQUENCIES: u32 = 2;
+    /// Varint: what it can do beside the others.
+    pub const CAPACITY: u32 = 3;
+    /// Message: `CpuInfo.ArmCpuIdentifier`.
+    pub const ARM_IDENTIFIER: u32 = 4;
+    /// Varint: bits of what it has; bit 0 is `mte`, bit 1 `mte3`.
+    pub const FEATURES: u32 = 5;
+}
+
+/// `CpuInfo.ArmCpuIdentifier`.
+pub mod arm_cpu_identifier {
+    /// Varint.
+    pub const IMPLEMENTER: u32 = 1;
+    /// Varint.
+    pub const ARCHITECTURE: u32 = 2;
+    /// Varint.
+    pub const VARIANT: u32 = 3;
+    /// Varint.
+    pub const PART: u32 = 4;
+    /// Varint.
+    pub const REVISION: u32 = 5;
+}
+
+/// `InterruptInfo`.
+pub mod interrupt_info {
+    /// Message: `InterruptInfo.InterruptMapping`, repeated.
+    pub const IRQ_MAPPING: u32 = 1;
+}
+
+/// `InterruptInfo.InterruptMapping`: what an interrupt is called.
+pub mod interrupt_mapping {
+    /// Varint: its number.
+    pub const IRQ_ID: u32 = 1;
+    /// String.
+    pub const NAME: u32 = 2;
 }

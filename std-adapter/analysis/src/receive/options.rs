@@ -29,8 +29,8 @@ impl ReceiveOptions {
     /// Bits a second of a serial port, unless set otherwise.
     pub const DEFAULT_BAUD: u32 = 115_200;
 
-    /// Receives from a serial port, a named pipe (on a Unix), a regular file, the server `tcp:HOST:PORT`, or whoever connects
-    /// to `tcp-listen:HOST:PORT`, into a trace file.
+    /// Receives from a serial port, a named pipe (on a Unix), a regular file, the server `tcp:HOST:PORT`, or whoever
+    /// connects to `tcp-listen:HOST:PORT`, into a trace file.
     pub fn new(port: impl AsRef<Path>, output: impl AsRef<Path>) -> Self {
         let (port, output) = (port.as_ref().to_owned(), output.as_ref().to_owned());
         let (baud, linked) = (Self::DEFAULT_BAUD, LinkedNames::default());

@@ -1,6 +1,5 @@
 //! Remains of a session in the file of a buffer.
 
-use std::collections::HashSet;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -9,13 +8,14 @@ use std::path::Path;
 use tracebuf::buffer::{RingContent, Salvage};
 use tracebuf::proto::fields::{builtin_clock, clock};
 use tracebuf::proto::reader::number;
-use tracebuf::proto::{MAX_LENGTH, PacketView, SequenceId, TracePackets};
+use tracebuf::proto::{PacketView, SequenceId, TracePackets};
 use tracebuf_session::parts::{BufferReport, ClockReading, PIECE, Piece, Totals, whole_within};
 use tracebuf_session::region_file::{self, Contents, PendingWrite, moved_by_a_start};
 use tracebuf_session::{CarryOver, Written};
 use tracebuf_std::display::Count;
 use tracebuf_std::whole_file::write_atomically;
 
+use super::continuation::Continuation;
 use super::found::attach_owned;
 use super::repeated::Repeated;
 use super::{Found, SharedMemoryImage};
@@ -347,64 +347,4 @@ fn keep_whole_packets(bytes: &mut Vec<u8>) -> u64 {
     let rest = bytes.len().saturating_sub(whole);
     bytes.truncate(whole);
     rest as u64
-}
-
-/// A trace that is being written.
-struct Continuation<'o, W> {
-    output: &'o mut W,
-    written: Written,
-    /// Sequences that have reported the loss, if anything was lost.
-    told: Option<HashSet<u64>>,
-    /// Packets that are there already.
-    repeated: Repeated,
-}
-
-impl<W: Write> Continuation<'_, W> {
-    /// Something may have been lost here: it is unknown whose it was, so the next packet of every sequence says so.
-    /// Readers must not go on with names and times that they may have missed.
-    fn tell_of_loss(&mut self, is_lost: bool) {
-        if is_lost {
-            self.told = Some(HashSet::new());
-        }
-    }
-
-    /// Writes whole packets, except those that are there already.
-    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if self.told.is_none() && self.repeated.is_empty() {
-            return self.put_unchanged(bytes);
-        }
-        let mut told = self.told.take();
-        let (mut marked, mut at) = (Vec::with_capacity(bytes.len()), 0);
-        let mut packets = TracePackets::new(bytes);
-        while let Some(Ok(content)) = packets.next() {
-            let packet = bytes.get(at..packets.offset()).unwrap_or_default();
-            at = packets.offset();
-            if self.repeated.has(content) {
-                continue;
-            }
-            let Some(told) = &mut told else {
-                marked.extend_from_slice(packet);
-                continue;
-            };
-            let parsed = PacketView::of_file(packet).filter(|parsed| told.insert(parsed.sequence_id));
-            let start = marked.len();
-            if let Some(parsed) = parsed {
-                let Ok(()) = parsed.write_to(true, &mut marked);
-            }
-            // A packet that is already as long as packets may be cannot say more.
-            if marked.len() == start || marked.len() - start > MAX_LENGTH as usize {
-                marked.truncate(start);
-                marked.extend_from_slice(packet);
-            }
-        }
-        self.told = told;
-        self.put_unchanged(&marked)
-    }
-
-    /// Writes packets unchanged.
-    fn put_unchanged(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.written.bytes += bytes.len() as u64;
-        self.written.packets += TracePackets::new(bytes).filter(Result::is_ok).count() as u64;
-        self.output.write_all(bytes)
-    }
 }

@@ -10,7 +10,8 @@ use tracebuf_analysis::trace_stats::TraceReport;
 
 use crate::inspect::assert_well_formed;
 use crate::mix::{STEP, mix};
-use crate::recover::{elf, hex};
+use crate::recover::cores::elf;
+use crate::recover::hex;
 
 const ROUNDS: u64 = 120;
 /// Three packets of a timestamp each.

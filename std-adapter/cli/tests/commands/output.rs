@@ -17,7 +17,7 @@ use std::time::Duration;
 use object::Endianness;
 use serialport::{SerialPort, TTYPort};
 
-use crate::recover::{self, elf};
+use crate::recover::{self, cores::elf};
 use crate::trace::{Trace, mkfifo, scratch};
 use crate::{keep_from_commands, text, tracebuf as command, wait_until, wait_until_caught};
 use tracebuf::proto::TracePackets;

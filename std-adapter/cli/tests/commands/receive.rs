@@ -2,6 +2,7 @@
 
 #[cfg(unix)]
 mod comes_back;
+mod command;
 mod kept;
 mod long;
 mod packets;
@@ -368,96 +369,4 @@ fn anything_at_all_can_be_received() {
     .collect();
     let (packets, report) = receive(&noise, 1000);
     assert!(packets.is_empty() && report.frames_corrupt > 100);
-}
-
-#[test]
-fn the_command_writes_a_trace_and_tells_what_was_lost() {
-    let (input, output) = (scratch("receive/line.bin"), scratch("receive/line.pftrace"));
-    let mut frames = line(12);
-    frames.remove(2);
-    std::fs::write(&input, frames.concat()).unwrap();
-    let out = tracebuf(&["receive"]).arg(&input).arg("-o").arg(&output).output().unwrap();
-    assert!(out.status.success());
-    let text = String::from_utf8(out.stdout).unwrap();
-    assert!(text.starts_with("11 packets") && text.contains(" 1 lost"), "{text}");
-    let trace = std::fs::read(&output).unwrap();
-    assert_eq!(TracePackets::new(&trace).filter(|packet| packet.is_ok()).count(), 11);
-}
-
-#[cfg(target_os = "linux")]
-#[test]
-fn packets_that_the_disk_did_not_take_are_not_told_to_be_in_the_file() {
-    let input = scratch("receive/full.bin");
-    // As much as is gathered, and more: the first that no longer fits is refused.
-    for count in [12, 400] {
-        std::fs::write(&input, line(count).concat()).unwrap();
-        let out = tracebuf(&["receive"]).arg(&input).args(["-o", "/dev/full"]).output().unwrap();
-        let (text, errors) = (String::from_utf8(out.stdout).unwrap(), String::from_utf8(out.stderr).unwrap());
-        assert_eq!(out.status.code(), Some(1));
-        assert!(errors.starts_with("error: /dev/full: cannot be written: No space"), "{errors}");
-        assert!(text.starts_with("0 packets from ") && !text.contains("nothing lost"), "{text}");
-        let unwritten = text.trim_end().strip_suffix(" not written").and_then(|text| text.rsplit(' ').next());
-        let unwritten: u32 = unwritten.expect("a number").parse().expect("a number");
-        assert!(if count == 12 { unwritten == 12 } else { (100..400).contains(&unwritten) }, "{text}");
-    }
-}
-
-#[cfg(unix)]
-#[test]
-fn a_file_that_is_not_there_is_told_with_the_system_s_number() {
-    let out =
-        tracebuf(&["receive", "--once", "no such port", "-o"]).arg(scratch("receive/none")).output().unwrap();
-    let errors = String::from_utf8(out.stderr).unwrap();
-    assert_eq!(out.status.code(), Some(1));
-    assert_eq!(errors, "error: no such port: No such file or directory (os error 2)\n");
-}
-
-#[cfg(target_os = "linux")]
-#[test]
-fn any_file_name_will_do_and_a_failure_names_the_file_that_it_is_about() {
-    use std::os::unix::ffi::OsStrExt;
-    let input = scratch("receive/name").with_file_name(std::ffi::OsStr::from_bytes(b"\xFF.bin"));
-    std::fs::write(&input, line(3).concat()).unwrap();
-    for (output, code, said) in
-        [("/dev/null", 0, ""), ("/nonexistent/x", 1, "error: /nonexistent/x: cannot be written: No such")]
-    {
-        let out = tracebuf(&["receive"]).arg(&input).args(["-o", output]).output().unwrap();
-        let errors = String::from_utf8(out.stderr).unwrap();
-        assert!(out.status.code() == Some(code) && errors.starts_with(said), "{errors}");
-    }
-}
-
-#[test]
-fn after_an_interruption_every_sequence_misses_something_and_a_restart_is_noticed_whatever_its_numbers() {
-    use std::convert::Infallible;
-    /// A packet of sequence 2, at this time by its own clock.
-    fn timed(time: u8) -> Vec<u8> {
-        // A clock snapshot with the clock 64.
-        vec![0x0A, 10, 0x50, 2, 0x32, 6, 0x0A, 4, 0x08, 64, 0x10, time]
-    }
-    for (number, time, starts) in [(4, 90, 1), (4, 5, 2), (500, 5, 2), (500, 90, 1), (1, 5, 2)] {
-        let mut receiver = Receiver::new();
-        let mut got = Vec::new();
-        let mut push = |receiver: &mut Receiver, bytes: &[u8]| {
-            let Ok(()) = receiver.push(bytes, |start, packet| {
-                got.push((start, packet.to_vec()));
-                Ok::<_, Infallible>(())
-            });
-        };
-        let mut line: Vec<u8> = (1..4).flat_map(|n| frame(WHOLE, n, &timed(70 + n as u8))).collect();
-        let cut = frame(FIRST, 4, &timed(80));
-        line.extend(&cut[..6]);
-        push(&mut receiver, &line);
-        receiver.interrupt();
-        push(&mut receiver, &frame(WHOLE, number, &timed(time)));
-        push(&mut receiver, &frame(WHOLE, number + 1, &timed(time + 1)));
-        let report = receiver.finish();
-        assert_eq!((got.len(), report.starts), (5, starts), "{number} {time}: {report}");
-        let lost = |packet: &[u8]| packet.ends_with(&[0xD0, 0x02, 1]);
-        // What a start lacks at its beginning is that start's own loss only if its first frame is missing.
-        let told = got.iter().map(|(_, packet)| lost(packet)).collect::<Vec<_>>();
-        assert_eq!(told, [false, false, false, number != 1, false], "{number} {time}");
-        assert_eq!((report.interruptions, report.frames_unfinished), (1, 1), "{report}");
-        assert!(!report.to_string().contains("nothing lost"), "{report}");
-    }
 }

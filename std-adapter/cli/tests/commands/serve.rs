@@ -15,6 +15,7 @@ use tracebuf_service::wire::frames::{FrameBuffer, MAX_IPC_FRAME, bind, invoke, p
 use tracebuf_service::wire::{ProtoBuilder, consumers};
 use tracebuf_session::Relay;
 
+mod activation;
 mod clones;
 mod cost;
 mod killed;

@@ -5,6 +5,7 @@ mod appended;
 mod damaged;
 mod kept;
 mod killed;
+mod killed_sessions;
 mod own_memory;
 mod region_file;
 mod repeated;

@@ -7,11 +7,13 @@ use std::sync::{Arc, Weak};
 use std::time::SystemTime;
 
 use tracebuf::producer::track_event::Clock;
-use tracebuf::proto::TracePackets;
+use tracebuf::proto::fields::consumer::get_trace_stats_response;
 use tracebuf::proto::fields::consumer::observe_events_request::EVENTS_TO_OBSERVE;
 use tracebuf::proto::fields::consumer::save_trace_for_bugreport_response as bugreport;
-use tracebuf::proto::fields::trace;
+use tracebuf::proto::fields::{trace, trace_stats};
 use tracebuf::proto::reader::number;
+use tracebuf::proto::trace_stats::TraceStats;
+use tracebuf::proto::{Message, TracePackets};
 use tracebuf_service::wire::answers::{self, SessionState, WantedSession};
 use tracebuf_service::wire::consumers::{CONSUMER_METHODS, CONSUMER_PORT, STOP_SESSION, method_of};
 use tracebuf_service::{Slices, uuid_packet};
@@ -92,6 +94,18 @@ impl Consumer {
                 let why = "This is the socket of a program's own session, which can only be cloned";
                 self.reply(request, &answers::ended(Some(why)))
             }
+            "GetTraceStats" if self.clone.is_some() => {
+                let buffers: Vec<_> =
+                    self.clone.iter().flat_map(|(snapshot, _)| snapshot.buffers()).collect();
+                let total = buffers.len() as u64;
+                let mut stats = Vec::new();
+                let Ok(()) = TraceStats { buffers: &buffers, ..TraceStats::default() }.encode(&mut stats);
+                let stats = ProtoBuilder::new()
+                    .fields(&stats)
+                    .number(trace_stats::TRACING_SESSIONS, 1_u64)
+                    .number(trace_stats::TOTAL_BUFFERS, total);
+                self.reply(request, &nothing.message(get_trace_stats_response::TRACE_STATS, &stats))
+            }
             // Without a session of one's own there is nothing to do.
             "StartTracing" | "DisableTracing" => self.reply(request, &nothing),
             "ObserveEvents" => {
@@ -104,6 +118,7 @@ impl Consumer {
                 let response = ProtoBuilder::new().number(bugreport::SUCCESS, false);
                 self.reply(request, &response.bytes(bugreport::MSG, b"Removed: use CloneSession"))
             }
+            // As of a service: a clone has what there was to flush, and of another session there is none.
             _ => self.fail(request),
         }
     }

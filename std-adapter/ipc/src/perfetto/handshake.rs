@@ -208,7 +208,7 @@ impl IdleConnection {
                 let instance = calls::instance(instance);
                 self.stream.send(&[self.port.call(method::NOTIFY_DATA_SOURCE_STOPPED, &instance, None)])?;
             }
-            ServiceCommand::ClearState | ServiceCommand::Other => {}
+            ServiceCommand::ClearState { .. } | ServiceCommand::Other => {}
         }
         Ok(())
     }

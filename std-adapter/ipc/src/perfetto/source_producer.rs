@@ -162,7 +162,10 @@ fn serve(waiting: IdleConnection, producer: String, host: &mut impl SourceHost) 
                 asked.for_each(|(_, source)| source.flush());
                 service.act(ServiceMessage::Question(request));
             }
-            ServiceCommand::ClearState => running.values_mut().for_each(|source| source.clear_state()),
+            ServiceCommand::ClearState { instances } => {
+                let asked = running.iter_mut().filter(|(instance, _)| instances.contains(instance));
+                asked.for_each(|(_, source)| source.clear_state());
+            }
             ServiceCommand::UseMemory { .. } | ServiceCommand::Other => {}
         }
     }

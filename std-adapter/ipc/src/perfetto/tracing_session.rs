@@ -269,7 +269,7 @@ impl CallReceiver {
         };
         match command {
             ServiceCommand::Flush { request, .. } => act(ServiceMessage::Question(request)),
-            ServiceCommand::ClearState => act(ServiceMessage::ClearState),
+            ServiceCommand::ClearState { .. } => act(ServiceMessage::ClearState),
             ServiceCommand::Stop { instance } if instance == one => {
                 self.between.stops.store(true, Ordering::Relaxed);
                 // A thread that sees that recording is off must see why.

@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracebuf::proto::fields::consumer::{
-    clone_session_request, clone_session_response, enable_tracing_response, query_service_state_response,
-    read_buffers_response, slice, trace_uuid, tracing_service_state, tracing_session,
+    clone_session_request, clone_session_response, enable_tracing_response, get_trace_stats_response,
+    query_service_state_response, read_buffers_response, slice, trace_uuid, tracing_service_state,
+    tracing_session,
 };
-use tracebuf::proto::fields::{ipc, trace_packet};
+use tracebuf::proto::fields::{buffer_stats, ipc, trace_packet, trace_stats};
 use tracebuf_ipc::{ConsumerSocket, ConsumerSocketBuilder};
 use tracebuf_service::wire::consumers::{CONSUMER_METHODS, CONSUMER_PORT, STOP_SESSION, method};
 use tracebuf_service::wire::frames::{FrameBuffer, MAX_IPC_FRAME, bind, invoke, push_frame};
@@ -192,6 +193,13 @@ fn a_clone_is_a_whole_trace_of_what_was_recorded_until_then_and_the_session_goes
     let mut consumer = Consumer::of(&offered);
     let uuid = consumer.clone_of(&by_name("camera")).expect("a clone");
     offered.record(&["later event"]);
+    let (is_good, said) = consumer.ask("GetTraceStats", &ProtoBuilder::new());
+    let stats = message(&said, get_trace_stats_response::TRACE_STATS).expect("they are told");
+    let buffer = message(stats, trace_stats::BUFFER_STATS).expect("of its buffer");
+    assert!(is_good && number(buffer, buffer_stats::BYTES_WRITTEN) > Some(20 * 100_000));
+    assert_eq!(number(stats, trace_stats::TOTAL_BUFFERS), Some(1));
+    // A clone is no session that records, as with a service.
+    assert!(!consumer.ask("Flush", &ProtoBuilder::new()).0);
     let again = consumer.clone_of(&by_id(1)).expect_err("one at a time");
     assert!(again.contains("only one session"), "{again}");
     let packets = consumer.read();

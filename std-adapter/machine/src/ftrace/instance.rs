@@ -29,10 +29,13 @@ pub struct InstanceOptions {
     pub filters: Vec<(String, String)>,
     /// KiB of each processor's buffer; the kernel's own few pages if 0.
     pub buffer_kib: u64,
+    /// Other files of the instance, each with the text that is written into it, such as `tracing_cpumask` with `3`.
+    pub settings: Vec<(String, String)>,
 }
 
-/// An instance of the kernel's tracefs. Nothing of other instances, nor of the top-level one, changes. It disappears with this
-/// value; that of a process which was killed [stays and goes on recording](Self::remove_dead) until the next one is made.
+/// An instance of the kernel's tracefs. Nothing of other instances, nor of the top-level one, changes. It disappears
+/// with this value; that of a process which was killed [stays and goes on recording](Self::remove_dead) until the next
+/// one is made.
 #[derive(Debug)]
 pub struct Instance {
     top: PathBuf,
@@ -126,12 +129,15 @@ impl Instance {
     /// have are among them.
     ///
     /// # Errors
-    /// The system's, if the clock, the size or a filter cannot be set. That an event cannot be enabled
+    /// The system's, if the clock, the size, a filter or another file cannot be set. That an event cannot be enabled
     /// [is told](Self::failed_events).
     pub fn start(&mut self, options: &InstanceOptions) -> io::Result<Vec<String>> {
         self.choose_clock()?;
         if options.buffer_kib > 0 {
             self.write("buffer_size_kb", &options.buffer_kib.to_string())?;
+        }
+        for (file, text) in &options.settings {
+            self.write(file, text).map_err(|error| Error::new(error.kind(), format!("{file}: {error}")))?;
         }
         for (event, condition) in &options.filters {
             self.write(&format!("events/{event}/filter"), condition)?;

@@ -1,8 +1,8 @@
 //! The kernel's ftrace as a source of a trace: pages of its ring buffers into Perfetto's bundles of events.
 //!
-//! Only `instance` asks a kernel: files and pages come through [`TraceFs`], from a kernel or from a recording of one. Whatever
-//! they hold, nothing panics, and what cannot be understood is left out and told by its [`ParseStatus`]. Little-endian kernels
-//! only.
+//! Only `instance` asks a kernel: files and pages come through [`TraceFs`], from a kernel or from a recording of one.
+//! Whatever they hold, nothing panics, and what cannot be understood is left out and told by its [`ParseStatus`].
+//! Little-endian kernels only.
 //!
 //! | module | what it is | may know |
 //! |---|---|---|

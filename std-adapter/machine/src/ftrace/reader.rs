@@ -43,8 +43,8 @@ enum Target {
 
 /// Reads pages and makes packets of them: bundles of events, as Perfetto's recorder writes them.
 ///
-/// A read pass goes over all processors once. Within it packets come in the order of each processor's events; trace processor
-/// needs no other order. All packets belong on one sequence.
+/// A read pass goes over all processors once. Within it packets come in the order of each processor's events; trace
+/// processor needs no other order. All packets belong on one sequence.
 #[derive(Debug)]
 pub struct FtraceReader {
     layout: PageLayout,
@@ -72,9 +72,10 @@ pub struct FtraceReader {
 }
 
 impl FtraceReader {
-    /// Reads the formats of events, named `group/name`; their clock and the layout of pages. Events that the kernel does not
-    /// have are [told](Self::unknown_events) and left out. With `compact`, `sched_switch` and `sched_waking` are written as
-    /// lists, which take a sixth of the space, if `sched_switch` is among the events and the kernel's formats allow it.
+    /// Reads the formats of events, named `group/name`; their clock and the layout of pages. Events that the kernel
+    /// does not have are [told](Self::unknown_events) and left out. With `compact`, `sched_switch` and `sched_waking`
+    /// are written as lists, which take a sixth of the space, if `sched_switch` is among the events and the kernel's
+    /// formats allow it.
     ///
     /// # Errors
     /// The system's, if the layout of pages or the clock cannot be read; [`InvalidData`](io::ErrorKind::InvalidData) if the

@@ -78,8 +78,8 @@ impl Running {
         self.status.is_none()
     }
 
-    /// Waits for its end, and returns its exit status, as shells have it. If it goes on although the recording is to end, it is asked to end too;
-    /// without an answer it is left to itself, and there is no status.
+    /// Waits for its end, and returns its exit status, as shells have it. If it goes on although the recording is to
+    /// end, it is asked to end too; without an answer it is left to itself, and there is no status.
     pub(super) fn end(mut self) -> Option<u8> {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         if self.goes_on() {

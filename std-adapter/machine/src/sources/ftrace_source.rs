@@ -19,7 +19,7 @@ use crate::ftrace::{
 
 /// Pages of a processor that are read before others have their turn: 1 MiB, where they have 4 KiB.
 const PAGES: usize = 256;
-/// How full a buffer is, in percent, when it is read before its time.
+/// How full a buffer is, in percent, when it is read before its time, unless another number is set.
 const WATERMARK: u8 = 50;
 /// The first kernel that wakes a reader at a watermark as it should.
 const WATERMARK_SINCE: (u32, u32) = (6, 9);
@@ -43,26 +43,34 @@ const MAX_LEFT_OUT: usize = 64;
 #[derive(Clone, Debug)]
 pub struct FtraceOptions {
     instance: InstanceOptions,
+    /// Events that are recorded if the kernel has them.
+    if_there: Vec<&'static str>,
     period: Duration,
     leave_out: Vec<u32>,
     symbols: bool,
     is_verbose: bool,
+    watermark: u8,
     threads: Option<ThreadNumbers>,
+    /// What the trace says that is not done.
+    told: String,
 }
 
 impl FtraceOptions {
-    /// Records these events, each as `group/name`, `group/*` or `name`, with a buffer of 2 MiB for each processor, and looks every
-    /// 100 ms, or from Linux 6.9 on when a buffer is half full.
+    /// Records these events, each as `group/name`, `group/*` or `name`, with a buffer of 2 MiB for each processor, and
+    /// looks every 100 ms, or from Linux 6.9 on when a buffer is half full.
     pub fn new(events: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let events = events.into_iter().map(Into::into).collect();
         let instance = InstanceOptions { events, buffer_kib: 2048, ..InstanceOptions::default() };
         Self {
             instance,
+            if_there: Vec::new(),
             period: Duration::from_millis(100),
             leave_out: Vec::new(),
             symbols: false,
             is_verbose: false,
+            watermark: WATERMARK,
             threads: None,
+            told: String::new(),
         }
     }
 
@@ -84,6 +92,33 @@ impl FtraceOptions {
     #[must_use]
     pub fn period(mut self, period: Duration) -> Self {
         self.period = period.clamp(Duration::from_millis(1), Duration::from_secs(60));
+        self
+    }
+
+    /// Reads before the next look when a buffer is so full, in percent up to 100. Kernels before 6.9 do not tell.
+    #[must_use]
+    pub fn watermark(mut self, percent: u8) -> Self {
+        self.watermark = percent.min(100);
+        self
+    }
+
+    /// Records these events, too, if the kernel has them.
+    pub(super) fn if_there(mut self, events: Vec<&'static str>) -> Self {
+        self.if_there = events;
+        self
+    }
+
+    /// Has this text in a file of the set of buffers.
+    pub(super) fn set(mut self, file: String, text: String) -> Self {
+        self.instance.settings.push((file, text));
+        self
+    }
+
+    /// Lets the trace say what was asked for and is not done.
+    pub(super) fn told_to_do_without(mut self, without: &[String]) -> Self {
+        if !without.is_empty() {
+            self.told = format!("linux.ftrace does without {}", without.join(", "));
+        }
         self
     }
 
@@ -246,6 +281,7 @@ impl FtraceSource {
         let mut stats = reader.stats(instance, phase).ok()?;
         if phase == StatsPhase::Start {
             stats.failed_events = instance.failed_events().to_vec();
+            stats.error.clone_from(&self.options.told);
         }
         let asked = self.options.instance.buffer_kib.saturating_mul(1024);
         stats.asked_pages = asked.div_ceil(reader.layout().page_len() as u64);
@@ -277,12 +313,14 @@ impl DataSource for FtraceSource {
         let Some(mut instance) = self.instance.take() else { return Err(io::ErrorKind::NotFound.into()) };
         let mut options = self.options.instance.clone();
         options.events = options.events.iter().flat_map(|event| instance.expanded(event)).collect();
+        let if_there = self.options.if_there.iter().flat_map(|event| instance.expanded(event));
+        options.events.extend(if_there.filter(|event| instance.has(event)));
         options.filters = self.filters(options.events.iter().filter(|event| instance.has(event)));
         // Twice the same event would be enabled twice, and told twice.
         let mut known = std::collections::HashSet::new();
         options.events.retain(|event| known.insert(event.clone()));
-        self.has_watermark =
-            kernel_version() >= Some(WATERMARK_SINCE) && instance.set_watermark(WATERMARK).is_ok();
+        self.has_watermark = kernel_version() >= Some(WATERMARK_SINCE)
+            && instance.set_watermark(self.options.watermark).is_ok();
         let events = instance.start(&options)?;
         let mut reader =
             FtraceReader::new(&mut instance, events.iter().map(String::as_str), !self.options.is_verbose)?;

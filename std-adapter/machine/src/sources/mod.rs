@@ -26,12 +26,14 @@
 //! | module | what it is | may know |
 //! |---|---|---|
 //! | `served` | sources for a service's sessions | all below |
-//! | `wanted` | what such a session wants | `ftrace_source`, `sys_stats` |
+//! | `wanted` | what such a session wants | `ftrace_source`, `event_categories`, `sys_stats` |
 //! | `polled` | processes and statistics, as often as it wants | `wanted`, `process_tree`, `process_stats`, `sys_stats` |
+//! | `event_categories` | names for many of the kernel's events | nothing |
 //! | `ftrace_source` | the kernel's events | `data_source`, `thread_numbers` |
 //! | `process_tree` | what processes and threads are called | `data_source`, `thread_numbers`, `proc_status` |
 //! | `process_stats` | what processes use | `proc_status` |
 //! | `sys_stats` | what the machine does | `stat_keys` |
+//! | `cpu_info` | what its processors are | `data_source` |
 //! | `system_info` | what the machine is | nothing |
 //! | `source_thread` | a thread that runs sources | `data_source` |
 //! | `data_source` | a source, and where its packets go | nothing |
@@ -39,7 +41,9 @@
 //! | `proc_status` | `/proc/PID/status`, parsed | nothing |
 //! | `stat_keys` | names and numbers of statistics | nothing |
 
+mod cpu_info;
 mod data_source;
+mod event_categories;
 mod ftrace_source;
 mod polled;
 mod proc_status;

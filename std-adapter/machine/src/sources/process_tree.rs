@@ -134,8 +134,9 @@ impl ProcessTreeSource {
         })
     }
 
-    /// Tells of these threads of a process, or of all, and of the process if it is new, or may run another program since: then
-    /// its main thread is among them. One that is about to end has no command line any more: what was told of it stays.
+    /// Tells of these threads of a process, or of all, and of the process if it is new, or may run another program
+    /// since: then its main thread is among them. One that is about to end has no command line any more: what was told
+    /// of it stays.
     ///
     /// `time` is before the first of them was read: a process may end just after, and what is told of it after its end
     /// readers take for another one's.

@@ -9,12 +9,13 @@ use tracebuf_ipc::{RunningSource, SourceHost, SourceProducer, SourceRequest};
 use tracebuf_session::{Recorder, SessionError};
 use tracebuf_std::process::pid_namespace;
 
+use super::cpu_info::SystemInfoSource;
 use super::data_source::{DataSource, SourceOutput};
 use super::ftrace_source::FtraceSource;
 use super::polled::{ProcessStatsSource, SysStatsSource};
 use super::source_thread::SourceThread;
 use super::thread_numbers::ThreadNumbers;
-use super::wanted::{WantedEvents, WantedProcesses, WantedStats};
+use super::wanted::{WantedEvents, WantedProcesses, WantedStats, wants_interrupts};
 use crate::ftrace::{FtraceReader, FtraceStats, Instance, StatsPhase};
 use crate::options::kernel_buffer;
 use crate::proc::{Proc, processors_and_memory};
@@ -24,12 +25,13 @@ const PRODUCER: &str = "tracebuf.machine";
 const FTRACE: &str = "linux.ftrace";
 const PROCESS_STATS: &str = "linux.process_stats";
 const SYS_STATS: &str = "linux.sys_stats";
+const SYSTEM_INFO: &str = "linux.system_info";
 /// How long a source has to write what it has: less than what services wait for a flush.
 const FLUSH: Duration = Duration::from_secs(4);
 
 /// Offers the machine's data sources to a service that speaks Perfetto's protocol, over a connection to it, as Perfetto's
-/// `traced_probes` does: `linux.ftrace`, `linux.process_stats` and `linux.sys_stats`, with their configurations. Each
-/// session has its own, several at a time; of the kernel, a set of buffers of its own.
+/// `traced_probes` does: `linux.ftrace`, `linux.process_stats`, `linux.sys_stats` and `linux.system_info`, with their
+/// configurations. Each session has its own, several at a time; of the kernel, a set of buffers of its own.
 ///
 /// `log` is told what is not recorded, and why; without the right to the kernel's events, a session has the rest, and its
 /// trace says the same.
@@ -51,7 +53,7 @@ pub fn offer_machine(service: UnixStream, log: fn(&str)) -> Result<SourceProduce
         Instance::remove_dead(&top);
     }
     let host = MachineHost { proc: Proc::new(), sessions: HashMap::new(), log };
-    SourceProducer::start(service, PRODUCER, &[FTRACE, PROCESS_STATS, SYS_STATS], host)
+    SourceProducer::start(service, PRODUCER, &[FTRACE, PROCESS_STATS, SYS_STATS, SYSTEM_INFO], host)
 }
 
 struct MachineHost {
@@ -81,6 +83,10 @@ impl MachineHost {
                              session has either linux.ftrace or linux.process_stats";
         match request.name {
             FTRACE if is_elsewhere && session.has_processes => Err(other_numbers.to_owned()),
+            FTRACE if is_elsewhere && WantedEvents::chooses_threads(request.config) => {
+                Err("tids_to_trace has the kernel's numbers, which are others in a pid namespace of its own"
+                    .to_owned())
+            }
             FTRACE => {
                 session.has_events = true;
                 let (processors, memory) = processors_and_memory(&self.proc);
@@ -105,6 +111,9 @@ impl MachineHost {
             }
             SYS_STATS => {
                 Ok(Box::new(SysStatsSource::new(self.proc.clone(), WantedStats::of(request.config))))
+            }
+            SYSTEM_INFO => {
+                Ok(Box::new(SystemInfoSource::new(self.proc.clone(), wants_interrupts(request.config))))
             }
             _ => Err("there is no such data source".to_owned()),
         }

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use rustix::param::clock_ticks_per_second;
 use tracebuf::proto::fields::{
-    cpu_times, devfreq_value, disk_stat, interrupt_count, psi_resource, psi_sample, sys_stats as field,
-    sys_stats_value, thermal_zone, trace_packet,
+    buddy_info, cpu_times, disk_stat, interrupt_count, psi_resource, psi_sample, slab_info,
+    sys_stats as field, sys_stats_value, trace_packet,
 };
 use tracebuf::proto::{Message, Sink};
 
@@ -22,7 +22,7 @@ const PRESSURE: [(&str, [u64; 2]); 3] = [
     ("pressure/memory", [psi_resource::MEMORY_SOME, psi_resource::MEMORY_FULL]),
 ];
 
-/// What a look can tell of.
+/// What a look can tell of; the last four only where they are asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Group {
     Memory,
@@ -33,6 +33,10 @@ pub(crate) enum Group {
     Frequencies,
     Devices,
     Temperatures,
+    FreeMemory,
+    Slabs,
+    Idle,
+    Graphics,
 }
 
 impl Group {
@@ -66,20 +70,15 @@ struct Looked(Vec<u8>, Vec<u8>);
 impl Looked {
     /// Adds a message of these fields.
     fn numbers(&mut self, number: u32, fields: impl IntoIterator<Item = (u32, u64)>) {
-        self.named(number, None, fields);
+        self.texts(number, &[], fields);
     }
 
-    /// Adds a message of a text and these fields.
-    fn named(
-        &mut self,
-        number: u32,
-        name: Option<(u32, &str)>,
-        fields: impl IntoIterator<Item = (u32, u64)>,
-    ) {
+    /// Adds a message of texts and these fields.
+    fn texts(&mut self, number: u32, texts: &[(u32, &str)], fields: impl IntoIterator<Item = (u32, u64)>) {
         let Self(out, message) = self;
         message.clear();
-        if let Some((number, text)) = name {
-            let Ok(()) = message.string(number, text);
+        for (number, text) in texts {
+            let Ok(()) = message.string(*number, text);
         }
         for (number, value) in fields {
             let Ok(()) = message.varint(number, value);
@@ -130,8 +129,8 @@ impl SysStats {
         self.only.iter().all(|(only, counters)| *only != group || counters.contains(&counter))
     }
 
-    /// Looks at all of the machine. `stat`, `meminfo` and `diskstats` are what these files say, if they could be read; `now` tells
-    /// the time.
+    /// Looks at all of the machine. `stat`, `meminfo` and `diskstats` are what these files say, if they could be read;
+    /// `now` tells the time.
     pub(crate) fn look(
         &mut self,
         proc: &Proc,
@@ -201,9 +200,13 @@ impl SysStats {
                     pressure(&proc.read_again(file).unwrap_or_default(), resources, out);
                 }
             }
-            Group::Frequencies => frequencies(proc, out),
-            Group::Devices => device_frequencies(proc, out),
-            Group::Temperatures => temperatures(proc, out),
+            Group::Frequencies => of_sys::frequencies(proc, out),
+            Group::Devices => of_sys::device_frequencies(proc, out),
+            Group::Temperatures => of_sys::temperatures(proc, out),
+            Group::FreeMemory => free_memory(&proc.read_again("buddyinfo").unwrap_or_default(), out),
+            Group::Slabs => slabs(&proc.read_again("slabinfo").unwrap_or_default(), out),
+            Group::Idle => of_sys::idle(proc, out),
+            Group::Graphics => of_sys::graphics_frequency(proc, out),
         }
     }
 
@@ -278,7 +281,7 @@ fn disks(text: &str, mut is_disk: impl FnMut(&str) -> bool, out: &mut Looked) {
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
         let Some(name) = words.get(2).filter(|name| is_disk(name)) else { continue };
         let fields = PLACES.iter().filter_map(|(at, field)| Some((*field, words.get(*at)?.parse().ok()?)));
-        out.named(field::DISK_STAT, Some((disk_stat::DEVICE_NAME, name)), fields);
+        out.texts(field::DISK_STAT, &[(disk_stat::DEVICE_NAME, name)], fields);
     }
 }
 
@@ -299,67 +302,31 @@ fn pressure(text: &str, [some, full]: [u64; 2], out: &mut Looked) {
     }
 }
 
-/// Of processors, by `cpufreq`, or else by what x86 says in `/proc/cpuinfo`.
-fn frequencies(proc: &Proc, out: &mut Looked) {
-    let mut processors: Vec<(usize, u64)> = Vec::new();
-    for name in proc.sys_entries("devices/system/cpu") {
-        let number = name.strip_prefix("cpu").and_then(|number| number.parse().ok());
-        let khz = number
-            .and_then(|_| proc.sys_number(format!("devices/system/cpu/{name}/cpufreq/scaling_cur_freq")));
-        processors.extend(number.zip(khz));
+fn free_memory(text: &str, out: &mut Looked) {
+    for line in text.lines() {
+        let Some((node, zone)) = line.strip_prefix("Node ").and_then(|rest| rest.split_once(", zone "))
+        else {
+            continue;
+        };
+        let mut words = zone.split_ascii_whitespace();
+        let name = words.next().unwrap_or_default();
+        let counts = words.map_while(|word| word.parse().ok()).map(|count| (buddy_info::ORDER_PAGES, count));
+        out.texts(field::BUDDY_INFO, &[(buddy_info::NODE, node), (buddy_info::ZONE, name)], counts);
     }
-    if processors.is_empty() {
-        processors = of_cpuinfo(&proc.read("cpuinfo").unwrap_or_default());
-    }
-    let count = processors.iter().map(|(number, _)| number + 1).max().unwrap_or(0);
-    let mut all = vec![0; count];
-    for (number, khz) in processors {
-        all.get_mut(number).into_iter().for_each(|place| *place = khz);
-    }
-    // Those that are off, in between, have 0: a place in the list is a processor's number.
-    all.into_iter().for_each(|khz| out.number(field::CPUFREQ_KHZ, khz));
 }
 
-fn device_frequencies(proc: &Proc, out: &mut Looked) {
-    for name in proc.sys_entries("class/devfreq") {
-        if let Some(hz) = proc.sys_number(format!("class/devfreq/{name}/cur_freq")) {
-            out.named(field::DEVFREQ, Some((devfreq_value::KEY, &name)), [(devfreq_value::VALUE, hz)]);
+fn slabs(text: &str, out: &mut Looked) {
+    // The file's version and the names of its columns come first.
+    for line in text.lines().skip(2) {
+        let words: Vec<&str> = line.split_ascii_whitespace().collect();
+        let number = |at: usize| words.get(at)?.parse().ok();
+        if let (Some(name), Some(pages), Some(slabs)) = (words.first(), number(5), number(14)) {
+            let counts = [(slab_info::PAGES_PER_SLAB, pages), (slab_info::NUM_SLABS, slabs)];
+            out.texts(field::SLAB_INFO, &[(slab_info::NAME, name)], counts);
         }
     }
 }
 
-fn of_cpuinfo(text: &str) -> Vec<(usize, u64)> {
-    /// More than any kernel is built for.
-    const MAX: usize = 1 << 16;
-    let (mut number, mut found) = (None, Vec::new());
-    for (key, value) in text.lines().filter_map(|line| line.split_once(':')) {
-        match key.trim() {
-            "processor" => number = value.trim().parse().ok().filter(|number| *number < MAX),
-            "cpu MHz" => {
-                let khz = value.trim().parse::<f64>().ok().map(|mhz| (mhz * 1000.0).round() as u64);
-                found.extend(number.take().zip(khz));
-            }
-            _ => {}
-        }
-    }
-    found
-}
-
-fn temperatures(proc: &Proc, out: &mut Looked) {
-    for name in proc.sys_entries("class/thermal").into_iter().filter(|name| name.starts_with("thermal_zone"))
-    {
-        let kind = proc.sys_text(format!("class/thermal/{name}/type"));
-        // Thousandths of a degree; those below zero cannot be told.
-        let degrees = proc.sys_number(format!("class/thermal/{name}/temp"));
-        if let (Some(kind), Some(degrees)) = (kind, degrees) {
-            let mut zone = Vec::new();
-            let Ok(()) = zone.string(thermal_zone::NAME, &name);
-            let Ok(()) = zone.varint(thermal_zone::TEMP, degrees / 1000);
-            let Ok(()) = zone.string(thermal_zone::TYPE, &kind);
-            let Ok(()) = out.0.bytes(field::THERMAL_ZONE, &zone);
-        }
-    }
-}
-
+mod of_sys;
 #[cfg(test)]
 mod tests;

@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use tracebuf::proto::fields::config::{
-    compact_sched_config, ftrace_config, process_stats_config, sys_stats_config,
+    compact_sched_config, ftrace_config, process_stats_config, sys_stats_config, system_info_config,
+    tracefs_option,
 };
 use tracebuf::proto::fields::ipc::data_source_config;
-use tracebuf::proto::reader::{FieldValue, Fields, message, number};
+use tracebuf::proto::reader::{FieldValue, Fields, message, messages, number};
 
+use super::event_categories::events_of;
 use super::ftrace_source::FtraceOptions;
 use super::sys_stats::Group;
 use crate::ftrace::is_event;
@@ -16,10 +18,10 @@ use crate::ftrace::is_event;
 const LEAST: Duration = Duration::from_millis(10);
 
 /// Fields of `FtraceConfig` that would change what is recorded, and are not known here.
-const UNSUPPORTED: [(u32, &str); 15] = [
-    (2, "atrace_categories"),
+const UNSUPPORTED: [(u32, &str); 12] = [
     (3, "atrace_apps"),
     (15, "throttle_rss_stat"),
+    (16, "disable_generic_events"),
     (18, "syscall_events"),
     (19, "enable_function_graph"),
     (20, "function_filters"),
@@ -29,9 +31,6 @@ const UNSUPPORTED: [(u32, &str); 15] = [
     (24, "use_monotonic_raw_clock"),
     (25, "instance_name"),
     (30, "kprobe_events"),
-    (35, "tids_to_trace"),
-    (36, "tracefs_options"),
-    (37, "tracing_cpumask"),
 ];
 
 /// `FtraceConfig`.
@@ -54,9 +53,12 @@ fn within(config: &[u8], field: u32) -> &[u8] {
 impl WantedEvents {
     /// Of a `DataSourceConfig`. If it does not say how large the kernel's buffer of a processor is, it has so many KiB.
     pub(super) fn of(config: &[u8], buffer_kib: u64) -> Self {
-        use ftrace_config::{BUFFER_SIZE_KB, COMPACT_SCHED, DRAIN_PERIOD_MS, FTRACE_EVENTS, SYMBOLIZE_KSYMS};
+        use ftrace_config::{
+            ATRACE_CATEGORIES, ATRACE_USERSPACE_ONLY, BUFFER_SIZE_KB, COMPACT_SCHED, DRAIN_BUFFER_PERCENT,
+            DRAIN_PERIOD_MS, FTRACE_EVENTS, SYMBOLIZE_KSYMS,
+        };
         let config = within(config, data_source_config::FTRACE_CONFIG);
-        let (mut events, mut without) = (Vec::new(), Vec::<String>::new());
+        let (mut events, mut if_there, mut without) = (Vec::new(), Vec::new(), Vec::<String>::new());
         for field in Fields::of(config) {
             let unsupported = UNSUPPORTED.iter().find(|(number, _)| *number == field.number);
             let is_off = field.value == FieldValue::Number(0);
@@ -74,7 +76,14 @@ impl WantedEvents {
                 }
             }
         }
-        let mut options = FtraceOptions::new(events);
+        for category in messages(config, ATRACE_CATEGORIES) {
+            let category = String::from_utf8_lossy(category);
+            match events_of(&category).filter(|_| !is_set(config, ATRACE_USERSPACE_ONLY)) {
+                Some(events) => if_there.extend(events),
+                None => without.push(format!("the category \"{category}\"")),
+            }
+        }
+        let mut options = FtraceOptions::new(events).if_there(if_there);
         options =
             options.buffer_kib(number(config, BUFFER_SIZE_KB).filter(|kib| *kib > 0).unwrap_or(buffer_kib));
         if let Some(period) = number(config, DRAIN_PERIOD_MS).filter(|period| *period > 0) {
@@ -87,8 +96,52 @@ impl WantedEvents {
         if is_set(config, SYMBOLIZE_KSYMS) {
             options = options.symbols();
         }
-        Self { options, without }
+        if let Some(percent) =
+            number(config, DRAIN_BUFFER_PERCENT).filter(|percent| (1..=100).contains(percent))
+        {
+            options = options.watermark(percent as u8);
+        }
+        for (file, text) in settings(config, &mut without) {
+            options = options.set(file, text);
+        }
+        Self { options: options.told_to_do_without(&without), without }
     }
+
+    /// Whether it chooses threads by the kernel's numbers.
+    pub(super) fn chooses_threads(config: &[u8]) -> bool {
+        !numbers(within(config, data_source_config::FTRACE_CONFIG), ftrace_config::TIDS_TO_TRACE).is_empty()
+    }
+}
+
+/// What an `FtraceConfig` wants in files of the set of buffers, each with its text. Names of options that are none are among what
+/// is done `without`: they would be parts of a path.
+fn settings(config: &[u8], without: &mut Vec<String>) -> Vec<(String, String)> {
+    use ftrace_config::{TIDS_TO_TRACE, TRACEFS_OPTIONS, TRACING_CPUMASK};
+    let mut settings = Vec::new();
+    for option in messages(config, TRACEFS_OPTIONS) {
+        let name = String::from_utf8_lossy(message(option, tracefs_option::NAME).unwrap_or_default());
+        let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
+        match number(option, tracefs_option::STATE) {
+            Some(state @ 1..=2) if is_name && !name.is_empty() => {
+                settings.push((format!("options/{name}"), u64::from(state == 1).to_string()));
+            }
+            _ => without.push(format!("the option \"{name}\"")),
+        }
+    }
+    let threads: Vec<_> = numbers(config, TIDS_TO_TRACE).iter().map(u64::to_string).collect();
+    if !threads.is_empty() {
+        settings.push(("set_event_pid".to_owned(), threads.join(" ")));
+    }
+    let mask = message(config, TRACING_CPUMASK).unwrap_or_default();
+    if !mask.is_empty() {
+        settings.push(("tracing_cpumask".to_owned(), String::from_utf8_lossy(mask).into_owned()));
+    }
+    settings
+}
+
+/// Whether a `SystemInfoConfig`, in this `DataSourceConfig`, wants the names of interrupts.
+pub(super) fn wants_interrupts(config: &[u8]) -> bool {
+    is_set(within(config, data_source_config::SYSTEM_INFO_CONFIG), system_info_config::IRQ_NAMES)
 }
 
 /// `ProcessStatsConfig`.
@@ -133,6 +186,10 @@ impl WantedStats {
             (Group::Frequencies, fields::CPUFREQ_PERIOD_MS),
             (Group::Devices, fields::DEVFREQ_PERIOD_MS),
             (Group::Temperatures, fields::THERMAL_PERIOD_MS),
+            (Group::FreeMemory, fields::BUDDYINFO_PERIOD_MS),
+            (Group::Idle, fields::CPUIDLE_PERIOD_MS),
+            (Group::Graphics, fields::GPUFREQ_PERIOD_MS),
+            (Group::Slabs, fields::SLAB_PERIOD_MS),
         ];
         let counters = [
             (Group::Memory, fields::MEMINFO_COUNTERS),
@@ -192,21 +249,53 @@ mod tests {
             {
                 let Ok(()) = config.string(ftrace_config::FTRACE_EVENTS, event);
             }
-            let Ok(()) = config.string(2, "gfx");
-            let Ok(()) = config.string(2, "view");
+            for category in ["idle", "view", "mmc"] {
+                let Ok(()) = config.string(ftrace_config::ATRACE_CATEGORIES, category);
+            }
+            let Ok(()) = config.string(3, "app");
+            let Ok(()) = config.string(3, "other");
             let Ok(()) = config.varint(15, 0);
             let Ok(()) = config.varint(ftrace_config::DRAIN_PERIOD_MS, 250);
+            let Ok(()) = config.varint(ftrace_config::DRAIN_BUFFER_PERCENT, 101);
         });
         let wanted = WantedEvents::of(&config, 64);
         let refused = ["../../../etc/x", "a/b/c", "", "sched/../x"].map(|event| {
             let event = event.replacen(':', "/", 1);
             format!("the event \"{event}\"")
         });
-        assert_eq!(wanted.without, [&refused[..], &["atrace_categories".to_owned()]].concat());
+        let others = ["atrace_apps", "the category \"view\""].map(str::to_owned);
+        assert_eq!(wanted.without, [&refused[..], &others].concat());
         let told = format!("{:?}", wanted.options);
         assert!(told.contains(r#"["sched/sched_switch", "irq/*", "print"]"#), "{told}");
+        assert!(told.contains(r#"if_there: ["power/cpu_idle", "mmc/*"]"#), "{told}");
         assert!(told.contains("buffer_kib: 64") && told.contains("250ms"), "{told}");
         assert!(told.contains("is_verbose: false") && told.contains("symbols: false"), "{told}");
+        assert!(told.contains("watermark: 50") && told.contains("settings: []"), "{told}");
+        let why = "linux.ftrace does without the event \\\"../../../etc/x\\\", ";
+        assert!(told.contains(why) && told.contains("atrace_apps"), "the trace says so too: {told}");
+    }
+
+    #[test]
+    fn threads_processors_and_options_are_set_and_no_option_leads_out_of_its_folder() {
+        let config = config(data_source_config::FTRACE_CONFIG, |config| {
+            for (name, state) in [("event-fork", 1), ("../x", 1), ("", 2), ("irq-info", 2), ("bin", 3)] {
+                let mut option = Vec::new();
+                let Ok(()) = option.string(tracefs_option::NAME, name);
+                let Ok(()) = option.varint(tracefs_option::STATE, state);
+                let Ok(()) = config.bytes(ftrace_config::TRACEFS_OPTIONS, &option);
+            }
+            let Ok(()) = config.varint(ftrace_config::TIDS_TO_TRACE, 7);
+            let Ok(()) = config.varint(ftrace_config::TIDS_TO_TRACE, 9);
+            let Ok(()) = config.string(ftrace_config::TRACING_CPUMASK, "f,ff");
+            let Ok(()) = config.varint(ftrace_config::DRAIN_BUFFER_PERCENT, 80);
+        });
+        assert!(WantedEvents::chooses_threads(&config));
+        let wanted = WantedEvents::of(&config, 64);
+        let refused = ["../x", "", "bin"].map(|name| format!("the option \"{name}\""));
+        assert_eq!(wanted.without, refused);
+        let told = format!("{:?}", wanted.options);
+        let settings = r#"[("options/event-fork", "1"), ("options/irq-info", "0"), ("set_event_pid", "7 9"), ("tracing_cpumask", "f,ff")]"#;
+        assert!(told.contains(settings) && told.contains("watermark: 80"), "{told}");
     }
 
     #[test]
@@ -215,11 +304,13 @@ mod tests {
             let Ok(()) = config.varint(sys_stats_config::MEMINFO_PERIOD_MS, 1);
             let Ok(()) = config.varint(sys_stats_config::STAT_PERIOD_MS, 0);
             let Ok(()) = config.varint(sys_stats_config::PSI_PERIOD_MS, 1000);
+            let Ok(()) = config.varint(sys_stats_config::SLAB_PERIOD_MS, 500);
             let Ok(()) = config.varint(sys_stats_config::MEMINFO_COUNTERS, 2);
             let Ok(()) = config.bytes(sys_stats_config::MEMINFO_COUNTERS, &[3, 0x81, 1]);
         });
         let wanted = WantedStats::of(&config);
-        assert_eq!(wanted.periods, [(Group::Memory, LEAST), (Group::Pressure, Duration::from_secs(1))]);
+        let [half, second] = [500, 1000].map(Duration::from_millis);
+        assert_eq!(wanted.periods, [(Group::Memory, LEAST), (Group::Pressure, second), (Group::Slabs, half)]);
         assert_eq!(wanted.only, [(Group::Memory, vec![2, 3, 129])]);
         assert_eq!(WantedStats::of(b"\xFF\xFF"), WantedStats::default(), "of a malformed one");
     }

@@ -42,8 +42,9 @@ pub struct KeptStats {
 }
 
 impl CarryOver {
-    /// With so many bytes of memory, 4 KiB to 256 MiB, also keeps the last description of each track, and of each process
-    /// and thread of a process tree, and the last value of each counter, whether their sequences go on or not. They come first in a trace that [begins](Self::begin_file).
+    /// With so many bytes of memory, 4 KiB to 256 MiB, also keeps the last description of each track, and of each
+    /// process and thread of a process tree, and the last value of each counter, whether their sequences go on or not.
+    /// They come first in a trace that [begins](Self::begin_file).
     ///
     /// One takes 64 bytes, and 32 more for each 28 bytes beyond 24. When there is no more room, half of them go: those
     /// first that nobody has used for the longest. One that is longer than a sixteenth of the memory is not kept.

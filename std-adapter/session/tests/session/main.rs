@@ -103,36 +103,6 @@ fn details_of_slices_and_instants_are_in_the_trace() {
 }
 
 #[test]
-fn of_more_threads_than_a_table_of_256_has_places_for_each_is_in_the_trace() {
-    const THREADS: usize = 300;
-    let session = Session::builder().start().expect("a session");
-    let (recorder, together) = (session.recorder(), Barrier::new(THREADS + 1));
-    std::thread::scope(|scope| {
-        for number in 0..THREADS {
-            let (recorder, together) = (recorder.clone(), &together);
-            let work = move || {
-                recorder.instant("here");
-                together.wait();
-                together.wait();
-            };
-            let thread = std::thread::Builder::new().name(format!("t{number:03}"));
-            thread.spawn_scoped(scope, work).expect("a thread");
-        }
-        // All have recorded, and none has ended.
-        together.wait();
-        session.flush(Duration::from_secs(5)).expect("a flush");
-        together.wait();
-    });
-    let path = scratch("300 threads.pftrace");
-    let mut stopped = session.stop().expect("a stop");
-    assert_eq!(stopped.summary().buffers[0].chunks_refused, 0);
-    stopped.write_to(&path).expect("a file");
-    let trace = Trace::read(&path);
-    assert_eq!(trace.events(3), THREADS);
-    assert!((0..THREADS).all(|number| trace.contains(&format!("t{number:03}"))));
-}
-
-#[test]
 fn a_flush_finds_what_threads_have_not_sent() {
     let session = Session::builder().start().expect("a session");
     session.recorder().instant("lonely");

@@ -60,8 +60,8 @@ impl TracerConfig {
     /// target that knows none of them leaves it at boot time: all its times agree with each other.
     ///
     /// Readers show boot time, so a trace with another clock must tell what both showed at some moments. Sessions do;
-    /// who exports alone calls [`TraceExporter::clocks`](crate::service::TraceExporter::clocks). Of a device of which nobody
-    /// tells, `tracebuf receive` and `recover` say that the clock shows boot time.
+    /// who exports alone calls [`TraceExporter::clocks`](crate::service::TraceExporter::clocks). Of a device of which
+    /// nobody tells, `tracebuf receive` and `recover` say that the clock shows boot time.
     pub const fn clock_id(self, clock_id: u32) -> Self {
         TracerConfig { clock_id, ..self }
     }

@@ -1,6 +1,10 @@
-//! A device that is reset in the middle of a frame, and what only looks like that.
+//! A device that is reset in the middle of a frame, or while its line is interrupted, and what only looks like that.
 
-use super::{WHOLE, content, frame, frames_of, receive};
+use std::convert::Infallible;
+
+use tracebuf_analysis::receive::Receiver;
+
+use super::{FIRST, WHOLE, content, frame, frames_of, receive};
 
 /// Packets of sequence 2, with a text each.
 fn packet_of(text: &[u8]) -> Vec<u8> {
@@ -82,5 +86,39 @@ fn noise_that_is_too_short_for_a_frame_or_before_all_of_them_costs_no_packet() {
         // What came before all of them may have been one.
         let told = [&content(&packet)[..], &[0xD0, 0x02, 1]].concat();
         assert!(received.iter().all(|received| content(received) == told));
+    }
+}
+
+#[test]
+fn after_an_interruption_every_sequence_misses_something_and_a_restart_is_noticed_whatever_its_numbers() {
+    /// A packet of sequence 2, at this time by its own clock.
+    fn timed(time: u8) -> Vec<u8> {
+        // A clock snapshot with the clock 64.
+        vec![0x0A, 10, 0x50, 2, 0x32, 6, 0x0A, 4, 0x08, 64, 0x10, time]
+    }
+    for (number, time, starts) in [(4, 90, 1), (4, 5, 2), (500, 5, 2), (500, 90, 1), (1, 5, 2)] {
+        let mut receiver = Receiver::new();
+        let mut got = Vec::new();
+        let mut push = |receiver: &mut Receiver, bytes: &[u8]| {
+            let Ok(()) = receiver.push(bytes, |start, packet| {
+                got.push((start, packet.to_vec()));
+                Ok::<_, Infallible>(())
+            });
+        };
+        let mut line: Vec<u8> = (1..4).flat_map(|n| frame(WHOLE, n, &timed(70 + n as u8))).collect();
+        let cut = frame(FIRST, 4, &timed(80));
+        line.extend(&cut[..6]);
+        push(&mut receiver, &line);
+        receiver.interrupt();
+        push(&mut receiver, &frame(WHOLE, number, &timed(time)));
+        push(&mut receiver, &frame(WHOLE, number + 1, &timed(time + 1)));
+        let report = receiver.finish();
+        assert_eq!((got.len(), report.starts), (5, starts), "{number} {time}: {report}");
+        let lost = |packet: &[u8]| packet.ends_with(&[0xD0, 0x02, 1]);
+        // What a start lacks at its beginning is that start's own loss only if its first frame is missing.
+        let told = got.iter().map(|(_, packet)| lost(packet)).collect::<Vec<_>>();
+        assert_eq!(told, [false, false, false, number != 1, false], "{number} {time}");
+        assert_eq!((report.interruptions, report.frames_unfinished), (1, 1), "{report}");
+        assert!(!report.to_string().contains("nothing lost"), "{report}");
     }
 }

@@ -4,7 +4,8 @@ use object::Endianness;
 use tracebuf::inplace::{LINKED_NAMES, Name, Recorder, Region, Sender, Writer};
 use tracebuf_analysis::Trace;
 
-use super::{elf_with, recover};
+use super::cores::elf_with;
+use super::recover;
 use crate::trace::scratch;
 use crate::{text, tracebuf};
 

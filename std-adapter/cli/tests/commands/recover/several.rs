@@ -2,7 +2,8 @@
 
 use object::Endianness;
 
-use super::{elf, hex, recover, region};
+use super::cores::elf;
+use super::{hex, recover, region};
 use crate::text;
 use crate::trace::scratch;
 

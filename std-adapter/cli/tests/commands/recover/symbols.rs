@@ -2,7 +2,8 @@
 
 use object::Endianness;
 
-use super::{elf_with, recover, region};
+use super::cores::elf_with;
+use super::{recover, region};
 
 /// The firmware's own ring as named by either mangling, and another crate's.
 const LEGACY: &str = "_ZN17tracebuf_firmware8firmware5TRACE17h0123456789abcdefE";

@@ -7,13 +7,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use tracebuf::proto::fields::config::{
-    buffer_config, ftrace_config, process_stats_config, sys_stats_config, trace_config,
-    trace_config_data_source,
+    buffer_config, ftrace_config, incremental_state_config, process_stats_config, sys_stats_config,
+    system_info_config, trace_config, trace_config_data_source,
 };
 use tracebuf::proto::fields::ipc::data_source_config;
 use tracebuf::proto::fields::{
-    ftrace_stats, process_stats, process_stats_process, process_tree, process_tree_process, sys_stats,
-    sys_stats_value, trace_packet,
+    cpu_info, ftrace_stats, process_stats, process_stats_process, process_tree, process_tree_process,
+    sys_stats, sys_stats_value, trace_packet,
 };
 use tracebuf::proto::reader::{message, messages, number};
 use tracebuf_service::wire::ProtoBuilder;
@@ -39,6 +39,11 @@ fn processes() -> ProtoBuilder {
     let config = config.number(process_stats_config::RECORD_THREAD_NAMES, true);
     let config = config.number(process_stats_config::PROC_STATS_POLL_MS, 50_u32);
     source("linux.process_stats", data_source_config::PROCESS_STATS_CONFIG, config)
+}
+
+fn system_info() -> ProtoBuilder {
+    let config = ProtoBuilder::new().number(system_info_config::IRQ_NAMES, true);
+    source("linux.system_info", data_source_config::SYSTEM_INFO_CONFIG, config)
 }
 
 fn events(names: &[&str]) -> ProtoBuilder {
@@ -89,7 +94,7 @@ fn command_lines(trace: &Trace) -> BTreeMap<u64, Vec<String>> {
 fn several_sessions_each_have_what_they_want_of_the_machine_until_their_end() {
     let service = Service::start("serve-machine");
     let mut consumers = [service.consumer(), service.consumer()];
-    let wanted = [config(&[statistics(20)]), config(&[statistics(1000), processes()])];
+    let wanted = [config(&[statistics(20)]), config(&[statistics(1000), processes(), system_info()])];
     let enabled = [0, 1].map(|at: usize| consumers[at].enable(&wanted[at], None));
     std::thread::sleep(Duration::from_millis(500));
     // Some that come when it records.
@@ -118,6 +123,12 @@ fn several_sessions_each_have_what_they_want_of_the_machine_until_their_end() {
     let own = used.find(|one| number(one, process_stats_process::PID) == Some(std::process::id().into()));
     let size = own.and_then(|own| number(own, process_stats_process::VM_RSS_KB)).expect("it is told");
     assert!((1_000..total).contains(&size), "{size}");
+    assert!(all_of(&first, trace_packet::CPU_INFO).is_empty(), "it wants none");
+    let [info] = all_of(&second, trace_packet::CPU_INFO)[..] else { panic!("it is told once") };
+    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").expect("a file");
+    let mut numbers = cpuinfo.lines().filter_map(|line| line.strip_prefix("processor")?.split(':').nth(1));
+    let last: usize = numbers.next_back().expect("one").trim().parse().expect("a number");
+    assert_eq!(messages(info, cpu_info::CPUS).count(), last + 1);
     for trace in [&first, &second] {
         trace.assert_ends_with_stats();
         assert_eq!(trace.losses(), 0);
@@ -125,6 +136,26 @@ fn several_sessions_each_have_what_they_want_of_the_machine_until_their_end() {
         assert!(all_of(trace, trace_packet::SYS_STATS).len() == memory(trace).len());
         assert!(trace.all_have(trace_packet::TRUSTED_UID, uid));
     }
+}
+
+#[test]
+fn names_are_told_again_in_the_session_that_clears_state_and_in_no_other() {
+    let service = Service::start("serve-clear");
+    let mut consumers = [service.consumer(), service.consumer()];
+    let clear = ProtoBuilder::new().number(incremental_state_config::CLEAR_PERIOD_MS, 100_u32);
+    let clears = config(&[processes()]).message(trace_config::INCREMENTAL_STATE_CONFIG, &clear);
+    let wanted = [clears, config(&[processes()])];
+    let enabled = [0, 1].map(|at: usize| consumers[at].enable(&wanted[at], None));
+    std::thread::sleep(Duration::from_secs(1));
+    let told = [0, 1].map(|at: usize| {
+        let path = service.folder.join(format!("{at}.pftrace"));
+        let trace = ended(&mut consumers[at], enabled[at], &path);
+        let trees = all_of(&trace, trace_packet::PROCESS_TREE).into_iter();
+        let told = trees.flat_map(|tree| messages(tree, process_tree::PROCESSES));
+        let own = u64::from(std::process::id());
+        told.filter(|one| number(one, process_tree_process::PID) == Some(own)).count()
+    });
+    assert!(told[0] > 1 && told[1] == 1, "{told:?}");
 }
 
 /// A service of a user who may not have the kernel's events; this one, if that is so.
@@ -292,5 +323,26 @@ mod of_a_kernel {
             assert!(stats.len() >= 2 && trace.losses() == 0);
         }
         assert_eq!(instances(), before);
+    }
+
+    #[test]
+    #[ignore = "needs root and a tracefs"]
+    fn categories_are_the_kernels_events_that_there_are_and_what_is_none_is_told() {
+        let service = Service::start("serve-categories");
+        let mut consumer = service.consumer();
+        let categories = ["sched", "freq", "idle", "gfx", "view"];
+        let wanted = ProtoBuilder::new()
+            .each(categories, |config, name| config.bytes(ftrace_config::ATRACE_CATEGORIES, name.as_bytes()));
+        let wanted = config(&[source("linux.ftrace", data_source_config::FTRACE_CONFIG, wanted)]);
+        let before = instances();
+        let enabled = consumer.enable(&wanted, None);
+        assert!(crate::wait_until(30, || instances() != before));
+        std::thread::sleep(Duration::from_secs(1));
+        let trace = ended(&mut consumer, enabled, &service.folder.join("trace"));
+        assert!(!ran(&trace).is_empty(), "sched stands for switches");
+        let stats = all_of(&trace, trace_packet::FTRACE_STATS);
+        assert_eq!(messages(stats[0], ftrace_stats::UNKNOWN_FTRACE_EVENTS).count(), 0);
+        let told = message(stats[0], ftrace_stats::ATRACE_ERRORS).map(text);
+        assert_eq!(told, Some("linux.ftrace does without the category \"view\""));
     }
 }

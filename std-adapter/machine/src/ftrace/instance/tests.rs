@@ -28,6 +28,7 @@ fn the_kernels_events_are_read_and_nothing_stays() {
         ],
         filters: vec![("sched/sched_waking".into(), "common_pid != 0".into())],
         buffer_kib: 1024,
+        ..InstanceOptions::default()
     };
     let events = instance.start(&options).expect("a start");
     assert!(events.iter().filter(|event| event.starts_with("irq/")).count() >= 5, "{events:?}");

@@ -87,3 +87,41 @@ fn a_machine_without_any_of_it_says_nothing_and_no_number_is_too_large() {
     let stats = look(&machine);
     assert_eq!(messages(&stats, field::CPU_STAT).map(numbers).collect::<Vec<_>>(), [[0, u64::MAX, 0, 0]]);
 }
+
+#[test]
+fn what_is_only_told_when_it_is_asked_for_has_the_kernels_names() {
+    let machine = Machine::new("sys-more");
+    machine.says("buddyinfo", "Node 0, zone   DMA32      4      0     12 \nNode 1, zone x\nrubbish\n");
+    let slabinfo = "slabinfo - version: 2.1\n# name <active> ...\n\
+                    ext4_inode 10 20 1096 29 8 : tunables 0 0 0 : slabdata 7 9 0\nshort 1 2\n";
+    machine.says("slabinfo", slabinfo);
+    for (file, text) in [("name", "POLL"), ("time", "77")] {
+        machine.has(&format!("devices/system/cpu/cpu3/cpuidle/state0/{file}"), text);
+    }
+    machine.has("devices/system/cpu/cpu3/cpuidle/state1/name", "without a time");
+    machine.has("devices/system/cpu/cpu0/online", "1");
+    machine.has("class/drm/card0/device/pp_dpm_sclk", "0: 300Mhz\n1: 800Mhz *\n2: 900Mhz\n");
+    assert_eq!(numbers(&look(&machine)), [5], "nobody has asked");
+    let groups = [Group::FreeMemory, Group::Slabs, Group::Idle, Group::Graphics];
+    let mut bytes = Vec::new();
+    let Ok(()) = SysStats::new().look_at(groups.into_iter(), &machine.proc(), || 5).encode(&mut bytes);
+    let stats = message(&bytes, trace_packet::SYS_STATS).expect("statistics");
+    let all = |field| messages(stats, field).collect::<Vec<_>>();
+    let zones = all(field::BUDDY_INFO);
+    let texts = |of: &[u8]| {
+        [1, 2].map(|field| String::from_utf8_lossy(message(of, field).expect("one")).into_owned())
+    };
+    assert_eq!((texts(zones[0]), numbers(zones[0])), (["0", "DMA32"].map(Into::into), vec![4, 0, 12]));
+    assert_eq!((texts(zones[1]), numbers(zones[1]), zones.len()), (["1", "x"].map(Into::into), vec![], 2));
+    let slabs = all(field::SLAB_INFO);
+    assert_eq!(
+        (message(slabs[0], 1), numbers(slabs[0]), slabs.len()),
+        (Some(&b"ext4_inode"[..]), vec![8, 9], 1)
+    );
+    let idle = all(field::CPUIDLE_STATE);
+    assert_eq!(
+        (numbers(idle[0]), messages(idle[0], 2).map(numbers).collect::<Vec<_>>()),
+        (vec![3], vec![vec![77]])
+    );
+    assert_eq!((idle.len(), number(stats, field::GPUFREQ_MHZ)), (1, Some(800)));
+}

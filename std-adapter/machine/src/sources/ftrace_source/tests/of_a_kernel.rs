@@ -126,3 +126,42 @@ fn a_source_that_is_dropped_or_panics_leaves_nothing_behind() {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).expect_err("a panic");
     assert_eq!(count(), before);
 }
+
+#[test]
+#[ignore = "needs root and a tracefs"]
+fn only_the_threads_that_are_chosen_are_recorded_and_what_the_kernel_refuses_is_named() {
+    let recording = Recording::new();
+    let busy = || (0..2000).for_each(|_| drop(std::fs::metadata("/")));
+    let (ready, chosen) = std::sync::mpsc::channel();
+    let (go, gone) = std::sync::mpsc::channel::<()>();
+    let thread = std::thread::spawn(move || {
+        ready.send(thread_id()).expect("it is heard");
+        gone.recv().expect("a word");
+        busy();
+    });
+    let tid = chosen.recv().expect("a number");
+    let options = FtraceOptions::new(["raw_syscalls/*"]).told_to_do_without(&["kprobe_events".into()]);
+    let only = options.clone().set("set_event_pid".into(), tid.to_string());
+    let mut source = FtraceSource::new(only).expect("a tracefs");
+    let mut out = recording.output();
+    source.start(&mut out).expect("a start");
+    go.send(()).expect("it is there");
+    busy();
+    thread.join().expect("its end");
+    std::thread::spawn(busy).join().expect("its end");
+    source.stop(&mut out);
+    let refused = options.set("tracing_cpumask".into(), "no mask".into());
+    let error = FtraceSource::new(refused).expect("a tracefs").start(&mut out).expect_err("no mask");
+    assert!(error.to_string().starts_with("tracing_cpumask: "), "{error}");
+    drop(out);
+    let trace = recording.trace();
+    let packets = packets(&trace);
+    let bundles = packets.iter().filter_map(|packet| message(packet, trace_packet::FTRACE_EVENTS));
+    let events = bundles.flat_map(|bundle| messages(bundle, ftrace_event_bundle::EVENT));
+    let callers: Vec<u64> = events.filter_map(|event| number(event, 2)).collect();
+    assert!(callers.len() > 4000 && callers.iter().all(|caller| *caller == tid.into()), "{}", callers.len());
+    let told = packets.iter().filter_map(|packet| message(packet, trace_packet::FTRACE_STATS));
+    let told: Vec<_> =
+        told.filter(|told| !told.is_empty()).map(|told| message(told, ftrace_stats::ATRACE_ERRORS)).collect();
+    assert_eq!(told[0], Some(&b"linux.ftrace does without kprobe_events"[..]));
+}

@@ -102,6 +102,9 @@ pub(crate) const SMALL: bool = cfg!(tracebuf_small);
 
 #[cfg(any(feature = "producer", feature = "inplace"))]
 mod atomics;
+#[cfg(all(feature = "inplace", tracebuf_linked))]
+#[doc(hidden)]
+pub mod build_mark;
 mod debug;
 mod events;
 #[cfg(feature = "producer")]

@@ -137,6 +137,15 @@ impl<'b> RegionView<'b> {
         is_start && (start != starts & 31 || writer < self.header.0[header::WRITERS])
     }
 
+    /// Chunks in which there is nothing though something was recorded: they were overwritten with zeros. After the first
+    /// start nobody knows, as the next ones clear what is half written.
+    pub fn chunks_erased(&self) -> usize {
+        let log = self.log(1);
+        let used = if self.starts() == 1 { self.header.0[header::POSITION] as usize } else { 0 };
+        let is_erased = |chunk: &usize| [0, 3].iter().all(|at| self.ring.get((chunk << log) + at) == Some(0));
+        (0..used.min(1 << self.log(2))).filter(is_erased).count()
+    }
+
     /// A name by its number. `None` if there is none: no event of a region that is whole has such a number, but 0 and
     /// those of [linked names](crate::linked_name).
     pub fn name(&self, number: u32) -> Option<NameView<'b>> {

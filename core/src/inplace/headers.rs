@@ -33,6 +33,21 @@ impl HeaderView {
         self.0[header::TEXT] & SUMS != 0
     }
 
+    /// The [build](super::Name::build) whose linker numbered the names of a start, given modulo 32. `None`: nobody knows. It
+    /// recorded no such name, or there were two other builds since.
+    pub fn build(&self, start: u32) -> Option<u32> {
+        let word = |at: usize| self.0[at % HEADER];
+        let start = self.starts().checked_sub(self.starts().wrapping_sub(start) & 31)?;
+        let build = if start >= word(header::BUILD_SINCE) {
+            word(header::BUILD)
+        } else if start >= word(header::BEFORE_SINCE) {
+            word(header::BUILD_BEFORE)
+        } else {
+            0
+        };
+        Some(build).filter(|build| *build != 0)
+    }
+
     /// The binary logarithm of a size: 1 for words of a chunk, 2 for chunks, 3 for names.
     pub(super) fn log(&self, byte: u32) -> u32 {
         self.0[header::GEOMETRY] >> (8 * byte) & 0xFF

@@ -42,6 +42,11 @@ pub(super) mod header {
     pub(in super::super) const WRITERS: usize = 10;
     /// Names for which the table had no place.
     pub(in super::super) const UNNAMED: usize = 11;
+    /// The build whose linker numbered names, and the first start of it; then the same of the build before.
+    pub(in super::super) const BUILD: usize = 12;
+    pub(in super::super) const BUILD_SINCE: usize = 13;
+    pub(in super::super) const BUILD_BEFORE: usize = 14;
+    pub(in super::super) const BEFORE_SINCE: usize = 15;
 }
 
 pub(super) const fn check(geometry: u32, text: u32, frequency: u32) -> u32 {

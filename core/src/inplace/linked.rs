@@ -2,8 +2,11 @@
 
 use core::ops::RangeInclusive;
 
-use super::layout::{LINKED, NAMES_MAX};
+use super::layout::{LINKED, NAMES_MAX, header};
 use super::names::Name;
+use super::order::{PUBLISH, before_publishing};
+use super::region::Memory;
+use crate::atomics::Ordering;
 
 /// The numbers of [linked names](crate::linked_name): the first one's symbol has the address 0, the next one's 1.
 pub const LINKED_NAMES: RangeInclusive<u32> = NAMES_MAX + 1..=LINKED;
@@ -48,8 +51,40 @@ impl LinkedName {
     }
 }
 
+/// Whether the region says that the numbers of this start's names are of this build.
+#[inline(always)]
+pub(super) fn is_of<M: Memory>(region: &M, build: u32) -> bool {
+    region.header(header::BUILD).load(Ordering::Relaxed) == build
+}
+
+/// Says so, before the first of them is recorded. Whoever interrupts this stores the same, or has done so.
+#[inline(never)]
+pub(super) fn of_build<M: Memory, N: Name>(region: &M) {
+    let build = N::build();
+    let before = region.header(header::BUILD).load(Ordering::Relaxed);
+    if before == build {
+        return;
+    }
+    let since = region.header(header::BUILD_SINCE).load(Ordering::Relaxed);
+    let start = region.header(header::STARTS).load(Ordering::Relaxed);
+    let set = |index, value| region.header(index).store(value, Ordering::Relaxed);
+    if since != start {
+        set(header::BUILD_BEFORE, before);
+        set(header::BEFORE_SINCE, since);
+        before_publishing();
+        set(header::BUILD_SINCE, start);
+    }
+    before_publishing();
+    region.header(header::BUILD).store(build, PUBLISH);
+}
+
 #[cfg(tracebuf_linked)]
 impl Name for LinkedName {
+    #[inline(always)]
+    fn build() -> u32 {
+        crate::build_mark::current()
+    }
+
     #[inline(always)]
     fn number(self) -> Option<u32> {
         Some(self.0)
@@ -104,8 +139,10 @@ impl Name for LinkedName {
 /// ```
 ///
 /// `tracebuf recover` and `tracebuf receive` get the texts from the program with `--program`. It must be the very one
-/// that recorded: in another build the numbers are other names'. What an earlier build recorded in a region that an
-/// update kept is read with that build's file. Keep the program's symbols: `strip` in a profile removes the names.
+/// that recorded: in another build the numbers are other names'. Each build has a mark, which the region keeps, so that
+/// another build's file is noticed, and numbers are shown; it may be missed once in some thousand times. What an earlier
+/// build recorded in a region that an update kept is read with that build's file. Keep the program's symbols: `strip` in
+/// a profile removes the names.
 ///
 /// It takes a literal, and is an expression. A program has up to 1,023 such names, of which those with one text are
 /// one; of more, the command says that they cannot be told apart. They go with names of the table in one region; tracks
@@ -148,6 +185,20 @@ macro_rules! __linked_name {
                 ".popsection",
                 ".endif",
                 options(raw)
+            );
+            const SIZE: u32 = $crate::build_mark::size(
+                $text,
+                ::core::module_path!(),
+                ::core::line!(),
+                ::core::column!(),
+            );
+            ::core::arch::global_asm!(
+                ".pushsection tracebuf_build,\"\",%nobits",
+                ".p2align {align}",
+                ".space {size}",
+                ".popsection",
+                align = const $crate::build_mark::align(SIZE),
+                size = const SIZE,
             );
             // SAFETY: nothing reads it; its address is all that counts.
             unsafe extern "C" {

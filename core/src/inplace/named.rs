@@ -52,8 +52,7 @@ impl<'w, 'a, M: Memory, T: Timer, N: Name> NamedEvents<'w, 'a, M, T, N> {
     #[inline(always)]
     fn event(self, kind: u32) {
         match self.name.number() {
-            // With nothing to look up, what all share is as fast.
-            Some(number) => self.writer.event(head(kind, number), ""),
+            Some(number) => self.writer.numbered::<N>(head(kind, number)),
             None => self.writer.event_here(head(kind, 0), number_of(self.writer.region(), self.name)),
         }
     }
@@ -61,7 +60,7 @@ impl<'w, 'a, M: Memory, T: Timer, N: Name> NamedEvents<'w, 'a, M, T, N> {
     #[inline(always)]
     fn value<const WORDS: usize>(self, kind: u32, value: [u32; WORDS]) {
         match self.name.number() {
-            Some(number) => self.writer.numbered_value(head(kind, number), value),
+            Some(number) => self.writer.numbered_value::<N, WORDS>(head(kind, number), value),
             None => self.writer.value_here(head(kind, 0), number_of(self.writer.region(), self.name), value),
         }
     }

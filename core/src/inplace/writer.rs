@@ -4,6 +4,7 @@ use core::cell::Cell;
 
 use super::claim::{claim, complete};
 use super::layout::{FRONT, Front, LINKED, STEPS_BITS, detail, detail_word, head, header, kind};
+use super::linked;
 use super::names::{Name, number_of};
 use super::order::{PUBLISH, after_reading, before_publishing};
 use super::region::Memory;
@@ -108,8 +109,10 @@ impl<'a, M: Memory, T: Timer> Writer<'a, M, T> {
     }
 
     #[inline(always)]
-    pub(super) fn number_of(&self, name: impl Name) -> u32 {
-        name.number().map_or_else(|| self.look_up(name), |number| number & LINKED)
+    pub(super) fn number_of<N: Name>(&self, name: N) -> u32 {
+        let Some(number) = name.number() else { return self.look_up(name) };
+        linked::of_build::<M, N>(self.region);
+        number & LINKED
     }
 
     #[inline(never)]
@@ -124,6 +127,25 @@ impl<'a, M: Memory, T: Timer> Writer<'a, M, T> {
     pub(super) fn event(&self, head: u32, name: &'static str) {
         let name = if name.is_empty() { 0 } else { number_of(self.region, name) };
         self.event_here(head, name);
+    }
+
+    /// Writes an event of one word, with a number of the linker's in its head. With nothing to look up, what all share is
+    /// as fast.
+    #[inline(never)]
+    pub(super) fn numbered<N: Name>(&self, head: u32) {
+        // Each branch ends in a call, so that nothing need be put aside.
+        if linked::is_of(self.region, N::build()) {
+            self.event(head, "");
+        } else {
+            self.first_numbered::<N>(head);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn first_numbered<N: Name>(&self, head: u32) {
+        linked::of_build::<M, N>(self.region);
+        self.event(head, "");
     }
 
     /// The same where it is called, with the name's number.
@@ -143,7 +165,8 @@ impl<'a, M: Memory, T: Timer> Writer<'a, M, T> {
 
     /// The same with the name's number in the head.
     #[inline(never)]
-    pub(super) fn numbered_value<const WORDS: usize>(&self, head: u32, value: [u32; WORDS]) {
+    pub(super) fn numbered_value<N: Name, const WORDS: usize>(&self, head: u32, value: [u32; WORDS]) {
+        linked::of_build::<M, N>(self.region);
         self.value_here(head, 0, value);
     }
 

@@ -87,7 +87,7 @@ fn events<M: Memory, T: Timer>(
 fn dump(memory: &[u8]) {
     if let Some(view) = RegionView::find(memory) {
         black_box((view.offset(), view.frequency(), view.starts(), view.dropped(), view.unnamed()));
-        black_box(view.chunks_missing());
+        black_box((view.chunks_missing(), view.chunks_erased(), view.build(view.starts())));
         view.chunks().for_each(|one| chunk(Some(&view), &one));
     }
     if let Some(one) = ChunkView::of(memory) {

@@ -33,11 +33,12 @@
 //! | `tcp` | a probe's server, read with a time limit | nothing |
 //! | this one | the receiver: packets from a line's bytes | `frames`, `chunks`, `report` |
 //! | `frames` | packets from a line's frames | `starts`, `report` |
-//! | `chunks` | names, starts and chunks of what is recorded in place | `timeline`, `host_clock`, `report` |
+//! | `chunks` | names, starts and chunks of what is recorded in place | `known`, `timeline`, `host_clock`, `report` |
 //! | `destination` | where packets go | `files`, `session` |
 //! | `files` | a trace file for each start of the device | `output` |
 //! | `session` | a session's trace | nothing |
 //! | `output` | a trace file, and the packets in it | `clocks` |
+//! | `known` | a device's names, and what it says of itself | nothing |
 //! | `clocks` | how clocks of a trace are related | `host_clock` |
 //! | `host_clock` | packets that tell what clocks showed at one moment | `timeline` |
 //! | `timeline` | the host's time of a device's times | nothing |
@@ -49,6 +50,7 @@ mod destination;
 mod files;
 mod frames;
 mod host_clock;
+mod known;
 mod line;
 mod options;
 mod output;

@@ -1,12 +1,15 @@
 //! Options of several commands: sizes, times, and the buffer of a dump that is meant.
 
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tracebuf_analysis::recover::{Dump, Place, RecoverError};
 use tracebuf_machine::RecordOptions;
+use tracebuf_std::display::Count;
 
-use crate::failure::{Failure, status};
+use crate::failure::{Failure, name_of, status};
 
 fn number_and_unit(text: &str) -> Result<(f64, String), String> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -116,6 +119,32 @@ pub(crate) struct BufferChoice {
     pub(crate) program: Option<PathBuf>,
 }
 
+/// The most that a program's file may have: those of firmware have some megabytes, most of them for a debugger.
+const LARGEST_PROGRAM: u64 = 1 << 30;
+
+/// All of a program's file.
+pub(crate) fn read_program(path: &Path) -> io::Result<Vec<u8>> {
+    let (mut elf, file) = (Vec::new(), File::open(path)?);
+    // What is no file may have no end.
+    if file.metadata()?.len() <= LARGEST_PROGRAM {
+        file.take(LARGEST_PROGRAM + 1).read_to_end(&mut elf)?;
+        if elf.len() as u64 <= LARGEST_PROGRAM {
+            return Ok(elf);
+        }
+    }
+    Err(io::Error::new(ErrorKind::FileTooLarge, "a program has 1 GiB at most"))
+}
+
+/// Says that names are missing from a trace because a program is not the one that recorded.
+pub(crate) fn report_other_build(program: &Path, events: u64) {
+    status!(
+        "error: {}: it is not known to be the build that recorded {}, which have numbers in place of names: give the very \
+         file that was flashed with --program, and that of the build before an update for what that recorded",
+        name_of(program),
+        Count(events, "event")
+    );
+}
+
 fn address(text: &str) -> Result<u64, String> {
     let parsed = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(digits) => u64::from_str_radix(digits, 16),
@@ -134,7 +163,7 @@ impl BufferChoice {
     pub(crate) fn of<'f>(&self, path: &Path, file: &'f [u8]) -> Result<(Dump<'f>, Place), Failure> {
         let mut dump = Dump::parse(file).map_err(|error| Failure::of(path, error))?;
         if let Some(program) = &self.program {
-            let elf = std::fs::read(program).map_err(|error| Failure::of(program, error))?;
+            let elf = read_program(program).map_err(|error| Failure::of(program, error))?;
             dump.symbols_of(&elf).map_err(|error| match error {
                 // The program is at fault, not the dump.
                 RecoverError::Malformed(why) => {

@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use crate::failure::{Failure, name_of, status};
 use crate::file_kind::{ENOUGH, FileKind};
 use crate::files::{check_is_other, output_path};
+use crate::options::{read_program, report_other_build};
 use crate::span::WithSpans;
 use crate::terminal::{ProgressLine, is_stdout, print_beside, stop_on_signals};
 use tracebuf_analysis::LinkedNames;
@@ -81,7 +82,7 @@ impl Args {
                 line = line.device(name);
             }
             if let Some(program) = program {
-                let names = std::fs::read(program).and_then(|elf| LinkedNames::of_program(&elf));
+                let names = read_program(program).and_then(|elf| LinkedNames::of_program(&elf));
                 line = line.linked_names(names.map_err(|error| Failure::of(program, error))?);
             }
             Ok(match self.rtt_channel {
@@ -147,6 +148,11 @@ fn one(arguments: &Args, port: &Path, output: &Path) -> Result<ExitCode, Failure
         status!(
             "note: --device names devices that record in place: this one sends packets, which keep what they say"
         );
+    }
+    if let (Some(program), Some(report)) = (arguments.program.first(), &report)
+        && report.events_unlinked > 0
+    {
+        report_other_build(program, report.events_unlinked);
     }
     // A device that is unplugged is an error; what came until then, and what was lost, is still worth knowing.
     let code = ExitCode::SUCCESS;

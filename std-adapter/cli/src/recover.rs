@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use crate::failure::{Failure, name_of, status};
 use crate::file_kind::{FileKind, if_missing, if_moved};
 use crate::files::{check_is_other, output_path, read_as_far};
-use crate::options::{BufferChoice, MostUnpacked, report_others};
+use crate::options::{BufferChoice, MostUnpacked, report_other_build, report_others};
 use crate::span::WithSpans;
 use crate::terminal::is_stdout;
 use tracebuf::buffer::AttachError;
@@ -22,9 +22,10 @@ use tracebuf_std::whole_file::check_writable;
 /// The dump is raw memory, Intel HEX or ELF, from any device, or the file of a buffer whose session has ended. What was
 /// already read out of the buffer is not in the trace. What writers had finished but was not yet moved into the buffer,
 /// their last moments, is in the trace if it lies in shared memory before the buffer, as with the firmware library's
-/// recorder, or in the buffer's file. A region in which firmware recorded in place is decoded. Exit status: 0 when
-/// there is a trace, even an empty one, 3 when it lacks something because a file or memory was cut, damaged or
-/// overwritten, 1 if there is none.
+/// recorder, or in the buffer's file. A region in which firmware recorded in place is decoded.
+///
+/// Exit status: 0 when there is a trace, even an empty one, 3 when it lacks something because a file or memory was cut,
+/// damaged or overwritten, or names because the program is another build's, 1 if there is none.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The dump of memory, or the file of a buffer, plain or gzipped; - is standard input.
@@ -97,12 +98,9 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
     let found = memory.find(place);
     if let (Err(_), Some((address, view))) = (&found, in_place) {
         report_others(all_in_place.get(1..).unwrap_or_default());
-        return recorded_in_place(
-            address,
-            &InPlace::with_names(&view, memory.linked_names()),
-            output,
-            is_whole && view.chunks_missing() == 0,
-        );
+        let is_whole = is_whole && view.chunks_missing() == 0;
+        let found = InPlace::with_names(&view, memory.linked_names());
+        return recorded_in_place(address, &found, arguments, is_whole);
     }
     let found = found.map_err(|error| match error {
         RecoverError::Attach(AttachError::NoRegion) if anywhere => {
@@ -135,9 +133,10 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
 fn recorded_in_place(
     address: u64,
     found: &InPlace,
-    output: &Path,
+    arguments: &Args,
     is_whole: bool,
 ) -> Result<ExitCode, Failure> {
+    let Args { output, which, .. } = arguments;
     let starts = Count(found.starts.len() as u64, "start");
     status!("recorded in place at {address:#x}: {} of {starts}", Count(found.events, "event"));
     if found.is_repaired {
@@ -159,21 +158,34 @@ fn recorded_in_place(
             "event",
             "dropped, as all chunks were being written: give the ring more of them",
         ),
-        (found.unnamed, "event or track", "without a name: give the region more names or text"),
+        (found.damaged_names, "name", "overwritten by something else"),
         (
-            found.unlinked,
+            if found.damaged_names > 0 { 0 } else { found.unnamed },
+            "event or track",
+            "without a name: give the region more names or text",
+        ),
+        (
+            if which.program.is_none() { found.unlinked } else { 0 },
             "event",
             "with a name that only the program has: give the very one that ran with --program",
         ),
-        (found.damaged_chunks, "chunk", "damaged: what follows in each is lost"),
+        (
+            found.damaged_chunks,
+            "chunk",
+            "damaged or overwritten by something else: what follows in each is lost",
+        ),
     ] {
         if count > 0 {
             status!("{} {what}", Count(count, of));
         }
     }
+    let of_other_build = which.program.as_deref().filter(|_| found.unlinked > 0);
+    if let Some(program) = of_other_build {
+        report_other_build(program, found.unlinked);
+    }
     found.write_to(output).map_err(|error| Failure::writing(output, error))?;
     report_packets(found.packets, 0, output);
-    Ok(ended(found.is_damaged() || !is_whole))
+    Ok(ended(found.is_damaged() || !is_whole || of_other_build.is_some()))
 }
 
 /// The file of a buffer.

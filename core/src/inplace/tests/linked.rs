@@ -28,6 +28,32 @@ impl Name for Numbered {
     }
 }
 
+/// A name of a build.
+#[derive(Clone, Copy)]
+struct Of<const BUILD: u32>;
+
+impl<const BUILD: u32> Name for Of<BUILD> {
+    fn address(self) -> usize {
+        unreachable!("it has a number")
+    }
+
+    fn known_len(self) -> Option<usize> {
+        unreachable!("it has a number")
+    }
+
+    fn text(self) -> &'static str {
+        unreachable!("it has a number")
+    }
+
+    fn number(self) -> Option<u32> {
+        Some(*LINKED_NAMES.start())
+    }
+
+    fn build() -> u32 {
+        BUILD
+    }
+}
+
 /// The numbers of names in all events.
 fn numbers(view: &RegionView<'_>) -> Vec<u32> {
     let records = view.chunks().flat_map(|chunk| chunk.records()).map(|record| record.expect("an event").1);
@@ -124,4 +150,47 @@ fn where_nothing_numbers_them_they_are_names_of_the_table() {
     let view = RegionView::find(&bytes).expect("a region");
     let told: Vec<_> = numbers(&view).into_iter().map(|number| super::name(&view, number)).collect();
     assert_eq!(told, ["motor", "motor"]);
+}
+
+#[test]
+fn the_region_says_of_each_start_which_build_numbered_its_names() {
+    let region = Region::<4, 8, 8>::zeroed();
+    let builds = |starts: core::ops::Range<u32>| -> Vec<_> {
+        let bytes = dump(&region);
+        let view = RegionView::find(&bytes).expect("a region");
+        starts.map(|start| view.build(start & 31)).collect()
+    };
+    let start = |named: u32, of_table: bool| {
+        let (recorder, _) = Recorder::attach_or_new(&region, || 7, 1_000);
+        let writer = recorder.writer("thread");
+        match named {
+            0 => {}
+            // Whatever is recorded first.
+            1 => writer.named(Of::<1>).count(1),
+            2 => writer.instant_with("x", |details| {
+                details.arg(Of::<2>, 1);
+            }),
+            _ => writer.on(writer.track("t", 1)).begin(Of::<3>),
+        }
+        if of_table {
+            writer.instant("x");
+        }
+        if named == 2 {
+            writer.named(Of::<2>).instant();
+        }
+    };
+    start(0, true);
+    assert_eq!(builds(1..2), [None], "no such name");
+    start(1, false);
+    start(1, true);
+    assert_eq!(builds(2..4), [Some(1); 2]);
+    start(2, true);
+    assert_eq!(builds(1..5), [None, Some(1), Some(1), Some(2)]);
+    start(2, false);
+    start(3, false);
+    // Nobody knows any more what was before the build before.
+    assert_eq!(builds(1..7), [None, None, None, Some(2), Some(2), Some(3)]);
+    // As many starts later as are told apart.
+    (0..30).for_each(|_| start(3, false));
+    assert_eq!(builds(5..37), [&[Some(2)][..], &[Some(3); 31]].concat());
 }

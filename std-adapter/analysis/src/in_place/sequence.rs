@@ -179,6 +179,9 @@ impl<N: Names> Writing<'_, '_, N> {
             let count =
                 if LINKED_NAMES.contains(&number) { &mut counts.unlinked } else { &mut counts.unnamed };
             *count += 1;
+            if number != 0 && names.name(number).is_none() {
+                counts.unknown.insert(number);
+            }
         }
         names.name(number).unwrap_or_else(|| b"?".to_vec())
     }

@@ -1,5 +1,7 @@
 //! What making packets takes besides a chunk: its start, names, and where packets and counts go.
 
+use std::collections::BTreeSet;
+
 use super::identity::{Identity, Kind};
 
 /// What was made of chunks, and what is missing.
@@ -12,6 +14,8 @@ pub(crate) struct Counts {
     pub(crate) dropped_events: u64,
     pub(crate) damaged_chunks: u64,
     pub(crate) unnamed: u64,
+    /// Numbers of names that are not there at all.
+    pub(crate) unknown: BTreeSet<u32>,
     /// The same with names of a program that is not at hand.
     pub(crate) unlinked: u64,
     /// The first and the last time of the device, in nanoseconds.

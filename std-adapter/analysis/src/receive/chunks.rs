@@ -1,18 +1,19 @@
 //! What a device sends of what it records in place: its starts, its names, and its chunks, until they are packets.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use tracebuf::inplace::{ChunkView, Detail, Hello, Message, NameView, Record};
+use tracebuf::inplace::{ChunkView, Hello, Message, NameView};
 use tracebuf::proto::frame::Frame;
 
 use super::host_clock::pair;
+use super::known::Known;
 use super::report::ReceiveReport;
 use super::timeline::Timeline;
 use crate::LinkedNames;
-use crate::in_place::{AllNames, Counts, Identity, Names, StartPackets, Surroundings, address, text_of};
+use crate::in_place::{AllNames, Counts, Identity, StartPackets, Surroundings};
 
 /// The least kind of a frame that is no piece of a packet.
 const FIRST_KIND: u8 = 0x10;
@@ -23,42 +24,6 @@ const FOR_CLOCK: u64 = 6_000_000_000;
 const FOR_NAMES: u64 = 20_000_000_000;
 /// Starts that are remembered.
 const STARTS: usize = 64;
-/// The most names that a device has.
-const NAMES: u32 = 1024;
-
-/// Names as they were sent.
-#[derive(Debug, Default)]
-struct Known(HashMap<u32, (u32, Option<Vec<u8>>)>);
-
-impl Names for Known {
-    fn name(&self, number: u32) -> Option<Vec<u8>> {
-        let (key, text) = self.0.get(&number)?;
-        Some(text.clone().unwrap_or_else(|| address(*key)))
-    }
-
-    fn has_text(&self, number: u32) -> bool {
-        self.0.get(&number).is_some_and(|(_, text)| text.is_some())
-    }
-}
-
-impl Known {
-    /// Whether all names in a chunk are known, or cannot be.
-    fn cover(&self, chunk: &ChunkView<'_>) -> bool {
-        let is_known = |number| number == 0 || number > NAMES || self.0.contains_key(&number);
-        let of_record = |record| match record {
-            Record::Begin { name: number }
-            | Record::Instant { name: number }
-            | Record::Count { counter: number, .. }
-            | Record::Measure { counter: number, .. }
-            | Record::Switch { task: number }
-            | Record::Detail(Detail::Track(number) | Detail::Arg(number, _)) => number,
-            _ => 0,
-        };
-        is_known(chunk.track())
-            && chunk.records().all(|record| record.map_or(true, |(_, record)| is_known(of_record(record))))
-    }
-}
-
 /// A start: which one since the memory was new the last time, and how often that was.
 type StartKey = (u32, u32);
 
@@ -81,6 +46,8 @@ struct Waiting {
     start: StartKey,
     bytes: Vec<u8>,
     since: Option<u64>,
+    /// How many hellos had come.
+    hellos: u64,
 }
 
 /// How packets of a device are to be.
@@ -185,6 +152,7 @@ impl Chunks {
             }
         };
         self.begin(newest, number == 0, report);
+        self.names.entry(newest.0).or_default().hello(hello);
         self.dropped = hello.dropped();
         self.says(newest, hello.now, now);
         for chunk in std::mem::take(&mut self.early) {
@@ -251,10 +219,8 @@ impl Chunks {
     }
 
     fn name(&mut self, number: u32, name: &NameView<'_>) {
-        if (1..=NAMES).contains(&number) {
-            let memory = self.newest.map_or(0, |(memory, _)| memory);
-            self.names.entry(memory).or_default().0.insert(number, (name.key, name.text.map(text_of)));
-        }
+        let memory = self.newest.map_or(0, |(memory, _)| memory);
+        self.names.entry(memory).or_default().name(number, name);
     }
 
     fn chunk(&mut self, chunk: &ChunkView<'_>, piece: &[u8], now: Option<u64>, report: &mut ReceiveReport) {
@@ -281,7 +247,8 @@ impl Chunks {
         {
             self.sample(key, last, now);
         }
-        self.waiting.push_back(Waiting { start: key, bytes: piece.to_vec(), since: now });
+        let hellos = self.names.get(&memory).map_or(0, Known::hellos);
+        self.waiting.push_back(Waiting { start: key, bytes: piece.to_vec(), since: now, hellos });
     }
 
     /// The packets of chunks that need not wait any longer, or of `all`.
@@ -300,7 +267,11 @@ impl Chunks {
                 // Of a memory that is gone, no names will come.
                 let is_over = waited > FOR_NAMES || self.newest.is_some_and(|(newest, _)| newest != memory);
                 let names = self.names.get(&memory);
-                is_over || chunk.is_none_or(|chunk| names.is_some_and(|names| names.cover(&chunk)))
+                let is_build_known = self.options.linked.is_empty()
+                    || names.is_some_and(|names| names.hellos() > first.hellos)
+                    || chunk.is_none_or(|chunk| !Known::has_linked(&chunk));
+                let are_known = chunk.is_none_or(|chunk| names.is_some_and(|names| names.cover(&chunk)));
+                is_over || is_build_known && are_known
             };
             if !(must_go || has_time && has_names()) {
                 break;
@@ -331,6 +302,8 @@ impl Chunks {
         let Start { packets: writers, timeline, clocks_told, .. } = start;
         let none = Known::default();
         let DeviceOptions { identity, sequences, at_host, linked, .. } = &self.options;
+        let kept = self.names.get(&waiting.start.0).unwrap_or(&none);
+        let linked = Some(linked).filter(|linked| linked.are_of(kept.build(chunk.start())));
         if *at_host {
             let told = pair(timeline, identity.clock(number_of(waiting.start)), clocks_told);
             packets.extend(told.map(|packet| (number, packet)));
@@ -338,7 +311,7 @@ impl Chunks {
         writers.chunk(
             &chunk,
             &mut Surroundings {
-                names: &AllNames { kept: self.names.get(&waiting.start.0).unwrap_or(&none), linked },
+                names: &AllNames { kept, linked },
                 has_sums: self.has_sums,
                 time: &mut |time| if *at_host { timeline.host(time) } else { time },
                 next_sequence: &mut || sequences.fetch_add(1, Ordering::Relaxed).wrapping_add(1),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::path::Path;
 
-use tracebuf::inplace::{ChunkView, RegionView};
+use tracebuf::inplace::{ChunkView, RegionView, Text};
 use tracebuf_std::whole_file::write_atomically;
 
 use crate::LinkedNames;
@@ -44,9 +44,11 @@ pub struct InPlace {
     pub dropped_events: u64,
     /// Chunks of which a part is nothing that a writer writes, or that are not where they belong.
     pub damaged_chunks: u64,
+    /// Names that something has overwritten.
+    pub damaged_names: u64,
     /// Events and tracks whose name is not kept, because there was no room for it.
     pub unnamed: u64,
-    /// Events whose name is in a program that is not the one at hand, or that none is.
+    /// Events whose name is in another build of the program than the one at hand, or none is at hand.
     pub unlinked: u64,
     /// Whether the region's header was damaged, and what it must have been is known.
     pub is_repaired: bool,
@@ -82,15 +84,31 @@ fn in_order(mut chunks: Vec<ChunkView<'_>>) -> (Vec<ChunkView<'_>>, u64) {
     (chunks, left_out as u64)
 }
 
+/// Names of the table that are no text, because something has overwritten them. A letter that is another one is none.
+fn names_damaged(view: &RegionView<'_>) -> usize {
+    let is_text = |text: Text<'_>| {
+        let bytes: Vec<u8> = text.bytes().collect();
+        let is_text = |bytes: &[u8]| std::str::from_utf8(bytes).map(|text| !text.contains(char::is_control));
+        // A long one is cut anywhere.
+        is_text(&bytes).unwrap_or_else(|error| {
+            let (whole, _) = bytes.split_at(error.valid_up_to());
+            error.error_len().is_none() && is_text(whole) == Ok(true)
+        })
+    };
+    // The most that there may be.
+    let names = (1..=1024).filter_map(|number| view.name(number)?.text);
+    names.filter(|text| !is_text(*text)).count()
+}
+
 impl InPlace {
     /// Decodes all of a region. Cost: twice the memory of the trace.
     pub fn of(view: &RegionView<'_>) -> Self {
         Self::with_names(view, &LinkedNames::default())
     }
 
-    /// The same for firmware some of whose [names](tracebuf::linked_name) are only in its program.
+    /// The same for firmware some of whose [names](tracebuf::linked_name) are only in its program. Starts of another build
+    /// get numbers in their place.
     pub fn with_names(view: &RegionView<'_>, linked: &LinkedNames) -> Self {
-        let names = AllNames { kept: view, linked };
         let mut by_writer = BTreeMap::<(u32, u32), Vec<ChunkView<'_>>>::new();
         for chunk in view.chunks() {
             by_writer.entry((chunk.start(), chunk.writer())).or_default().push(chunk);
@@ -108,6 +126,8 @@ impl InPlace {
             counts.damaged_chunks += misplaced;
             let new = || StartPackets::new(Identity::alone(None), start, view.frequency(), true);
             let packets = starts.entry(start).or_insert_with(new);
+            let linked = Some(linked).filter(|linked| linked.are_of(view.build(start)));
+            let names = AllNames { kept: view, linked };
             for chunk in chunks {
                 packets.chunk(
                     &chunk,
@@ -132,9 +152,12 @@ impl InPlace {
             dropped_events,
             damaged_chunks,
             unnamed,
+            unknown,
             unlinked,
             span,
         } = counts;
+        let damaged_chunks = damaged_chunks + view.chunks_erased() as u64;
+        let damaged_names = (names_damaged(view) + unknown.len()) as u64;
         let starts = starts.into_keys().collect();
         Self {
             packets,
@@ -143,6 +166,7 @@ impl InPlace {
             missing_chunks,
             dropped_events,
             damaged_chunks,
+            damaged_names,
             unnamed,
             unlinked,
             span,
@@ -165,7 +189,7 @@ impl InPlace {
 
     /// Whether something was overwritten by something else, so that the trace lacks what it should have.
     pub fn is_damaged(&self) -> bool {
-        self.damaged_chunks > 0 || self.is_repaired
+        self.damaged_chunks + self.damaged_names > 0 || self.is_repaired
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use super::Args;
 use crate::failure::{Failure, name_of, status};
 use crate::files::check_is_other;
+use crate::options::report_other_build;
 use crate::span::WithSpans;
 use crate::terminal::{ProgressLine, is_stdout, print_beside, stop_on_signals};
 use tracebuf_analysis::receive::{Destination, ReceiveReport, receive_all};
@@ -111,6 +112,11 @@ fn receive(arguments: &Args, into: &Destination, beside: bool) -> Result<ExitCod
         if let Err(error) = result {
             status!("error: {error}");
             code = ExitCode::FAILURE;
+        }
+    }
+    for (program, line) in arguments.program.iter().zip(&lines) {
+        if line.report.events_unlinked > 0 {
+            report_other_build(program, line.report.events_unlinked);
         }
     }
     let files: Vec<PathBuf> = match into {

@@ -244,3 +244,29 @@ fn a_header_without_its_magic_or_with_a_flipped_bit_is_found_and_that_is_said() 
     zeroed[..8].fill(0);
     assert!(RegionView::find(&zeroed).is_none(), "nothing says how large it is");
 }
+
+#[test]
+fn what_was_overwritten_is_said_whatever_it_was_overwritten_with() {
+    const NAMES: usize = 64;
+    let region = Region::<4, 8, 8>::zeroed();
+    at(1);
+    let recorder = Recorder::new(&region, microseconds, 1_000_000);
+    let writer = recorder.writer("main µ");
+    (0..1000).for_each(|count| writer.count("level", count));
+    let whole = dump(&region);
+    let said = |at: usize, with: &[u8]| {
+        let mut damaged = whole.clone();
+        damaged[at..at + with.len()].copy_from_slice(with);
+        let found = found(&damaged).0;
+        (found.is_damaged(), found.damaged_chunks, found.damaged_names)
+    };
+    assert_eq!(said(0, &[]), (false, 0, 0));
+    // A chunk, and then the table, the two names' texts, and a part of one.
+    let (texts, ring) = (NAMES + 4 * 8, NAMES + 4 * 8 + 8 * 4);
+    assert_eq!(said(ring + 256, &[0; 512]), (true, 2, 0));
+    assert_eq!(said(NAMES, &[0; 32]), (true, 0, 2));
+    for with in [0, 0xFF, 7] {
+        assert_eq!(said(texts, &[with; 32]), (true, 0, 2), "{with}");
+    }
+    assert_eq!(said(texts + 1, &[0x80]), (true, 0, 1));
+}

@@ -176,8 +176,9 @@ pub(crate) struct Session {
     pub(crate) config: TraceConfig,
     pub(crate) buffers: Vec<u16>,
     pub(crate) instances: Vec<Instance>,
-    /// The call to answer when it has ended.
-    pub(crate) enabled_by: Option<u64>,
+    /// The call to answer when it has ended: of whoever has detached it, too. Clients of Perfetto's take an answer that
+    /// comes earlier for the end of an attached one.
+    pub(crate) enabled_by: Option<(ConnectionId, u64)>,
     /// Why it has ended, if that is an error.
     pub(crate) error: Option<String>,
     pub(crate) started: Option<Clocks>,
@@ -237,7 +238,7 @@ impl Session {
             config,
             buffers,
             instances: Vec::new(),
-            enabled_by,
+            enabled_by: enabled_by.map(|request| (consumer, request)),
             error: None,
             started: None,
             ends_at: None,

@@ -178,9 +178,12 @@ impl<H: Host> Service<H> {
         let id = self.connections.get(&connection).and_then(|one| one.consumer.session);
         let session = id.and_then(|id| self.sessions.get_mut(&id));
         let Some(session) = session else { return self.reject(connection, request) };
-        let before = core::mem::replace(&mut session.enabled_by, request);
+        let waits = request.map(|request| (connection, request));
+        let before = core::mem::replace(&mut session.enabled_by, waits);
         let is_over = session.state.is_over() && session.file.is_none();
-        self.reject(connection, before);
+        if let Some((connection, request)) = before {
+            self.reject(connection, Some(request));
+        }
         if let Some(id) = id.filter(|_| is_over) {
             self.say_that_it_ended(id);
         }
@@ -208,14 +211,11 @@ impl<H: Host> Service<H> {
         let Some(session) = session else { return self.reject(connection, request) };
         session.detached = Some(key);
         session.consumer = None;
-        let enabled_by = session.enabled_by.take();
         let is_over = session.state.is_over();
         if let Some(one) = self.connections.get_mut(&connection) {
             one.consumer.session = None;
         }
         self.reply_whether(connection, request, true);
-        // That it has ended is nobody's to hear any more.
-        self.reject(connection, enabled_by);
         if let Some(id) = id.filter(|_| is_over) {
             self.free(id);
         }

@@ -174,7 +174,7 @@ impl<H: Host> Service<H> {
     /// Answers the call by which a session came about.
     pub(super) fn say_that_it_ended(&mut self, id: u64) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
-        if let Some((connection, request)) = session.consumer.zip(session.enabled_by.take()) {
+        if let Some((connection, request)) = session.enabled_by.take() {
             let error = session.error.clone();
             self.answer_enable(connection, Some(request), error.as_deref());
         }
@@ -230,7 +230,7 @@ impl<H: Host> Service<H> {
 
     pub(super) fn consumer_is_gone(&mut self, id: u64) {
         if let Some(session) = self.sessions.get_mut(&id) {
-            (session.consumer, session.enabled_by) = (None, None);
+            session.consumer = None;
             self.free(id);
         }
     }

@@ -89,8 +89,7 @@ fn a_detached_session_is_found_again_by_its_key_and_its_user_alone() {
     let lost = consumer.enable(&mut world, &config);
     assert_eq!(call(&mut consumer, &mut world, "Detach", ""), None);
     assert!(call(&mut consumer, &mut world, "Detach", "k").is_some());
-    let answer = replies(&world, consumer.connection, lost);
-    assert!(matches!(answer[..], [(false, false, _)]), "it will hear nothing more of it");
+    assert_eq!(consumer.ended(&world, lost), None, "it goes on");
     world.hang_up(consumer.connection);
     let [(_, buffer)] = program.starts(&world)[..] else { panic!("it goes on") };
     let mut writer = program.writer(&world, buffer);
@@ -114,9 +113,13 @@ fn a_detached_session_is_found_again_by_its_key_and_its_user_alone() {
 fn a_detached_session_that_nobody_comes_for_is_gone_after_its_time() {
     let mut world = World::default();
     let mut consumer = Consumer::of(&mut world, 1);
-    consumer.enable(&mut world, &config_of(&[64], &[]).number(trace_config::DURATION_MS, 1000_u32));
+    let config = config_of(&[64], &[]).number(trace_config::DURATION_MS, 1000_u32);
+    let enabled = consumer.enable(&mut world, &config);
     consumer.call(&mut world, "Detach", &key("k"));
-    world.pass(1000);
+    world.pass(999);
+    assert_eq!(consumer.ended(&world, enabled), None);
+    world.pass(1);
+    assert_eq!(consumer.ended(&world, enabled).as_deref(), Some(""), "whoever has left it hears of its end");
     let request = consumer.call(&mut world, "Attach", &key("k"));
     assert!(matches!(replies(&world, consumer.connection, request)[..], [(false, ..)]));
 }

@@ -59,7 +59,7 @@ impl<S: AsRef<[AtomicU32]>> Producer<S> {
             unheard: Vec::new(),
             unheard_bytes: 0,
             shared: None,
-            known: Some(EndpointState::new(identity, BufferSet::default())),
+            known: Some(EndpointState::new(identity, BufferSet::default()).patching_in_place()),
         }
     }
 

@@ -8,11 +8,13 @@ use crate::producer::{
 
 use super::buffers::{AllowedBuffers, Buffers};
 use super::endpoint_stats::EndpointStats;
-use super::writers::{Writer, Writers, waits_for_patches};
-use discarded::Discarded;
+use super::writers::{Writer, waits_for_patches};
 
 mod discarded;
 mod patching;
+mod state;
+
+pub use state::EndpointState;
 
 /// Who a producer is, as the service knows it, not as the producer says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,67 +75,8 @@ pub struct ProducerEndpoint<'m, const WRITERS: usize, A = u32> {
     known: EndpointState<WRITERS, A>,
 }
 
-/// What an [endpoint](ProducerEndpoint) knows of its producer, without the shared memory: for a service that holds the
-/// memory itself, and has an endpoint only while it works on it.
-///
-/// ```
-/// use tracebuf::producer::*;
-/// use tracebuf::service::{EndpointState, ProducerEndpoint, ProducerIdentity};
-///
-/// let identity = ProducerIdentity { producer_id: 1, uid: 1000, pid: 42 };
-/// let mut known = EndpointState::<8>::new(identity, 0);
-/// let mut words = vec![0u32; 1024]; // which the service keeps beside it
-/// let memory = SharedMemory::new(atomic_words(&mut words), 4096)?;
-/// let mut endpoint = ProducerEndpoint::of(known, Consumer::new(memory));
-/// endpoint.allow(0);
-/// known = endpoint.into_state();
-/// assert_eq!(known.identity(), identity);
-/// # Ok::<(), MemoryError>(())
-/// ```
-pub struct EndpointState<const WRITERS: usize, A = u32> {
-    identity: ProducerIdentity,
-    allowed: A,
-    writers: Writers<WRITERS>,
-    discarded: Discarded,
-    stats: EndpointStats,
-}
-
 crate::debug::opaque_debug! {
     "ProducerEndpoint": [const WRITERS: usize, A] ProducerEndpoint<'_, WRITERS, A>,
-    "EndpointState": [const WRITERS: usize, A] EndpointState<WRITERS, A>,
-}
-
-impl<const WRITERS: usize, A> EndpointState<WRITERS, A> {
-    /// Of a producer that may write to these buffers, none at first.
-    pub const fn new(identity: ProducerIdentity, allowed: A) -> Self {
-        Self {
-            identity,
-            allowed,
-            writers: Writers::new(),
-            discarded: Discarded::NONE,
-            stats: EndpointStats::ZERO,
-        }
-    }
-
-    /// Who the producer is.
-    pub const fn identity(&self) -> ProducerIdentity {
-        self.identity
-    }
-
-    /// The buffers that it may write to.
-    pub const fn allowed(&self) -> &A {
-        &self.allowed
-    }
-
-    /// The same, to be changed.
-    pub const fn allowed_mut(&mut self) -> &mut A {
-        &mut self.allowed
-    }
-
-    /// What became of chunks and patches before they reached a buffer.
-    pub const fn stats(&self) -> EndpointStats {
-        self.stats
-    }
 }
 
 impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
@@ -276,12 +219,14 @@ impl<'m, const WRITERS: usize, A: AllowedBuffers> ProducerEndpoint<'m, WRITERS, 
             return 0;
         }
         let (identity, discarded) = (self.known.identity, &mut self.known.discarded);
+        let patches_in_place = self.known.patches_in_place;
         let mut scraped = 0;
         self.consumer.scrape_those::<WRITERS, _>(
             &mut self.known.writers,
             |writers, writer_id| writers.get(writer_id).is_some(),
             |writers, chunk| {
                 let mut header = header_of(&chunk.header(), chunk.is_complete(), identity);
+                header.complete &= !(patches_in_place && waits_for_patches(&header));
                 let Some(writer) = writers.get_mut(header.writer_id) else { return };
                 let Some(buffer) = buffers.buffer(writer.target) else { return };
                 header.chunk_id = writer.id_of(header.chunk_id, || buffer.go_on_from(&header));

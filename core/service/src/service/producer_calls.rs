@@ -99,7 +99,7 @@ impl<H: Host> Service<H> {
             let page = Producer::<H::Shared>::page_of_its_own(&hello, shared.as_ref().len() as u64 * 4)?;
             Some((shared, page))
         });
-        let Some(welcome) = commands::initialized(hello.memory, own.is_some()) else {
+        let Some(welcome) = commands::initialized(hello.memory, own.is_some(), true) else {
             return self.reject(connection, request);
         };
         let mut producer = Producer::new(connection, peer, number, hello);

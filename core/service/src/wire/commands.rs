@@ -13,11 +13,10 @@ use tracebuf::proto::reader::{FieldValue, Fields, message, numbers};
 
 use super::{ProtoBuilder, repeated};
 
-/// Accepts a program that has said which kinds of shared memory it can have, and perhaps brought some. Sizes in chunks
-/// that it has not handed over yet it may patch there: what scraping takes of those is the packets before.
-/// `None` if it cannot have pages.
+/// Accepts a program that has said which kinds of shared memory it can have, and perhaps brought some; whether it may
+/// patch sizes in chunks that it has not handed over yet. `None` if it cannot have pages.
 #[must_use]
-pub fn initialized(memory: u64, uses_its_own: bool) -> Option<ProtoBuilder> {
+pub fn initialized(memory: u64, uses_its_own: bool, may_patch: bool) -> Option<ProtoBuilder> {
     use initialize_connection_response::{
         DIRECT_SMB_PATCHING_SUPPORTED, PROTOCOL_ABI_VERSIONS, USING_SHMEM_PROVIDED_BY_PRODUCER,
     };
@@ -26,7 +25,7 @@ pub fn initialized(memory: u64, uses_its_own: bool) -> Option<ProtoBuilder> {
         true => ProtoBuilder::new().number(USING_SHMEM_PROVIDED_BY_PRODUCER, true),
         false => ProtoBuilder::new(),
     };
-    let welcome = welcome.number(DIRECT_SMB_PATCHING_SUPPORTED, true);
+    let welcome = if may_patch { welcome.number(DIRECT_SMB_PATCHING_SUPPORTED, true) } else { welcome };
     match memory {
         0 => Some(welcome),
         some => (some & V1 != 0).then(|| welcome.number(PROTOCOL_ABI_VERSIONS, V1)),

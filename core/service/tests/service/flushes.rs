@@ -1,5 +1,7 @@
 //! Flushes, and what producers are still writing.
 
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
 use tracebuf::proto::fields::config::trace_config;
 use tracebuf::proto::fields::consumer::flush_request;
 use tracebuf_service::wire::ProtoBuilder;
@@ -39,6 +41,51 @@ fn a_flush_is_over_when_all_that_were_asked_have_answered_and_brings_what_is_bei
     second.answer(&mut world, asked);
     assert_eq!(good(&world, &consumer, flush), Some(true));
     assert_eq!(times(&consumer.read(&mut world)), [7, 8]);
+}
+
+/// As Perfetto's library does with chunks that wait for a batch.
+#[test]
+fn a_size_that_is_put_into_a_chunk_after_a_flush_has_looked_at_it_costs_no_packet() {
+    const NEEDS_PATCHING: u32 = 1 << 28; // in the fourth word of a page that is one chunk
+    for is_gone in [false, true] {
+        let mut world = World::default();
+        let mut program = Program::offering(&mut world, 1000, &[("events", 0)]);
+        let mut consumer = Consumer::of(&mut world, 0);
+        consumer.enable(&mut world, &config_of(&[64], &[("events", 0)]));
+        let [(_, buffer)] = program.starts(&world)[..] else { panic!("one data source") };
+        let mut writer = program.writer(&world, buffer);
+        program.speak(&mut world);
+        writer.packet().varint(8, 7);
+        let mut packet = writer.packet();
+        packet.varint(8, 8);
+        packet.message(900).bytes(1, &[1; 5000]);
+        drop(packet);
+        writer.packet().varint(8, 9);
+        writer.flush();
+        let memory = world.memory_of(world.files_for(program.connection)[0]);
+        let first: &[AtomicU32] = &memory.as_ref()[..1024];
+        let patched: Vec<u32> = first.iter().map(|word| word.load(Relaxed)).collect();
+        let mut bytes: Vec<u8> = patched.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let size = bytes.windows(2).position(|tag| tag == [0xA2, 0x38]).expect("the field's tag") + 2;
+        bytes[size..size + 4].fill(0);
+        for (word, unpatched) in first.iter().zip(bytes.as_chunks().0) {
+            word.store(u32::from_le_bytes(*unpatched), Relaxed);
+        }
+        first[3].fetch_or(NEEDS_PATCHING, Relaxed);
+        let flush = consumer.call(&mut world, "Flush", &ProtoBuilder::new());
+        let [asked] = program.flushes(&world)[..] else { panic!("it is asked") };
+        program.answer(&mut world, asked);
+        assert_eq!(good(&world, &consumer, flush), Some(true));
+        assert_eq!(times(&consumer.read(&mut world)), [7]);
+        if is_gone {
+            world.hang_up(program.connection);
+            assert_eq!(times(&consumer.read(&mut world)), [9]);
+        } else {
+            first.iter().zip(patched).for_each(|(word, patched)| word.store(patched, Relaxed));
+            program.speak(&mut world);
+            assert_eq!(times(&consumer.read(&mut world)), [8, 9]);
+        }
+    }
 }
 
 #[test]

@@ -93,7 +93,7 @@ impl SdkProducer {
     }
 
     fn initialize(&mut self, request: u64, hello: Hello, buffers: &mut [CentralBuffer]) {
-        let answer = commands::initialized(hello.memory, false).filter(|_| self.hello.is_none());
+        let answer = commands::initialized(hello.memory, false, false).filter(|_| self.hello.is_none());
         let Some(answer) = answer else { return self.outbox.push(&frames::failure(request)) };
         self.remote.speaks();
         self.hello = Some(hello);

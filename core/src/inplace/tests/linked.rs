@@ -194,3 +194,58 @@ fn the_region_says_of_each_start_which_build_numbered_its_names() {
     (0..30).for_each(|_| start(3, false));
     assert_eq!(builds(5..37), [&[Some(2)][..], &[Some(3); 31]].concat());
 }
+
+#[test]
+fn whatever_is_recorded_first_says_its_build_and_is_the_same_event_as_by_a_name_of_the_table() {
+    fn record<N: Name>(name: N, which: u32) -> (Option<u32>, Vec<std::string::String>) {
+        let region = Region::<4, 8, 8>::zeroed();
+        let (recorder, _) = Recorder::attach_or_new(&region, || 7, 1_000);
+        let writer = recorder.writer("thread");
+        let named = writer.named(name);
+        match which {
+            0 => named.begin(),
+            1 => drop(named.enter()),
+            2 => named.instant(),
+            3 => named.count(-3),
+            4 => named.count_i64(1 << 40),
+            5 => named.measure(0.5),
+            _ => named.end(),
+        }
+        let bytes = dump(&region);
+        let view = RegionView::find(&bytes).expect("a region");
+        assert_eq!((view.chunks_missing(), view.chunks_erased()), (0, 0));
+        let records =
+            view.chunks().flat_map(|chunk| chunk.records()).map(|record| record.expect("an event").1);
+        let told = records.map(|record| {
+            let text = std::format!("{record:?}");
+            let value = text.split_once("value").unwrap_or_default().1;
+            [text.split(' ').next().unwrap_or_default(), value].concat()
+        });
+        (view.build(1), told.collect())
+    }
+    for which in 0..7 {
+        let (build, linked) = record(Of::<1>, which);
+        assert_eq!(build, (which < 6).then_some(1), "{which}: an end has no name");
+        assert_eq!(record("x", which), (None, linked), "{which}");
+    }
+}
+
+#[test]
+fn chunks_that_were_overwritten_with_zeros_are_counted() {
+    let region = Region::<4, 8, 8>::zeroed();
+    let (recorder, _) = Recorder::attach_or_new(&region, || 7, 1_000);
+    recorder.writer("thread").instant("x");
+    let bytes = dump(&region);
+    let erased = |bytes: &[u8]| RegionView::find(bytes).expect("a region").chunks_erased();
+    assert_eq!(erased(&bytes), 0);
+    let chunk =
+        RegionView::find(&bytes).expect("a region").chunks().next().expect("a chunk").records().count();
+    assert!(chunk > 0);
+    // Wherever the one chunk in use lies, with all behind the names.
+    let lost = (0..bytes.len()).rev().find(|from| {
+        let damaged: Vec<u8> =
+            bytes[..*from].iter().copied().chain(std::iter::repeat_n(0, bytes.len() - from)).collect();
+        RegionView::find(&damaged).is_some_and(|view| view.chunks_erased() == 1)
+    });
+    assert!(lost.is_some());
+}

@@ -231,6 +231,7 @@ fn whatever_is_recorded_first_says_its_build_and_is_the_same_event_as_by_a_name_
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes")]
 fn chunks_that_were_overwritten_with_zeros_are_counted() {
     let region = Region::<4, 8, 8>::zeroed();
     let (recorder, _) = Recorder::attach_or_new(&region, || 7, 1_000);

@@ -20,6 +20,7 @@ use crate::wire::frames::MAX_IPC_FRAME;
 mod limits;
 mod triggers;
 
+pub(crate) use limits::{LONGEST_NAME, cut};
 pub(crate) use triggers::{Trigger, TriggerConfig};
 
 /// Milliseconds of seven days, the longest that a session may be told to last.

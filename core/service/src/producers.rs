@@ -1,6 +1,5 @@
 //! A producer as the service knows it: who it is, what it offers, and its end of shared memory.
 
-use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -9,7 +8,7 @@ use tracebuf::proto::fields::ipc::smb_scraping_mode;
 use tracebuf::service::{EndpointState, EndpointStats, ProducerEndpoint, ProducerIdentity};
 
 use crate::buffers::BufferSet;
-use crate::config::ProducerConfig;
+use crate::config::{LONGEST_NAME, ProducerConfig, cut};
 use crate::host::{ConnectionId, FileToken, Peer};
 use crate::wire::ProtoBuilder;
 use crate::wire::calls::{Hello, SourceDescriptor};
@@ -20,8 +19,6 @@ pub(crate) const WRITERS: usize = 32_767;
 pub(crate) const MOST_SOURCES: usize = 1024;
 /// Most bytes of what it may say of them all.
 const MOST_DESCRIBED: usize = 4 << 20;
-/// Bytes of the longest name that is repeated to consumers.
-pub(crate) const LONGEST_NAME: usize = 4096;
 
 const PAGE: u64 = 4096;
 const LARGEST_PAGE: u64 = 32 << 10;
@@ -48,7 +45,7 @@ pub(crate) struct Producer<S> {
 
 impl<S: AsRef<[AtomicU32]>> Producer<S> {
     pub(crate) fn new(connection: ConnectionId, peer: Peer, number: u16, mut hello: Hello) -> Self {
-        [&mut hello.name, &mut hello.sdk_version].into_iter().for_each(cut);
+        [&mut hello.name, &mut hello.sdk_version].into_iter().for_each(|name| cut(name, LONGEST_NAME));
         let identity = ProducerIdentity { producer_id: number, uid: peer.uid, pid: peer.pid };
         Self {
             connection,
@@ -129,14 +126,6 @@ impl<S: AsRef<[AtomicU32]>> Producer<S> {
 
     pub(crate) fn stats(&self) -> EndpointStats {
         self.known.as_ref().map(EndpointState::stats).unwrap_or_default()
-    }
-}
-
-/// Cuts a name to what is repeated of it.
-fn cut(name: &mut String) {
-    let end = (0..=LONGEST_NAME).rev().find(|at| name.is_char_boundary(*at));
-    if name.len() > LONGEST_NAME {
-        name.truncate(end.unwrap_or(0));
     }
 }
 

@@ -313,6 +313,13 @@ impl Session {
         }
     }
 
+    /// A data source by its number.
+    pub(crate) fn instance(&mut self, number: u64) -> Option<&mut Instance> {
+        // They are in the order of their numbers.
+        let at = self.instances.binary_search_by_key(&number, |one| one.id).ok()?;
+        self.instances.get_mut(at)
+    }
+
     /// What the clock shows that its duration is in.
     pub(crate) const fn clock(&self, clocks: &Clocks) -> u64 {
         if self.config.counts_sleep { clocks.boottime } else { clocks.monotonic }

@@ -11,10 +11,18 @@ const MOST_BUFFERS: usize = 128;
 pub(super) const MOST_LISTED: usize = 1024;
 /// Most patterns, each of which takes memory and time.
 const MOST_PATTERNS: usize = 128;
-/// Bytes of the longest name that is kept for others.
-const LONGEST_NAME: usize = 4096;
+/// Bytes of the longest name that is kept for others, or repeated to them.
+pub(crate) const LONGEST_NAME: usize = 4096;
 /// KiB of buffers that sessions with guardrails may have, unless they say otherwise.
 pub(super) const GUARDED: u64 = 128 << 10;
+
+/// Cuts a text to so many bytes, or a few less, if it is longer.
+pub(crate) fn cut(text: &mut String, most: usize) {
+    if text.len() > most {
+        let end = (0..=most).rev().find(|at| text.is_char_boundary(*at));
+        text.truncate(end.unwrap_or(0));
+    }
+}
 
 impl TraceConfig {
     pub(super) fn check(&self) -> Result<(), String> {

@@ -230,10 +230,7 @@ impl<H: Host> Service<H> {
     }
 
     pub(super) fn instance(&mut self, id: u64, instance: u64) -> Option<&mut Instance> {
-        let all = &mut self.sessions.get_mut(&id)?.instances;
-        // They are in the order of their numbers.
-        let at = all.binary_search_by_key(&instance, |one| one.id).ok()?;
-        all.get_mut(at)
+        self.sessions.get_mut(&id)?.instance(instance)
     }
 
     /// The session and the data source of a producer with this number, if it is in that state.
@@ -244,9 +241,8 @@ impl<H: Host> Service<H> {
         state: InstanceState,
     ) -> Option<(u64, &mut Instance)> {
         self.sessions.iter_mut().find_map(|(id, session)| {
-            let is_it = |one: &&mut Instance| (one.id, one.producer, one.state) == (instance, number, state);
-            let at = session.instances.binary_search_by_key(&instance, |one| one.id).ok()?;
-            Some((*id, session.instances.get_mut(at).filter(is_it)?))
+            let is_it = |one: &&mut Instance| (one.producer, one.state) == (number, state);
+            Some((*id, session.instance(instance).filter(is_it)?))
         })
     }
 

@@ -39,6 +39,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::buffers::BufferSlab;
+use crate::config::cut;
 use crate::host::{Action, ConnectionId, Event, Host};
 use crate::producers::Producer;
 use crate::sessions::Session;
@@ -223,10 +224,7 @@ impl<H: Host> Service<H> {
         if *lines > MOST_LINES {
             return;
         }
-        if line.len() > LONGEST_LINE {
-            let end = (0..=LONGEST_LINE).rev().find(|at| line.is_char_boundary(*at));
-            line.truncate(end.unwrap_or(0));
-        }
+        cut(&mut line, LONGEST_LINE);
         self.actions.push(Action::Log(line));
         if *lines == MOST_LINES {
             self.actions.push(Action::Log("more than that is not said for some seconds".into()));

@@ -7,8 +7,9 @@ use alloc::sync::Arc;
 use tracebuf::proto::fields::ipc::method;
 
 use super::Service;
+use crate::config::LONGEST_NAME;
 use crate::host::{Action, ConnectionId, FileToken, Host};
-use crate::producers::{LONGEST_NAME, MOST_SOURCES, Producer};
+use crate::producers::{MOST_SOURCES, Producer};
 use crate::sessions::State;
 use crate::wire::ProtoBuilder;
 use crate::wire::answers::LONGEST_DESCRIPTOR;

@@ -115,11 +115,14 @@ impl FtraceOptions {
     }
 
     /// Lets the trace say what was asked for and is not done.
-    pub(super) fn told_to_do_without(mut self, without: &[String]) -> Self {
-        if !without.is_empty() {
-            self.told = format!("linux.ftrace does without {}", without.join(", "));
-        }
+    pub(super) fn tell(mut self, what: String) -> Self {
+        self.told = what;
         self
+    }
+
+    /// What the trace says so.
+    pub(super) fn told(&self) -> &str {
+        &self.told
     }
 
     /// Leaves out what these threads cause themselves, system calls and the like, besides the source's own thread: those

@@ -93,7 +93,7 @@ impl MachineHost {
                 let kib = kernel_buffer(processors, memory).div_ceil(1024);
                 let WantedEvents { mut options, without } = WantedEvents::of(request.config, kib);
                 if !without.is_empty() {
-                    (self.log)(&format!("{FTRACE} does without {}", without.join(", ")));
+                    (self.log)(options.told());
                 }
                 if !is_elsewhere {
                     options = options.tell_threads(threads);

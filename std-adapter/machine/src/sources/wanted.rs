@@ -104,7 +104,10 @@ impl WantedEvents {
         for (file, text) in settings(config, &mut without) {
             options = options.set(file, text);
         }
-        Self { options: options.told_to_do_without(&without), without }
+        if !without.is_empty() {
+            options = options.tell(format!("linux.ftrace does without {}", without.join(", ")));
+        }
+        Self { options, without }
     }
 
     /// Whether it chooses threads by the kernel's numbers.

@@ -140,7 +140,8 @@ fn only_the_threads_that_are_chosen_are_recorded_and_what_the_kernel_refuses_is_
         busy();
     });
     let tid = chosen.recv().expect("a number");
-    let options = FtraceOptions::new(["raw_syscalls/*"]).told_to_do_without(&["kprobe_events".into()]);
+    let options =
+        FtraceOptions::new(["raw_syscalls/*"]).tell("linux.ftrace does without kprobe_events".into());
     let only = options.clone().set("set_event_pid".into(), tid.to_string());
     let mut source = FtraceSource::new(only).expect("a tracefs");
     let mut out = recording.output();

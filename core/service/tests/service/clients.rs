@@ -307,6 +307,12 @@ impl Program {
         flushes.collect()
     }
 
+    /// A writer into the buffer of the one data source that is to start.
+    pub fn starts_to_write(&mut self, world: &World) -> TraceWriter<'static> {
+        let [(_, buffer)] = self.starts(world)[..] else { panic!("one data source: {:?}", world.log) };
+        self.writer(world, buffer)
+    }
+
     /// A writer into a buffer, in the memory that has come.
     pub fn writer(&mut self, world: &World, buffer: u16) -> TraceWriter<'static> {
         let (producer, _) = *self.producer.get_or_insert_with(|| {

@@ -52,8 +52,7 @@ fn recorded(world: &mut World, config: &ProtoBuilder) -> Vec<Vec<u8>> {
     let mut program = Program::offering(world, 1000, &[("events", 0)]);
     let mut consumer = Consumer::of(world, 0);
     consumer.enable(world, config);
-    let [(_, buffer)] = program.starts(world)[..] else { panic!("one: {:?}", world.log) };
-    let mut writer = program.writer(world, buffer);
+    let mut writer = program.starts_to_write(world);
     for time in 1..=40 {
         write(&mut writer, time, 9000);
         writer.flush();
@@ -139,8 +138,7 @@ fn a_compressed_file_holds_more_in_the_room_it_may_take_and_ends_with_statistics
         let mut program = Program::offering(&mut world, 1000, &[("events", 0)]);
         let (mut consumer, file) = (Consumer::of(&mut world, 0), world.file());
         let enabled = consumer.enable_with(&mut world, &config, Some(file));
-        let [(_, buffer)] = program.starts(&world)[..] else { panic!("one: {:?}", world.log) };
-        let mut writer = program.writer(&world, buffer);
+        let mut writer = program.starts_to_write(&world);
         let mut time = 0;
         while consumer.ended(&world, enabled).is_none() {
             for _ in 0..10 {

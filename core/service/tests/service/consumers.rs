@@ -91,8 +91,7 @@ fn a_detached_session_is_found_again_by_its_key_and_its_user_alone() {
     assert!(call(&mut consumer, &mut world, "Detach", "k").is_some());
     assert_eq!(consumer.ended(&world, lost), None, "it goes on");
     world.hang_up(consumer.connection);
-    let [(_, buffer)] = program.starts(&world)[..] else { panic!("it goes on") };
-    let mut writer = program.writer(&world, buffer);
+    let mut writer = program.starts_to_write(&world);
     program.write(&mut world, &mut writer, &[4]);
     let mut other = Consumer::of(&mut world, 2);
     assert_eq!(call(&mut other, &mut world, "Attach", "k"), None, "another user");
@@ -130,8 +129,7 @@ fn a_consumer_that_takes_nothing_makes_nothing_wait_and_nobody_else() {
     let mut program = Program::offering(&mut world, 1000, &[("events", 0)]);
     let mut slow = Consumer::of(&mut world, 0);
     slow.enable(&mut world, &config_of(&[8 << 10], &[("events", 0)]));
-    let [(_, buffer)] = program.starts(&world)[..] else { panic!("one data source") };
-    let mut writer = program.writer(&world, buffer);
+    let mut writer = program.starts_to_write(&world);
     for _ in 0..20 {
         writer.packet().bytes(900, &[1; 200_000]);
         writer.flush();

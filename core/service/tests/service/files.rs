@@ -34,8 +34,7 @@ fn setting(config: &ProtoBuilder) -> Setting {
     let mut consumer = Consumer::of(&mut world, 0);
     let file = world.file();
     let enabled = consumer.enable_with(&mut world, config, Some(file));
-    let [(_, buffer)] = program.starts(&world)[..] else { panic!("one data source: {:?}", world.log) };
-    let writer = program.writer(&world, buffer);
+    let writer = program.starts_to_write(&world);
     Setting { world, program, consumer, writer, enabled, file: file.0 }
 }
 
@@ -119,8 +118,7 @@ fn a_file_that_takes_nothing_ends_its_session_and_keeps_nobody_else() {
     let error = all.consumer.ended(&all.world, all.enabled).expect("it has ended");
     assert!(error.contains("no space"), "{error}");
     assert!(all.is_complete() && all.times().is_empty());
-    let [(_, buffer)] = all.program.starts(&all.world)[..] else { panic!("the other one's") };
-    let mut writer = all.program.writer(&all.world, buffer);
+    let mut writer = all.program.starts_to_write(&all.world);
     all.program.write(&mut all.world, &mut writer, &[9]);
     assert_eq!(times(&other.read(&mut all.world)), [9]);
 }

@@ -87,8 +87,7 @@ fn a_consumer_reads_what_the_filter_leaves_and_statistics_say_what_it_did() {
     let mut program = Program::offering(&mut world, 1000, &[("events", 0)]);
     let mut consumer = Consumer::of(&mut world, 0);
     consumer.enable(&mut world, &filtered(config_of(&[64], &[("events", 0)]), &fields(), &rules()));
-    let [(_, buffer)] = program.starts(&world)[..] else { panic!("one: {:?}", world.log) };
-    let mut writer = program.writer(&world, buffer);
+    let mut writer = program.starts_to_write(&world);
     for (text, time) in TEXTS.iter().zip(1..) {
         write(&mut writer, time, text);
     }
@@ -124,8 +123,7 @@ fn a_file_has_what_the_filter_leaves_compressed_or_not() {
         let mut program = Program::offering(&mut world, 1000, &[("events", 0)]);
         let (mut consumer, file) = (Consumer::of(&mut world, 0), world.file());
         consumer.enable_with(&mut world, &config, Some(file));
-        let [(_, buffer)] = program.starts(&world)[..] else { panic!("one: {:?}", world.log) };
-        let mut writer = program.writer(&world, buffer);
+        let mut writer = program.starts_to_write(&world);
         for (text, time) in TEXTS.iter().zip(1..) {
             write(&mut writer, time, text);
         }
@@ -190,8 +188,7 @@ fn what_a_hostile_program_writes_is_counted_and_does_not_get_through() {
     let mut program = Program::offering(&mut world, 1000, &[("events", 0)]);
     let mut consumer = Consumer::of(&mut world, 0);
     consumer.enable(&mut world, &filtered(config_of(&[1024], &[("events", 0)]), &fields(), &rules()));
-    let [(_, buffer)] = program.starts(&world)[..] else { panic!("one: {:?}", world.log) };
-    let mut writer = program.writer(&world, buffer);
+    let mut writer = program.starts_to_write(&world);
     // A message that ends within a field, and one that is no message: packets need not be whole further down.
     for inner in [&b"\x0A\x7Fuser"[..], b"\xFF\xFF\xFF", b"\x0A"] {
         writer.packet().bytes(900, inner);
@@ -213,8 +210,7 @@ fn a_filter_that_leaves_nothing_keeps_nobody_waiting() {
     let mut consumer = Consumer::of(&mut world, 0);
     let none = bytecode(&[1 << 3 | 3, 1, 0, 0]);
     consumer.enable(&mut world, &filtered(config_of(&[4096], &[("events", 0)]), &none, &[]));
-    let [(_, buffer)] = program.starts(&world)[..] else { panic!("one: {:?}", world.log) };
-    let mut writer = program.writer(&world, buffer);
+    let mut writer = program.starts_to_write(&world);
     for _ in 0..10 {
         writer.packet().bytes(900, &[1; 200_000]);
         writer.flush();

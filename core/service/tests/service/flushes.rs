@@ -28,8 +28,7 @@ fn a_flush_is_over_when_all_that_were_asked_have_answered_and_brings_what_is_bei
     let mut silent = Program::offering(&mut world, 1000, &[("events", NO_FLUSH)]);
     let mut consumer = Consumer::of(&mut world, 0);
     consumer.enable(&mut world, &config_of(&[64], &[("events", 0)]));
-    let [(_, buffer)] = silent.starts(&world)[..] else { panic!("one data source") };
-    let mut writer = silent.writer(&world, buffer);
+    let mut writer = silent.starts_to_write(&world);
     silent.speak(&mut world);
     writer.packet().varint(8, 7);
     writer.packet().varint(8, 8);
@@ -52,8 +51,7 @@ fn a_size_that_is_put_into_a_chunk_after_a_flush_has_looked_at_it_costs_no_packe
         let mut program = Program::offering(&mut world, 1000, &[("events", 0)]);
         let mut consumer = Consumer::of(&mut world, 0);
         consumer.enable(&mut world, &config_of(&[64], &[("events", 0)]));
-        let [(_, buffer)] = program.starts(&world)[..] else { panic!("one data source") };
-        let mut writer = program.writer(&world, buffer);
+        let mut writer = program.starts_to_write(&world);
         program.speak(&mut world);
         writer.packet().varint(8, 7);
         let mut packet = writer.packet();

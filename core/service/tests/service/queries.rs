@@ -114,8 +114,7 @@ fn statistics_are_there_at_any_time_and_count_what_was_refused() {
     let mut program = Program::offering(&mut world, 1000, &[("events", 0)]);
     let mut consumer = Consumer::of(&mut world, 0);
     consumer.enable(&mut world, &config_of(&[64], &[("events", 0)]));
-    let [(_, buffer)] = program.starts(&world)[..] else { panic!("one data source") };
-    let mut writer = program.writer(&world, buffer);
+    let mut writer = program.starts_to_write(&world);
     program.write(&mut world, &mut writer, &[1, 2, 3]);
     // One of another's fields.
     writer.packet().varint(3, 0);

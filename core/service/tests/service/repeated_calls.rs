@@ -40,8 +40,7 @@ fn a_second_clone_is_refused_and_the_first_comes() {
     let mut program = Program::offering(&mut world, 1000, &[("events", 0)]);
     let mut owner = Consumer::of(&mut world, 0);
     owner.enable(&mut world, &config_of(&[64], &[("events", 0)]));
-    let [(_, buffer)] = program.starts(&world)[..] else { panic!("one") };
-    let mut writer = program.writer(&world, buffer);
+    let mut writer = program.starts_to_write(&world);
     program.write(&mut world, &mut writer, &[7]);
     let mut cloner = Consumer::of(&mut world, 0);
     let wanted = ProtoBuilder::new().number(clone_session_request::SESSION_ID, 1_u32);
@@ -69,8 +68,7 @@ fn packets_of_a_process_that_the_system_has_no_number_for_have_none() {
     let mut consumer = Consumer::of(&mut world, 0);
     consumer.enable(&mut world, &config_of(&[64], &[("events", 0)]));
     for (program, time) in [(&mut known, 1), (&mut unknown, 2)] {
-        let [(_, buffer)] = program.starts(&world)[..] else { panic!("one") };
-        let mut writer = program.writer(&world, buffer);
+        let mut writer = program.starts_to_write(&world);
         program.write(&mut world, &mut writer, &[time]);
     }
     let packets = consumer.read(&mut world);

@@ -276,8 +276,7 @@ fn long_packets_come_whole_and_clocks_markers_and_statistics_come_again() {
     let mut program = Program::offering(&mut world, 1000, &[("events", 0)]);
     let mut consumer = Consumer::of(&mut world, 0);
     consumer.enable(&mut world, &config_of(&[4096], &[("events", 0)]));
-    let [(_, buffer)] = program.starts(&world)[..] else { panic!("one data source") };
-    let mut writer = program.writer(&world, buffer);
+    let mut writer = program.starts_to_write(&world);
     // In pieces, so that shared memory is never full.
     for _ in 0..3 {
         writer.packet().bytes(field::FOR_TESTING, &[7; 200_000]);

@@ -158,8 +158,7 @@ fn a_buffer_that_keeps_what_came_first_is_full_and_takes_no_more() {
         ProtoBuilder::new().number(buffer_config::SIZE_KB, 8_u32).number(buffer_config::FILL_POLICY, 2_u32);
     let config = ProtoBuilder::new().message(trace_config::BUFFERS, &buffer);
     consumer.enable(&mut world, &config.message(trace_config::DATA_SOURCES, &source("events", 0)));
-    let [(_, buffer)] = program.starts(&world)[..] else { panic!("one") };
-    let mut writer = program.writer(&world, buffer);
+    let mut writer = program.starts_to_write(&world);
     for time in 1..=40 {
         let mut packet = writer.packet();
         packet.varint(8, time);
@@ -290,8 +289,7 @@ fn a_file_is_written_before_its_time_when_a_ring_fills_and_the_log_says_what_is_
         let mut program = Program::offering(&mut world, 1000, &[("events", 0)]);
         let (mut consumer, file) = (Consumer::of(&mut world, 0), world.file());
         consumer.enable_with(&mut world, &into_file(if is_stuck { 16 << 10 } else { 64 }), Some(file));
-        let [(_, buffer)] = program.starts(&world)[..] else { panic!("one") };
-        let mut writer = program.writer(&world, buffer);
+        let mut writer = program.starts_to_write(&world);
         world.files_are_stuck = is_stuck;
         let (many, size) = if is_stuck { (500, 200_000) } else { (500, 3000) };
         for time in 1..=many {

@@ -37,8 +37,7 @@ fn a_session_is_stopped_after_a_flush_by_its_user_and_its_consumer_reads_it() {
         let mut program = Program::offering(&mut world, 1000, &[("events", 0)]);
         let mut consumer = Consumer::of(&mut world, USER);
         let enabled = consumer.enable(&mut world, &named("mine"));
-        let [(_, buffer)] = program.starts(&world)[..] else { panic!("one") };
-        let mut writer = program.writer(&world, buffer);
+        let mut writer = program.starts_to_write(&world);
         assert_eq!(stop(&mut world, USER, name), Ok(()));
         assert_eq!(consumer.ended(&world, enabled), None, "the program is to flush first");
         let [flush] = program.flushes(&world)[..] else { panic!("it is asked") };

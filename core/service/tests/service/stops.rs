@@ -71,8 +71,7 @@ fn what_a_program_left_in_shared_memory_is_there_after_it_was_killed_and_it_may_
     consumer.enable(&mut world, &config_of(&[64], &[("events", 0)]));
     for time in [1, 2] {
         let mut program = Program::offering(&mut world, 1000, &[("events", 0)]);
-        let [(_, buffer)] = program.starts(&world)[..] else { panic!("it is wanted") };
-        let mut writer = program.writer(&world, buffer);
+        let mut writer = program.starts_to_write(&world);
         program.speak(&mut world);
         writer.packet().varint(8, time);
         std::mem::forget(writer);

@@ -92,8 +92,7 @@ fn the_first_trigger_that_stops_decides_when_even_beyond_the_time_without_one() 
     let mut program = Program::offering(&mut world, 1000, &[("events", 4)]);
     let mut consumer = Consumer::of(&mut world, 0);
     let enabled = consumer.enable(&mut world, &with(STOP, 10_000, &[trigger("a", 5_000), trigger("b", 10)]));
-    let [(_, buffer)] = program.starts(&world)[..] else { panic!("it records at once") };
-    let mut writer = program.writer(&world, buffer);
+    let mut writer = program.starts_to_write(&world);
     program.write(&mut world, &mut writer, &[1]);
     world.pass(9_000);
     fire(&mut program, &mut world, &["a", "b"]);

@@ -6,31 +6,9 @@ use super::super::layout::header;
 use super::super::{LINKED_NAMES, LinkedName, Memory, Name, Record, Recorder, Region, RegionView};
 use super::{Detail, Value, dump};
 
-/// As the linker gives them, on whatever this runs.
+/// As the linker of a build gives them, on whatever this runs.
 #[derive(Clone, Copy)]
-struct Numbered(u32);
-
-impl Name for Numbered {
-    fn address(self) -> usize {
-        unreachable!("it has a number")
-    }
-
-    fn known_len(self) -> Option<usize> {
-        unreachable!("it has a number")
-    }
-
-    fn text(self) -> &'static str {
-        unreachable!("it has a number")
-    }
-
-    fn number(self) -> Option<u32> {
-        Some(self.0)
-    }
-}
-
-/// A name of a build.
-#[derive(Clone, Copy)]
-struct Of<const BUILD: u32>;
+struct Of<const BUILD: u32>(u32);
 
 impl<const BUILD: u32> Name for Of<BUILD> {
     fn address(self) -> usize {
@@ -46,13 +24,15 @@ impl<const BUILD: u32> Name for Of<BUILD> {
     }
 
     fn number(self) -> Option<u32> {
-        Some(*LINKED_NAMES.start())
+        Some(self.0)
     }
 
     fn build() -> u32 {
         BUILD
     }
 }
+
+const FIRST: u32 = *LINKED_NAMES.start();
 
 /// The numbers of names in all events.
 fn numbers(view: &RegionView<'_>) -> Vec<u32> {
@@ -77,17 +57,17 @@ fn linked_names_are_their_numbers_everywhere_and_take_no_place_in_the_table() {
     let writer = Recorder::new(&region, || 7, 1_000).writer("thread");
     let used = words_of(&region, header::TEXT_USED);
     let (first, last) = (*LINKED_NAMES.start(), *LINKED_NAMES.end());
-    drop(writer.named(Numbered(first)).enter());
-    writer.named(Numbered(last)).instant();
-    writer.named(Numbered(first + 1)).count(-1);
-    writer.named(Numbered(first + 2)).count_i64(i64::MIN);
-    writer.named(Numbered(first + 3)).measure(0.5);
+    drop(writer.named(Of::<0>(first)).enter());
+    writer.named(Of::<0>(last)).instant();
+    writer.named(Of::<0>(first + 1)).count(-1);
+    writer.named(Of::<0>(first + 2)).count_i64(i64::MIN);
+    writer.named(Of::<0>(first + 3)).measure(0.5);
     let track = writer.track("thread", 1);
-    writer.on(track).begin(Numbered(first + 4));
-    writer.instant_with(Numbered(first + 5), |details| {
-        details.arg(Numbered(first + 6), -1).arg_text(Numbered(last), "text");
+    writer.on(track).begin(Of::<0>(first + 4));
+    writer.instant_with(Of::<0>(first + 5), |details| {
+        details.arg(Of::<0>(first + 6), -1).arg_text(Of::<0>(last), "text");
     });
-    writer.log(4, Numbered(first + 7), "line");
+    writer.log(4, Of::<0>(first + 7), "line");
     let bytes = dump(&region);
     let view = RegionView::find(&bytes).expect("a region");
     let later = [4, 6].map(|ahead| first + ahead);
@@ -122,8 +102,8 @@ fn no_number_of_a_full_table_is_a_linked_name() {
 fn a_number_that_is_none_changes_nothing_else_in_an_event() {
     let region = Region::<4, 8, 4>::zeroed();
     let writer = Recorder::new(&region, || 7, 1_000).writer("thread");
-    writer.named(Numbered(u32::MAX)).count(5);
-    writer.on(writer.track("thread", 1)).instant(Numbered(u32::MAX - 1));
+    writer.named(Of::<0>(u32::MAX)).count(5);
+    writer.on(writer.track("thread", 1)).instant(Of::<0>(u32::MAX - 1));
     let bytes = dump(&region);
     let view = RegionView::find(&bytes).expect("a region");
     assert_eq!(numbers(&view), [*LINKED_NAMES.end(), *LINKED_NAMES.end() - 1]);
@@ -166,17 +146,17 @@ fn the_region_says_of_each_start_which_build_numbered_its_names() {
         match named {
             0 => {}
             // Whatever is recorded first.
-            1 => writer.named(Of::<1>).count(1),
+            1 => writer.named(Of::<1>(FIRST)).count(1),
             2 => writer.instant_with("x", |details| {
-                details.arg(Of::<2>, 1);
+                details.arg(Of::<2>(FIRST), 1);
             }),
-            _ => writer.on(writer.track("t", 1)).begin(Of::<3>),
+            _ => writer.on(writer.track("t", 1)).begin(Of::<3>(FIRST)),
         }
         if of_table {
             writer.instant("x");
         }
         if named == 2 {
-            writer.named(Of::<2>).instant();
+            writer.named(Of::<2>(FIRST)).instant();
         }
     };
     start(0, true);
@@ -224,7 +204,7 @@ fn whatever_is_recorded_first_says_its_build_and_is_the_same_event_as_by_a_name_
         (view.build(1), told.collect())
     }
     for which in 0..7 {
-        let (build, linked) = record(Of::<1>, which);
+        let (build, linked) = record(Of::<1>(FIRST), which);
         assert_eq!(build, (which < 6).then_some(1), "{which}: an end has no name");
         assert_eq!(record("x", which), (None, linked), "{which}");
     }

@@ -9,11 +9,11 @@ use super::recover;
 use crate::trace::scratch;
 use crate::{text, tracebuf};
 
-/// What is at an address of the section.
+/// What is at an address of the section, in a build.
 #[derive(Clone, Copy)]
-struct At(u32);
+struct At<const OF: u32 = BUILD>(u32);
 
-impl Name for At {
+impl<const OF: u32> Name for At<OF> {
     fn address(self) -> usize {
         0
     }
@@ -31,33 +31,7 @@ impl Name for At {
     }
 
     fn build() -> u32 {
-        BUILD
-    }
-}
-
-/// The same of another build.
-#[derive(Clone, Copy)]
-struct Other(At);
-
-impl Name for Other {
-    fn address(self) -> usize {
-        0
-    }
-
-    fn known_len(self) -> Option<usize> {
-        None
-    }
-
-    fn text(self) -> &'static str {
-        "not asked for"
-    }
-
-    fn number(self) -> Option<u32> {
-        self.0.number()
-    }
-
-    fn build() -> u32 {
-        BUILD + 1
+        OF
     }
 }
 
@@ -201,7 +175,7 @@ fn after_an_update_each_build_s_file_has_the_names_of_what_that_build_recorded()
         record(&recorder.writer("main loop"));
     };
     start(|writer| writer.named(MOTOR).instant());
-    start(|writer| writer.named(Other(LEVEL)).instant());
+    start(|writer| writer.named(At::<{ BUILD + 1 }>(LEVEL.0)).instant());
     start(|writer| writer.instant("hello"));
     let memory: Vec<u8> = region.words().flat_map(u32::to_le_bytes).collect();
     let before = program("linked-before", &["tracebuf:motor µ", "tracebuf:level", MARK], 0);

@@ -22,8 +22,8 @@
  * With it test/packets_main.c takes 48 KB of flash; with that of `--release`, built for speed, 65 KB.
  *
  * Besides the region it takes 3.8 KB of RAM, however few writers and counters there are, and 1.2 KB of stack; 2.9 KB in
- * a start that finds what was left before a reset, and 3.8 KB in an export. If there is less, the stack grows into what
- * lies below it, perhaps the region.
+ * a start that finds what was left before a reset, and in an export. If there is less, the stack grows into what lies
+ * below it, perhaps the region.
  *
  * Each priority (main loop, each interrupt) has its own writer and passes no other's to any call. Names are string
  * literals: their memory must not change. They are UTF-8; a name that is not (such as Latin-1 with umlauts) appears as

@@ -219,14 +219,13 @@ impl<'m, const WRITERS: usize, A: AllowedBuffers> ProducerEndpoint<'m, WRITERS, 
             return 0;
         }
         let (identity, discarded) = (self.known.identity, &mut self.known.discarded);
-        let patches_in_place = self.known.patches_in_place;
         let mut scraped = 0;
         self.consumer.scrape_those::<WRITERS, _>(
             &mut self.known.writers,
             |writers, writer_id| writers.get(writer_id).is_some(),
             |writers, chunk| {
                 let mut header = header_of(&chunk.header(), chunk.is_complete(), identity);
-                header.complete &= !(patches_in_place && waits_for_patches(&header));
+                header.complete &= !writers.may_patch(&header);
                 let Some(writer) = writers.get_mut(header.writer_id) else { return };
                 let Some(buffer) = buffers.buffer(writer.target) else { return };
                 header.chunk_id = writer.id_of(header.chunk_id, || buffer.go_on_from(&header));

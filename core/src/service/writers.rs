@@ -6,6 +6,9 @@ use crate::producer::TraceWriter;
 use crate::producer::insert_at;
 use crate::steps::step;
 use crate::wrapping::is_after;
+use ids::{Shift, Unfinished};
+
+mod ids;
 
 /// The writers of one producer: those that are registered, and others that a chunk was taken from. They are sorted by
 /// id: a look through all of them for each chunk would let a producer with many writers hold up the service. Where ids
@@ -15,6 +18,10 @@ pub(super) struct Writers<const N: usize> {
     /// How many in the list have ended.
     #[cfg(not(target_os = "none"))]
     ended: u32,
+    /// Whether they patch sizes in complete chunks until they commit them. On microcontrollers they are this crate's,
+    /// which do not.
+    #[cfg(not(target_os = "none"))]
+    patch_in_place: bool,
 }
 
 pub(super) struct Writer {
@@ -59,61 +66,9 @@ enum Registration {
     Ended,
 }
 
-/// What is added to the ids of a writer's chunks. Nothing on microcontrollers, where it would take memory: their
-/// writers are this crate's, whose ids go on.
-#[derive(Clone, Copy, Default)]
-struct Shift(#[cfg(not(target_os = "none"))] u32);
-
 /// How the chunks of a writer that is registered again are counted.
 #[derive(Clone, Copy)]
 pub(super) struct Counting(Registration, Shift);
-
-impl Shift {
-    /// The shift by which `chunk_id` comes right behind `newest`.
-    const fn behind(newest: u32, chunk_id: u32) -> Self {
-        #[cfg(not(target_os = "none"))]
-        let shift = Self(newest.wrapping_add(1).wrapping_sub(chunk_id));
-        #[cfg(target_os = "none")]
-        let (shift, _, _) = (Self(), newest, chunk_id);
-        shift
-    }
-
-    const fn of(self, chunk_id: u32) -> u32 {
-        #[cfg(not(target_os = "none"))]
-        let chunk_id = chunk_id.wrapping_add(self.0);
-        chunk_id
-    }
-}
-
-/// The chunk that the buffer was offered before it was complete, unless it was offered again since: the low bits of its
-/// id, and a one.
-#[derive(Clone, Copy)]
-struct Unfinished(IdAndOne);
-
-/// Orders up to 2³⁰ of a writer's chunks, where shared memory has a million at most.
-#[cfg(not(target_os = "none"))]
-type IdAndOne = u32;
-/// Orders up to 2¹⁴, where shared memory is small and a recorder has several of these.
-#[cfg(target_os = "none")]
-type IdAndOne = u16;
-
-impl Unfinished {
-    const NONE: Self = Self(0);
-
-    const fn of(chunk_id: u32) -> Self {
-        Self((chunk_id as IdAndOne) << 1 | 1)
-    }
-
-    /// Whether there is one, and this chunk is behind it.
-    const fn is_before(self, chunk_id: u32) -> bool {
-        self.0 != 0 && Self::of(chunk_id).0.wrapping_sub(self.0).cast_signed() > 0
-    }
-
-    /// Whether there is one behind this chunk.
-    const fn is_behind(self, chunk_id: u32) -> bool {
-        self.0 != 0 && self.0.wrapping_sub(Self::of(chunk_id).0).cast_signed() > 0
-    }
-}
 
 /// How many chunks behind the committed ones a scrape shows while patches are to come. A patch comes before the commits
 /// of more than [`TraceWriter::MAX_PATCHED`] chunks behind its own, and must find its chunk among the newest of its
@@ -272,7 +227,25 @@ impl<const N: usize> Writers<N> {
             list: List::new(),
             #[cfg(not(target_os = "none"))]
             ended: 0,
+            #[cfg(not(target_os = "none"))]
+            patch_in_place: false,
         }
+    }
+
+    #[cfg(not(target_os = "none"))]
+    pub(super) const fn patch_in_place(&mut self) {
+        self.patch_in_place = true;
+    }
+
+    /// Whether a size in this chunk, which is not committed, may yet be patched.
+    #[cfg(not(target_os = "none"))]
+    pub(super) fn may_patch(&self, header: &ChunkHeader) -> bool {
+        self.patch_in_place && waits_for_patches(header)
+    }
+
+    #[cfg(target_os = "none")]
+    pub(super) const fn may_patch(&self, _: &ChunkHeader) -> bool {
+        false
     }
 
     /// Where a writer is, or belongs.

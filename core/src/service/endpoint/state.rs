@@ -4,8 +4,8 @@ use super::super::writers::Writers;
 use super::discarded::Discarded;
 use super::{EndpointStats, ProducerIdentity};
 
-/// What an [endpoint](super::ProducerEndpoint) knows of its producer, without the shared memory: for a service that holds the
-/// memory itself, and has an endpoint only while it works on it.
+/// What an [endpoint](super::ProducerEndpoint) knows of its producer, without the shared memory: for a service that
+/// holds the memory itself, and has an endpoint only while it works on it.
 ///
 /// ```
 /// use tracebuf::producer::*;
@@ -27,7 +27,6 @@ pub struct EndpointState<const WRITERS: usize, A = u32> {
     pub(super) writers: Writers<WRITERS>,
     pub(super) discarded: Discarded,
     pub(super) stats: EndpointStats,
-    pub(super) patches_in_place: bool,
 }
 
 crate::debug::opaque_debug! {
@@ -43,15 +42,15 @@ impl<const WRITERS: usize, A> EndpointState<WRITERS, A> {
             writers: Writers::new(),
             discarded: Discarded::NONE,
             stats: EndpointStats::ZERO,
-            patches_in_place: false,
         }
     }
 
     /// Of one that may patch sizes in complete chunks until it commits them, as Perfetto's may: a scrape takes of a chunk
-    /// that waits for patches the packets before the last one, and nothing behind it.
+    /// that waits for patches the packets before the last one, and nothing behind it. Not on microcontrollers.
     #[must_use]
+    #[cfg(not(target_os = "none"))]
     pub const fn patching_in_place(mut self) -> Self {
-        self.patches_in_place = true;
+        self.writers.patch_in_place();
         self
     }
 

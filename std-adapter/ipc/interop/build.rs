@@ -21,8 +21,9 @@ fn main() {
     println!("cargo:rerun-if-changed={}", perfetto.display());
     let mut build = cc::Build::new();
     build.cpp(true).std("c++17").define("NDEBUG", None).include(perfetto).file(SERVICE);
-    // Saves half a minute of compiling, and is fast enough. Warnings are Perfetto's own.
-    build.opt_level(0).debug(false).warnings(false).flag_if_supported("-w");
+    // Saves minutes of compiling, and is fast enough unless costs are compared. Warnings are Perfetto's own.
+    let level = if variable("PROFILE") == "release" { 2 } else { 0 };
+    build.opt_level(level).debug(false).warnings(false).flag_if_supported("-w");
     // The crate links it.
     build.cargo_metadata(false).compile("perfetto_c");
     println!("cargo:rustc-link-search=native={}", variable("OUT_DIR"));

@@ -6,6 +6,7 @@ use tracebuf_testing::trace;
 
 mod buffers;
 mod categories;
+mod cost;
 mod ends;
 mod following;
 mod harness;

@@ -21,7 +21,7 @@ pub(crate) struct PerfettosService {
 }
 
 /// Where it listens for programs, and for trace clients.
-fn sockets(test: &str) -> [PathBuf; 2] {
+pub(crate) fn sockets(test: &str) -> [PathBuf; 2] {
     [socket_path(test), socket_path(&format!("{test}-c"))]
 }
 
@@ -59,6 +59,10 @@ impl PerfettosService {
         let path = scratch(&format!("{}{}-{session}.pftrace", self.prefix, self.test));
         self.program.does(&format!("stop {session} {}", path.display()));
         Trace::read(&path)
+    }
+
+    pub(crate) fn pid(&self) -> u64 {
+        self.program.pid()
     }
 
     pub(crate) fn kill(&mut self) {

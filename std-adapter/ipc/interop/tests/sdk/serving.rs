@@ -27,7 +27,7 @@ fn a_service() {
 }
 
 /// The service, killed when the test is over, and a client with the SDK that makes traces with it.
-fn serving(test: &str) -> (Program, PerfettosService) {
+pub(crate) fn serving(test: &str) -> (Program, PerfettosService) {
     let mut service = run(test, "serving::a_service");
     service.hears("listens");
     (service, PerfettosService::client(test))

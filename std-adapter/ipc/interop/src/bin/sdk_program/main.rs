@@ -5,6 +5,7 @@
 //! wait off                        until nothing is
 //! events THREADS FIRST END PACE   rounds of track events; 0 threads is the one that reads these lines
 //! packets THREADS COUNT MAX       packets of the data source of its own, with texts of up to MAX bytes
+//! small COUNT RATE                packets of 15 bytes, that many bytes a second; with 0, as fast as they are taken
 //! endless THREADS PACE            rounds for ever, and a line of each thread whenever its rounds are in the service
 //! state                           what the service has asked for
 //! end
@@ -68,6 +69,7 @@ fn obey() {
             "wait" => wait(words[1] == "on", &words[2..]),
             "events" => events::record(number(1), number(2)..number(3), number(4)),
             "packets" => packets::write(number(1), number(2), number(3) as usize),
+            "small" => packets::write_small(number(1), number(2)),
             "endless" => events::record_endlessly(number(1), number(2)),
             "state" => {
                 println!("state {}", packets::asked());

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{LazyLock, Mutex, OnceLock, mpsc};
+use std::time::{Duration, Instant};
 
 use perfetto_sdk::data_source::{
     DataSource, DataSourceArgsBuilder, DataSourceBufferExhaustedPolicy, DataSourceTimestamp, TraceContext,
@@ -92,6 +93,26 @@ pub(crate) fn write(threads: u64, count: u64, max: usize) {
             flush();
         }
     });
+}
+
+/// Writes packets of 15 bytes each in a trace: their tag, their size, and 13 of their own.
+pub(crate) fn write_small(count: u64, rate: u64) {
+    let begun = Instant::now();
+    for number in 0..count {
+        source().trace(|context: &mut TraceContext| {
+            context.add_packet(|packet: &mut TracePacket| {
+                packet.set_timestamp(1 << 41 | number).set_for_testing(|event: &mut TestEvent| {
+                    event.set_counter(7);
+                });
+            });
+        });
+        if rate > 0 && number % 64 == 0 {
+            let due = Duration::from_secs_f64((number * 15) as f64 / rate as f64);
+            while begun.elapsed() < due {
+                std::thread::sleep(Duration::from_micros(50));
+            }
+        }
+    }
 }
 
 /// Waits until the service has everything that this thread has written.

@@ -262,16 +262,14 @@ pub enum Action {
         /// What to write.
         bytes: Vec<u8>,
     },
-    /// Write the last bytes of a file, of those that are written once all before this is done, into another, in front of all
-    /// that comes then. That may take as long as it takes, and keeps the file from which they are from nothing. If it cannot
-    /// be, the other file has [failed](Event::Failed), with nothing in it.
+    /// Write all that has been written into a file, once all before this is done, into another, in front of all that comes
+    /// then. That may take as long as it takes, and keeps the first file from nothing. If it cannot be, the other file has
+    /// [failed](Event::Failed), with nothing in it.
     Copy {
-        /// The file that has them.
+        /// The file that has it.
         from: FileToken,
-        /// The file into which they go.
+        /// The file into which it goes.
         to: FileToken,
-        /// How many.
-        bytes: u64,
     },
     /// Let a file be on the disk, as far as there is one.
     Sync(FileToken),

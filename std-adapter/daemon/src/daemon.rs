@@ -339,9 +339,9 @@ impl Daemon {
                     self.outputs.write(file, bytes);
                 }
             }
-            Action::Copy { from, to, bytes } => {
+            Action::Copy { from, to } => {
                 if self.open(from) && self.open(to) {
-                    self.outputs.copy(from, to, bytes);
+                    self.outputs.copy(from, to);
                 }
             }
             Action::Sync(file) => {

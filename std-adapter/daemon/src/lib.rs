@@ -25,7 +25,8 @@
 //! | `ready` | [`say_ready`] | `system` |
 //! | `host` | memory, clocks and open files | `system` |
 //! | `pace` | pauses, so that small pieces are taken together | – |
-//! | `output` | a thread for each file | – |
+//! | `output` | a thread for each file | `trace_file` |
+//! | `trace_file` | a file that ends in a whole packet at every moment | – |
 //! | `system` | descriptors that the process was started with | – |
 #![cfg(any(target_os = "linux", target_os = "android"))]
 #![deny(missing_docs)]
@@ -41,6 +42,7 @@ mod ready;
 mod stop;
 mod stream;
 mod system;
+mod trace_file;
 
 pub use daemon::Daemon;
 pub use listening::{Permissions, SocketNames};

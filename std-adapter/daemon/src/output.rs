@@ -1,34 +1,27 @@
 //! A thread for each file: a slow disk, or a pipe that nobody reads, keeps nobody else waiting.
 
 use std::fs::File;
-use std::io::{self, Seek, SeekFrom, Write};
+use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::io::Errno;
-use tracebuf::proto::varint;
 use tracebuf_service::FileToken;
 
-/// Bytes that are copied at once.
-const COPIED: usize = 256 << 10;
+use crate::trace_file::{Lent, TraceFile};
 
 /// What a file's thread is to do.
 enum Job {
     Write(Vec<u8>),
     /// To lend the file, as it is then, to another thread.
     Lend(Sender<Lent>),
-    /// To copy the last bytes of a file that is lent.
-    Copy(Receiver<Lent>, u64),
+    /// To add what a file that is lent has.
+    Copy(Receiver<Lent>),
     Sync,
     Finish,
 }
-
-/// A file to read from, and where it ends.
-type Lent = io::Result<(File, u64)>;
 
 /// What it has done.
 #[derive(Debug)]
@@ -110,11 +103,11 @@ impl Outputs {
         self.job(token, Job::Write(bytes));
     }
 
-    /// Copies the last bytes of one file into another, on the thread of that; the first goes on meanwhile.
-    pub(crate) fn copy(&self, from: FileToken, to: FileToken, bytes: u64) {
+    /// Adds what one file has of a trace to another, on the thread of that; the first goes on meanwhile.
+    pub(crate) fn copy(&self, from: FileToken, to: FileToken) {
         let (lend, lent) = mpsc::channel();
         self.job(from, Job::Lend(lend));
-        self.job(to, Job::Copy(lent, bytes));
+        self.job(to, Job::Copy(lent));
     }
 
     pub(crate) fn sync(&self, token: FileToken) {
@@ -126,8 +119,8 @@ impl Outputs {
     }
 }
 
-fn work(mut file: File, todo: &Receiver<Job>, say: impl Fn(Done)) {
-    let mut has_failed = false;
+fn work(file: File, todo: &Receiver<Job>, say: impl Fn(Done)) {
+    let (mut file, mut has_failed) = (TraceFile::new(file), false);
     let failed = |error: io::Error, has_failed: &mut bool| {
         if !std::mem::replace(has_failed, true) {
             say(Done::Failed(error.to_string()));
@@ -136,148 +129,57 @@ fn work(mut file: File, todo: &Receiver<Job>, say: impl Fn(Done)) {
     while let Ok(job) = todo.recv() {
         match job {
             Job::Write(_) if has_failed => {}
-            Job::Write(bytes) => match write(&mut file, &bytes) {
-                Ok(()) => say(Done::Written(bytes.len())),
-                Err(error) => failed(error, &mut has_failed),
-            },
+            Job::Write(bytes) => {
+                let len = bytes.len();
+                match file.write(bytes) {
+                    Ok(()) => say(Done::Written(len)),
+                    Err(error) => failed(error, &mut has_failed),
+                }
+            }
             Job::Lend(to) => {
                 let lent = match has_failed {
                     true => Err(io::Error::other("the file to be copied could not be written")),
-                    false => lent(&mut file),
+                    false => file.lend(),
                 };
                 // Who wanted it may be gone.
                 let _ = to.send(lent);
             }
             Job::Copy(..) if has_failed => {}
-            Job::Copy(lent, bytes) => {
+            Job::Copy(lent) => {
                 let gone = |_| Err(io::Error::other("the file to be copied is closed"));
                 let copied = lent.recv().unwrap_or_else(gone);
-                if let Err(error) = copied.and_then(|(from, end)| copy(&from, end, bytes, &mut file)) {
+                if let Err(error) = copied.and_then(|lent| file.copy(lent)) {
                     failed(error, &mut has_failed);
                 }
             }
             Job::Sync => {
-                if let Err(error) = sync(&file) {
+                if let Err(error) = file.sync() {
                     failed(error, &mut has_failed);
                 }
             }
-            Job::Finish => {
-                if let Err(error) = sync(&file) {
-                    failed(error, &mut has_failed);
-                }
-                break;
-            }
+            Job::Finish => break,
         }
     }
-    drop(file);
+    if let Err(error) = file.finish() {
+        failed(error, &mut has_failed);
+    }
     say(Done::Finished);
-}
-
-fn lent(file: &mut File) -> Lent {
-    let end = file.stream_position()?;
-    Ok((file.try_clone()?, end))
-}
-
-/// Copies the bytes before the end of one file into another, or leaves nothing there.
-fn copy(from: &File, end: u64, bytes: u64, to: &mut File) -> io::Result<()> {
-    let begin = to.stream_position();
-    let copied = copy_all(from, end.saturating_sub(bytes), end, to);
-    if let (Err(_), Ok(begin)) = (&copied, begin) {
-        to.set_len(begin).and_then(|()| to.seek(SeekFrom::Start(begin)))?;
-    }
-    copied
-}
-
-fn copy_all(from: &File, mut at: u64, end: u64, to: &mut File) -> io::Result<()> {
-    let mut piece = vec![0; COPIED];
-    while at < end {
-        let most = usize::try_from(end - at).map_or(COPIED, |left| left.min(COPIED));
-        let read = match from.read_at(piece.get_mut(..most).unwrap_or_default(), at) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(read) => read,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error),
-        };
-        put(to, piece.get(..read).unwrap_or_default()).map_err(|(_, error)| error)?;
-        at += read as u64;
-    }
-    Ok(())
-}
-
-fn sync(file: &File) -> io::Result<()> {
-    match file.sync_data() {
-        // A pipe, or something else that is not on a disk.
-        Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::INVAL | Errno::ROFS)) => Ok(()),
-        other => other,
-    }
-}
-
-/// Writes all, or leaves as many whole packets as there was room for.
-fn write(file: &mut File, bytes: &[u8]) -> io::Result<()> {
-    put(file, bytes).or_else(|(written, error)| cut(file, bytes, written, error))
-}
-
-/// Writes all, or says how much it was, and why not more.
-fn put(file: &mut File, bytes: &[u8]) -> Result<(), (usize, io::Error)> {
-    let mut written = 0;
-    while let Some(left @ [_, ..]) = bytes.get(written..) {
-        match file.write(left) {
-            Ok(0) => return Err((written, io::ErrorKind::WriteZero.into())),
-            Ok(taken) => written += taken,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                wait(file).map_err(|error| (written, error))?;
-            }
-            Err(error) => return Err((written, error)),
-        }
-    }
-    Ok(())
-}
-
-/// A consumer may have given a pipe that does not wait.
-fn wait(file: &File) -> io::Result<()> {
-    use rustix::event::{PollFd, PollFlags, poll};
-    match poll(&mut [PollFd::new(file, PollFlags::OUT)], None) {
-        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Cuts a file back to its last whole packet. What cannot be cut, such as a pipe, stays as it is.
-fn cut(file: &mut File, bytes: &[u8], written: usize, error: io::Error) -> io::Result<()> {
-    let torn = written - whole_packets(bytes, written);
-    if torn > 0
-        && let Ok(end) = file.stream_position()
-    {
-        let end = end.saturating_sub(torn as u64);
-        file.set_len(end)?;
-        file.seek(SeekFrom::Start(end))?;
-    }
-    Err(error)
-}
-
-/// Bytes of the packets that lie wholly within the first `len` bytes of a piece.
-fn whole_packets(bytes: &[u8], len: usize) -> usize {
-    let mut whole = 0;
-    while let Some((size, packet)) = bytes.get(whole + 1..).and_then(varint::split) {
-        let end = (bytes.len() - packet.len()).saturating_add(usize::try_from(size).unwrap_or(usize::MAX));
-        if end > len {
-            break;
-        }
-        whole = end;
-    }
-    whole
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
 
-    #[test]
-    fn packets_are_whole_or_are_cut_off() {
-        let bytes = b"\x0A\x02ab\x0A\x01c\x0A\x03def";
-        let whole: Vec<usize> = (0..=bytes.len()).map(|len| whole_packets(bytes, len)).collect();
-        assert_eq!(whole, [0, 0, 0, 0, 4, 4, 4, 7, 7, 7, 7, 7, 12]);
+    /// What becomes of a file, until it is finished.
+    fn until_finished(outputs: &mut Outputs, file: FileToken) -> Vec<(FileToken, Done)> {
+        let mut said = Vec::new();
+        while outputs.has(file) {
+            said.extend(outputs.heard());
+            thread::yield_now();
+        }
+        said
     }
 
     #[test]
@@ -288,25 +190,8 @@ mod tests {
         outputs.add(FileToken(1), full.into());
         (0..3).for_each(|_| outputs.write(FileToken(1), b"\x0A\x01c".to_vec()));
         outputs.finish(FileToken(1));
-        let mut said = Vec::new();
-        while outputs.has(FileToken(1)) {
-            said.extend(outputs.heard().into_iter().map(|(_, done)| done));
-            thread::yield_now();
-        }
-        assert!(
-            matches!(&said[..], [Done::Failed(why), Done::Finished] if why.contains("space")),
-            "{said:?}"
-        );
-    }
-
-    /// What becomes of a file, until it is finished.
-    fn until_finished(outputs: &mut Outputs, file: FileToken) -> Vec<(FileToken, Done)> {
-        let mut said = Vec::new();
-        while outputs.has(file) {
-            said.extend(outputs.heard());
-            thread::yield_now();
-        }
-        said
+        let said = until_finished(&mut outputs, FileToken(1));
+        assert!(matches!(&said[..], [(_, Done::Failed(why)), (_, Done::Finished)] if why.contains("space")));
     }
 
     #[test]
@@ -325,7 +210,7 @@ mod tests {
         outputs.add(to, open("to").expect("a file").into());
         let long = b"\x0A\x02ab".repeat(200_000);
         outputs.write(from, long.clone());
-        outputs.copy(from, to, long.len() as u64);
+        outputs.copy(from, to);
         outputs.write(from, b"\x0A\x01c".to_vec());
         outputs.write(to, b"\x0A\x01d".to_vec());
         outputs.finish(to);
@@ -339,7 +224,7 @@ mod tests {
         );
         // One that is closed cannot be copied any more.
         outputs.add(late, open("late").expect("a file").into());
-        outputs.copy(from, late, 3);
+        outputs.copy(from, late);
         outputs.write(late, b"\x0A\x01d".to_vec());
         outputs.finish(late);
         let said = until_finished(&mut outputs, late);
@@ -358,7 +243,7 @@ mod tests {
         let open = || File::options().read(true).write(true).create(true).truncate(true).open(&path);
         outputs.add(to, open().expect("a file").into());
         outputs.write(pipe, b"\x0A\x01c".to_vec());
-        outputs.copy(pipe, to, 3);
+        outputs.copy(pipe, to);
         outputs.write(pipe, b"\x0A\x01d".to_vec());
         outputs.finish(to);
         let said = until_finished(&mut outputs, to);
@@ -372,7 +257,7 @@ mod tests {
         outputs.add(file, open().expect("a file").into());
         outputs.add(full, File::options().write(true).open("/dev/full").expect("it is there").into());
         outputs.write(file, b"\x0A\x01c".to_vec());
-        outputs.copy(file, full, 3);
+        outputs.copy(file, full);
         outputs.finish(full);
         let said = until_finished(&mut outputs, full);
         assert!(said.iter().any(|(of, done)| *of == full && matches!(done, Done::Failed(_))), "{said:?}");

@@ -238,7 +238,7 @@ impl<H: Host> Service<H> {
             }
             if let Some(to) = pending.file.take() {
                 clone.file = Some(OutputFile::new(to));
-                self.actions.extend((bytes > 0).then_some(Action::Copy { from, to, bytes }));
+                self.actions.extend((bytes > 0).then_some(Action::Copy { from, to }));
             }
         }
         if !clone.told.beginning {

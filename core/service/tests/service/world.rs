@@ -125,10 +125,8 @@ impl World {
                     false => self.service.handle(Event::Written { file, bytes: len }),
                 }
             }
-            Action::Copy { from, to, bytes } => {
-                let source = self.files.get(&from.0).map_or(&[][..], |file| &file.bytes);
-                let begin = source.len().checked_sub(bytes as usize).expect("they were given");
-                let copy = source[begin..].to_vec();
+            Action::Copy { from, to } => {
+                let copy = self.files.get(&from.0).map(|file| file.bytes.clone()).expect("it was written");
                 assert!(self.files.get(&to.0).is_none_or(|file| file.bytes.is_empty()), "it comes first");
                 if self.copies_fail {
                     self.files.entry(to.0).or_default();

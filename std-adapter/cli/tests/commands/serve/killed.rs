@@ -95,7 +95,7 @@ fn whoever_is_killed_files_have_whole_packets_and_those_who_live_go_on() {
         let chance = mix(round);
         let everybody = |programs: &[Child], file: &Path| {
             let wanted: Vec<u64> = programs.iter().map(|program| program.id().into()).collect();
-            // A file that is being written may end anywhere: what is read of it now is not judged.
+            // What is read while it is written is not of one moment, and not judged.
             let bytes = std::fs::read(file).unwrap_or_default();
             let packets = TracePackets::new(&bytes).map_while(Result::ok);
             let pids: Vec<_> =

@@ -36,13 +36,6 @@ pub(crate) struct TraceFile {
     padding: Option<Padding>,
 }
 
-/// Where padding begins, and where it ends; nothing else is behind it.
-#[derive(Debug)]
-struct Padding {
-    begin: u64,
-    end: u64,
-}
-
 /// What is read from another file: it, and where its trace begins and ends.
 pub(crate) type Lent = io::Result<(File, std::ops::Range<u64>)>;
 
@@ -56,7 +49,7 @@ impl TraceFile {
                 && !is_appended
                 && room_in_page(*begin) >= HEADER as u64
         };
-        let padding = begin.filter(takes_padding).map(|begin| Padding { begin, end: begin });
+        let padding = begin.filter(takes_padding).map(Padding::at);
         Self { file, begin, padding }
     }
 
@@ -76,7 +69,7 @@ impl TraceFile {
     }
 
     fn end(&mut self) -> io::Result<u64> {
-        self.padding.as_ref().map_or_else(|| self.file.stream_position(), |padding| Ok(padding.begin))
+        self.padding.as_ref().map_or_else(|| self.file.stream_position(), |padding| Ok(padding.packets))
     }
 
     /// Adds what another file has, or nothing.
@@ -110,7 +103,7 @@ impl TraceFile {
     fn cut(&mut self, end: u64) -> io::Result<()> {
         self.file.set_len(end)?;
         if let Some(padding) = &mut self.padding {
-            *padding = Padding { begin: end, end };
+            *padding = Padding::at(end);
         }
         self.file.seek(SeekFrom::Start(end)).map(drop)
     }
@@ -127,16 +120,31 @@ impl TraceFile {
     /// The same, without padding.
     pub(crate) fn finish(mut self) -> io::Result<()> {
         if let Some(padding) = &self.padding {
-            self.cut(padding.begin)?;
+            self.cut(padding.packets)?;
         }
         self.sync()
     }
 }
 
+/// Where the packets end, padding begins, and it ends; nothing else is behind it.
+#[derive(Debug)]
+struct Padding {
+    packets: u64,
+    /// Behind a few packets without anything, where its header would lie in two pages.
+    begin: u64,
+    end: u64,
+}
+
 impl Padding {
+    /// None yet.
+    const fn at(end: u64) -> Self {
+        Self { packets: end, begin: end, end }
+    }
+
     fn write(&mut self, file: &File, mut packets: Vec<u8>) -> io::Result<()> {
         let len = packets.len();
-        let mut next = self.begin + len as u64;
+        let packets_end = self.begin + len as u64;
+        let mut next = packets_end;
         // The header that comes behind lies in one page, to be replaced as a whole.
         while room_in_page(next) < HEADER as u64 {
             packets.extend(EMPTY);
@@ -154,7 +162,7 @@ impl Padding {
         let (first, rest) = packets.split_at_checked(HEADER).unwrap_or((&packets, &[]));
         file.write_all_at(rest, self.begin + HEADER as u64)?;
         file.write_all_at(first, self.begin)?;
-        self.begin = next;
+        (self.packets, self.begin) = (packets_end, next);
         Ok(())
     }
 

@@ -78,6 +78,24 @@ fn a_file_has_what_was_written_after_each_write_and_no_padding_at_its_end() {
 }
 
 #[test]
+fn a_file_and_a_copy_of_it_end_with_what_was_written_wherever_that_is_in_a_page() {
+    let (path, to) = (scratch("end"), scratch("end-copy"));
+    for len in 4060..4120_usize {
+        let first = [&[PACKET, (len as u8) | 0x80, (len >> 7) as u8][..], &vec![0x0A; len]].concat();
+        let mut file = TraceFile::new(create(&path));
+        file.write(first.clone()).expect("room");
+        let mut copy = TraceFile::new(create(&to));
+        copy.copy(file.lend().expect("it is there")).expect("room");
+        for file in [copy, file] {
+            file.finish().expect("it is there");
+        }
+        assert!([&path, &to].iter().all(|path| std::fs::read(path).expect("it") == first), "{len}");
+    }
+    std::fs::remove_file(path).expect("it is there");
+    std::fs::remove_file(to).expect("it is there");
+}
+
+#[test]
 fn a_file_that_is_appended_to_and_one_with_something_behind_take_no_padding() {
     let path = scratch("appended");
     create(&path).write_all(b"there").expect("room");

@@ -2,7 +2,7 @@
 //!
 //! An index of hash chains lies in the table itself, one head in each place; microcontrollers do without. Sequences
 //! without chunks are linked from the longest empty to the latest; a full table forgets at the long end. When all have
-//! chunks, a newcomer can be given the place of the one that was silent longest.
+//! chunks, a newcomer can be given the place of one that was silent long.
 
 use super::chunk::ChunkHeader;
 use super::observer::OverwriteObserver;
@@ -63,6 +63,9 @@ pub(super) fn lookup_in_index(table: &[SequenceState], producer_id: u16, writer_
     // No chain is longer than the table: a chain that bites its tail in a damaged region must end as well.
     lookup_among(table, producer_id, writer_id, table.len()).ok().flatten()
 }
+
+/// Places of a full table that are looked at for each newcomer: whoever makes up writers keeps nobody waiting.
+const LOOKS: u32 = 1024;
 
 /// More sequences with the same hash than a producer can make.
 pub(super) const CROWD: usize = 256;
@@ -130,8 +133,7 @@ impl State<'_> {
         Some(slot)
     }
 
-    /// Makes the sequence that was silent longest give up its place, if a chunk's sequence has no place and none is
-    /// free.
+    /// Makes a sequence that was silent long give up its place, if a chunk's sequence has no place and none is free.
     #[inline]
     pub(super) fn make_place<O: OverwriteObserver>(
         &mut self,
@@ -144,21 +146,33 @@ impl State<'_> {
             && !self.header.mode().contains(Mode::DISCARD)
             && lookup(self.table, header.producer_id, header.writer_id).is_none()
         {
-            self.evict_all(self.stalest()?, observer)?;
+            self.evict_all(self.stalest(header.producer_id)?, observer)?;
         }
         Some(())
     }
 
-    /// The sequence whose latest chunk is older than those of all others, by where they lie.
-    fn stalest(&self) -> Option<u16> {
+    /// Of the sequences that are looked at, that whose latest chunk is the oldest, by where they lie: of this producer's,
+    /// so that nobody takes others' places by making up writers, or, if there is none of them, of all.
+    fn stalest(&self, producer_id: u16) -> Option<u16> {
         let (write, used) = (self.header.write.get(), self.header.used.get());
         // How far ahead of the place where the next chunk goes, which is less than the used part: no sum of two offsets
         // is made, because that of two in a ring of more than 2 GiB does not fit.
         let ahead = |at: u32| at.wrapping_sub(write).wrapping_add(if at < write { used } else { 0 });
-        let slots = (0..self.header.slots.get()).filter_map(|slot| Some((self.sequence(slot)?, slot)));
-        let latest =
-            slots.filter(|(entry, _)| !entry.is_empty()).map(|(entry, slot)| (ahead(entry.last()), slot));
-        latest.min().map(|(_, slot)| slot)
+        let slots = u32::from(self.header.slots.get());
+        // From a place on that is another one each time. Where code must be small, tables and producers are few.
+        let (from, most) =
+            if SMALL { (0, slots) } else { ((write / 8).checked_rem(slots)?, slots.min(LOOKS)) };
+        let looked_at = (0..most).filter_map(|look| {
+            step();
+            let slot = from + look;
+            let slot = if SMALL || slot < slots { slot } else { slot - slots } as u16;
+            Some((self.sequence(slot)?, slot))
+        });
+        let is_others = |entry: &SequenceState| !SMALL && entry.producer_id.get() != producer_id;
+        let latest = looked_at
+            .filter(|(entry, _)| !entry.is_empty())
+            .map(|(entry, slot)| (is_others(entry), ahead(entry.last()), slot));
+        latest.min().map(|(_, _, slot)| slot)
     }
 
     fn forget(&mut self, slot: u16) -> Option<()> {

@@ -251,13 +251,15 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>, O: OverwriteObserver> TraceBuffer<M, O> {
 
     /// Makes a place in a ring's table of sequences for a chunk about to be committed.
     ///
-    /// If all places have chunks, the sequence that was silent longest gives up its place and all its chunks; they
-    /// count as overwritten, and a later packet of that sequence reports it. Without this call, a full table
-    /// [refuses](Refusal::TableFull) newcomers until chunks of others are read or overwritten.
-    /// [`ProducerEndpoint`](crate::service::ProducerEndpoint) calls it. A buffer with [`FillPolicy::Discard`] keeps
-    /// what it has.
+    /// If all places have chunks, the sequence that was silent longest gives up its place and all its chunks: of those
+    /// of the same producer or, if it has none, of all; in a table of more than 1,024, of so many of its places. On
+    /// microcontrollers, all are looked at alike. They count as overwritten, and a later packet of that sequence reports
+    /// it. Without this call, a full table [refuses](Refusal::TableFull) newcomers until chunks of others are read or
+    /// overwritten. [`ProducerEndpoint`](crate::service::ProducerEndpoint) calls it. A buffer with
+    /// [`FillPolicy::Discard`] keeps what it has.
     ///
-    /// Cost: two loads, unless the table is full; then a look at each of its places, and one at each chunk that goes.
+    /// Cost: two loads, unless the table is full; then a look at each of its places, 1,024 at most, and one at each
+    /// chunk that goes.
     pub fn make_place(&mut self, header: &ChunkHeader) {
         if let Some(mut state) = self.layout.state(self.memory.as_mut()) {
             let _ = state.make_place(header, &mut self.observer);

@@ -37,6 +37,27 @@ fn the_sequence_that_was_silent_for_the_longest_gives_up_its_place() {
 }
 
 #[test]
+fn whoever_makes_up_writers_takes_places_of_its_own() {
+    let mut b = Bench::new(small_table(), 4096);
+    let come = |b: &mut Bench, producer: u16, writer: u16| {
+        let sent = Sent::new(0, &[packet(&[writer as u8, 0])]).producer(producer).writer(writer);
+        b.buffer.make_place(sent.header());
+        b.check();
+        assert_eq!(b.commit(sent), Commit::Written);
+    };
+    come(&mut b, 1, 1);
+    come(&mut b, 1, 2);
+    (1..50).for_each(|writer| come(&mut b, 2, writer));
+    let of_first = |b: &Bench| b.buffer.sequences().filter(|of| of.producer_id == 1).count();
+    // Where code must be small, all writers are trusted.
+    let left = if cfg!(tracebuf_small) { 0 } else { 2 };
+    assert_eq!(of_first(&b), left, "they were silent longer");
+    // One that has none takes that of the longest silent.
+    come(&mut b, 3, 1);
+    assert_eq!(of_first(&b), left.saturating_sub(1));
+}
+
+#[test]
 fn where_the_ring_has_lapped_age_is_counted_from_where_it_goes_on() {
     // The places of the four sequences lie in another order each time.
     for first in 0..40 {

@@ -21,8 +21,10 @@ const MOST_SESSIONS: usize = 15;
 const MOST_OF_A_USER: usize = 5;
 /// Nanoseconds between the beginnings of sessions with guardrails and the same name.
 const BETWEEN: u64 = 300_000 * MS;
-/// Sequences of a buffer of some size. What a table takes comes on top of what was asked for.
-const SEQUENCES: u16 = 4096;
+/// Sequences of a buffer of some size, unless it has 2 KiB for each of more. What a table takes comes on top of what was
+/// asked for: 48 bytes each.
+const SEQUENCES: u32 = 4096;
+const BYTES_OF_A_SEQUENCE: u32 = 2048;
 /// Bytes that a chunk has more in a buffer than in shared memory, where 8 of a page are taken too.
 const OF_A_CHUNK: u32 = 24;
 
@@ -247,7 +249,8 @@ impl<H: Host> Service<H> {
     ) -> Option<Buffer<H::Memory>> {
         let bytes = u32::try_from(buffer.size_kb << 10).ok()?;
         // Small ones have room for few sequences anyhow.
-        let sequences = u32::from(SEQUENCES).min((bytes >> 8).max(64)) as u16;
+        let sequences = SEQUENCES.min((bytes >> 8).max(64)).max(bytes / BYTES_OF_A_SEQUENCE);
+        let sequences = u16::try_from(sequences).unwrap_or(u16::MAX);
         let config = Config::new(buffer.policy).sequences(sequences).histograms(histograms);
         // A buffer as large as a page takes the only chunk of one.
         let ring = bytes.saturating_add(OF_A_CHUNK);

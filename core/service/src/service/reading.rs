@@ -253,12 +253,16 @@ impl<H: Host> Service<H> {
         if !session.is_some_and(|session| core::mem::take(&mut session.told.stats_are_due)) {
             return true;
         }
-        let stats = packets::stats(uid, &self.stats_of(id, true), now);
-        let filter = self.sessions.get_mut(&id).and_then(|session| session.filter.as_mut());
-        if let Some(filter) = filter {
-            filter.passed(stats.as_bytes().len());
-        }
-        sink.own(stats.as_bytes())
+        // Those of each writer are left out where there is no room for them.
+        [true, false].into_iter().any(|has_writers| {
+            let stats = packets::stats(uid, &self.stats_of(id, has_writers), now);
+            let filter = self.sessions.get_mut(&id).and_then(|session| session.filter.as_mut());
+            let is_taken = sink.own(stats.as_bytes());
+            if let Some(filter) = filter.filter(|_| is_taken) {
+                filter.passed(stats.as_bytes().len());
+            }
+            is_taken
+        })
     }
 }
 

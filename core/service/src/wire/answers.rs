@@ -108,7 +108,7 @@ pub struct SessionState<'s> {
     /// When it started, as nanoseconds of the time of day.
     pub started: u64,
     /// How much it counts for bug reports.
-    pub bugreport_score: u64,
+    pub bugreport_score: i32,
     /// The name of its file in them.
     pub bugreport_filename: &'s str,
     /// Whether it records now.
@@ -129,7 +129,7 @@ impl SessionState<'_> {
             .number(fields::DURATION_MS, self.duration_ms)
             .number(fields::NUM_DATA_SOURCES, self.data_sources)
             .number(fields::START_REALTIME_NS, self.started)
-            .number(fields::BUGREPORT_SCORE, self.bugreport_score)
+            .number(fields::BUGREPORT_SCORE, i64::from(self.bugreport_score).cast_unsigned())
             .bytes(fields::BUGREPORT_FILENAME, self.bugreport_filename.as_bytes())
             .number(fields::IS_STARTED, self.is_started);
         ProtoBuilder::new().message(tracing_service_state::TRACING_SESSIONS, &told)

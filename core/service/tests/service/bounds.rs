@@ -9,7 +9,7 @@ use tracebuf::proto::fields::config::{
 use tracebuf_service::wire::ProtoBuilder;
 use tracebuf_service::{Event, Port};
 
-use crate::clients::{Consumer, Program, config_of, data, source};
+use crate::clients::{Consumer, Program, config_of, data, source, times};
 use crate::host::SERVICE;
 use crate::wild::whole_chunk;
 use crate::world::World;
@@ -97,6 +97,31 @@ fn clients_fill_no_log() {
     assert_eq!(world.log.len(), 102);
 }
 
+/// A program that has many writers, each with a packet of this time.
+fn with_writers(world: &mut World, count: u16, time: u8) -> Program {
+    let mut program = Program::offering(world, 1000, &[("events", 0)]);
+    let (_, target) = program.starts(world)[0];
+    let memory = world.memory_of(world.files_for(program.connection)[0]);
+    for writer_id in 1..=count {
+        whole_chunk(&memory, 1, writer_id, &[0x40, time]);
+        program.say(world, Request::Move(ChunkToMove { page: 1, chunk: 0, target }));
+    }
+    program
+}
+
+#[test]
+fn a_ring_has_as_many_writers_as_its_size_lets_expect_and_who_makes_up_more_takes_nobody_else_s_places() {
+    for (size_kb, fit, come) in [(12 << 10, 6100, 6100), (1 << 10, 4096, 6000)] {
+        let mut world = World::default();
+        let mut consumer = Consumer::of(&mut world, 0);
+        consumer.enable(&mut world, &config_of(&[size_kb], &[("events", 0)]));
+        with_writers(&mut world, 40, 7);
+        with_writers(&mut world, come - 40, 8);
+        let times = times(&consumer.read(&mut world));
+        assert_eq!((times.len(), times.iter().filter(|time| **time == 7).count()), (fit, 40));
+    }
+}
+
 #[test]
 fn packets_of_programs_that_come_and_go_have_numbers_that_nobody_had_before() {
     let mut world = World::default();
@@ -104,13 +129,7 @@ fn packets_of_programs_that_come_and_go_have_numbers_that_nobody_had_before() {
     consumer.enable(&mut world, &config_of(&[1024], &[("events", 0)]));
     let mut numbers = BTreeSet::new();
     for _ in 0..15 {
-        let mut program = Program::offering(&mut world, 1000, &[("events", 0)]);
-        let (_, target) = program.starts(&world)[0];
-        let memory = world.memory_of(world.files_for(program.connection)[0]);
-        for writer_id in 1..=1000 {
-            whole_chunk(&memory, 1, writer_id, &[0x40, 0x42]);
-            program.say(&mut world, Request::Move(ChunkToMove { page: 1, chunk: 0, target }));
-        }
+        let program = with_writers(&mut world, 1000, 0x42);
         let all = data(&consumer.read(&mut world));
         assert_eq!(all.len(), 1000);
         assert!(all.iter().all(|(_, sequence, _)| numbers.insert(*sequence)));

@@ -341,6 +341,27 @@ fn sessions_of_other_users_those_with_files_and_those_that_are_not_there_cannot_
 }
 
 #[test]
+fn the_clone_for_a_bug_report_is_of_the_session_with_the_highest_score_that_is_above_nought() {
+    let mut world = World::default();
+    // They are kept: who hangs up ends its session.
+    let _consumers = [(7_u64, 1_u32), (-1_i64 as u64, 2), (3, 3)].map(|(score, lsb)| {
+        let mut consumer = Consumer::of(&mut world, USER);
+        let config = config_of(&[64], &[])
+            .number(trace_config::BUGREPORT_SCORE, score)
+            .number(trace_config::TRACE_UUID_LSB, lsb);
+        consumer.enable(&mut world, &config);
+        consumer
+    });
+    let mut clone = || {
+        let mut consumer = Consumer::of(&mut world, USER);
+        let request = consumer.call(&mut world, "CloneSession", &by_id(u64::MAX));
+        world.pass(5000);
+        answered(&world, &consumer, request).expect("now").map(|[_, lsb]| lsb)
+    };
+    assert_eq!(clone(), Ok(1));
+}
+
+#[test]
 fn a_clone_for_a_trigger_says_so_and_takes_the_triggers_that_its_session_has_received() {
     use tracebuf::proto::fields::config::{trigger, trigger_config};
     use tracebuf::proto::fields::ipc::{activate_triggers_request, method};

@@ -1,11 +1,13 @@
 //! Traces that the service writes.
 
+use tracebuf::producer::{ChunkToMove, Request};
 use tracebuf::proto::TracePackets;
 use tracebuf::proto::fields::config::trace_config;
 use tracebuf_service::Event;
 use tracebuf_service::wire::ProtoBuilder;
 
 use crate::clients::{Consumer, Program, config_of, times};
+use crate::wild::whole_chunk;
 use crate::world::{World, WrittenFile};
 
 fn config(period_ms: u32) -> ProtoBuilder {
@@ -104,6 +106,22 @@ fn a_trace_ends_before_it_is_longer_than_it_may_be_and_has_its_statistics() {
     let (file, written) = (&all.world.files[&all.file], all.times());
     assert!(file.is_complete && (file.bytes.len() as u64) < u64::from(limit), "{}", file.bytes.len());
     assert!(written.len() > 100 && written.iter().copied().eq(0..written.len() as u64), "no gap");
+    let last = packets(file).pop().expect("a packet");
+    assert!(tracebuf::proto::reader::message(&last, 35).is_some_and(|stats| !stats.is_empty()));
+}
+
+#[test]
+fn a_trace_that_may_be_no_longer_has_statistics_also_if_there_is_no_room_for_those_of_all_writers() {
+    let mut all = setting(&config(100).number(trace_config::MAX_FILE_SIZE_BYTES, 30_000_u32));
+    let memory = all.world.memory_of(all.world.files_for(all.program.connection)[0]);
+    let target = 1; // the first buffer that there is
+    for writer_id in 100..1000 {
+        whole_chunk(&memory, 1, writer_id, &[&[0xA2, 0x38, 100][..], &[0; 100]].concat());
+        all.program.say(&mut all.world, Request::Move(ChunkToMove { page: 1, chunk: 0, target }));
+        all.world.pass(10);
+    }
+    let file = &all.world.files[&all.file];
+    assert!(file.is_complete && file.bytes.len() < 30_000, "{}", file.bytes.len());
     let last = packets(file).pop().expect("a packet");
     assert!(tracebuf::proto::reader::message(&last, 35).is_some_and(|stats| !stats.is_empty()));
 }

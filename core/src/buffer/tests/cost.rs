@@ -329,6 +329,23 @@ fn attaching_to_a_table_of_identities_with_one_hash_looks_at_each_a_bounded_numb
 }
 
 #[test]
+fn a_newcomer_s_place_in_a_full_table_costs_a_bounded_number_of_looks() {
+    let places = if cfg!(miri) { 64 } else { 5000 };
+    let mut buffer = with_sequences(places, 1 << 19);
+    let one = |writer_id: u16| ChunkHeader { writer_id, ..header(0, 1, ChunkFlags::empty()) };
+    for writer in 1..=places {
+        commit(&mut buffer, one(writer), &[1, 1]);
+    }
+    for writer in places + 1..places + 100 {
+        let ((), steps) = steps_of(|| buffer.make_place(&one(writer)));
+        let most = if crate::SMALL { 2 * u64::from(places) } else { 1024 };
+        assert!(steps <= most + 10, "{steps}");
+        assert_eq!(commit(&mut buffer, one(writer), &[1, 1]).0, Commit::Written);
+    }
+    assert_eq!(buffer.stats().chunks_overwritten, 99);
+}
+
+#[test]
 fn a_sequence_is_found_at_once_also_among_many() {
     let mut buffer = with_sequences(if cfg!(miri) { 64 } else { 4096 }, 1 << 19);
     let one = |writer_id: u16| ChunkHeader { writer_id, ..header(0, 1, ChunkFlags::empty()) };

@@ -232,9 +232,11 @@ impl<const N: usize> Writers<N> {
         }
     }
 
-    #[cfg(not(target_os = "none"))]
     pub(super) const fn patch_in_place(&mut self) {
-        self.patch_in_place = true;
+        #[cfg(not(target_os = "none"))]
+        {
+            self.patch_in_place = true;
+        }
     }
 
     /// Whether a size in this chunk, which is not committed, may yet be patched.

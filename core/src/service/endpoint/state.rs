@@ -46,9 +46,9 @@ impl<const WRITERS: usize, A> EndpointState<WRITERS, A> {
     }
 
     /// Of one that may patch sizes in complete chunks until it commits them, as Perfetto's may: a scrape takes of a chunk
-    /// that waits for patches the packets before the last one, and nothing behind it. Not on microcontrollers.
+    /// that waits for patches the packets before the last one, and nothing behind it. On microcontrollers, whose
+    /// producers are this crate's, that changes nothing.
     #[must_use]
-    #[cfg(not(target_os = "none"))]
     pub const fn patching_in_place(mut self) -> Self {
         self.writers.patch_in_place();
         self

@@ -128,6 +128,21 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> BufferSlab<M> {
         self.get(number).map(|buffer| buffer.stats().of_trace(buffer.policy())).or_else(of_copy)
     }
 
+    /// Bytes that a copy of one needs.
+    pub(crate) fn clone_size(&self, number: u16) -> Option<usize> {
+        let of_copy = || self.copies.get(&number).map(|copy| copy.buffer.clone_size());
+        self.get(number).map(TraceBuffer::clone_size).or_else(of_copy)
+    }
+
+    /// A copy of one, also of a copy.
+    pub(crate) fn copy(&mut self, number: u16, memory: M) -> Option<Copied<M>> {
+        let buffer = match self.copies.get(&number) {
+            Some(copy) => copy.buffer.clone_read_only(memory),
+            None => self.get(number)?.clone_read_only(memory),
+        };
+        Some(Copied { buffer: buffer.ok()?, vms: self.vms(number)?.copy() })
+    }
+
     /// What is known of each sequence of one.
     pub(crate) fn sequences(&self, number: u16) -> impl Iterator<Item = SequenceInfo> {
         let copy = self.copies.get(&number).into_iter().flat_map(|copy| copy.buffer.sequences());

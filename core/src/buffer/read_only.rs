@@ -47,6 +47,23 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> ReadOnlyTraceBuffer<M> {
         Ok(Self { memory, layout })
     }
 
+    /// Bytes of memory that a clone needs, as [of a buffer](super::TraceBuffer::clone_size) that is written to.
+    pub fn clone_size(&self) -> usize {
+        self.layout.clone_size(self.memory.as_ref())
+    }
+
+    /// Copies what is left in the buffer, as
+    /// [`TraceBuffer::clone_read_only`](super::TraceBuffer::clone_read_only) does.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn clone_read_only<N: AsRef<[u8]> + AsMut<[u8]>>(
+        &self,
+        memory: N,
+    ) -> Result<ReadOnlyTraceBuffer<N>, RegionError> {
+        ReadOnlyTraceBuffer::copy_of(&self.layout, self.memory.as_ref(), memory)
+    }
+
     /// Begins a read session at the oldest byte.
     #[doc(alias = "BeginRead")]
     pub fn read(&mut self) -> Reader<'_> {

@@ -121,6 +121,12 @@ impl RegionLayout {
         memory.get(self.start..)?.get(..self.ring_offset.checked_add(used as usize)?)
     }
 
+    /// Bytes of memory that a copy needs, wherever it starts.
+    pub(super) fn clone_size(&self, memory: &[u8]) -> usize {
+        let used = self.header(memory).map_or(0, |header| header.used.get());
+        self.used_part(memory, used).map_or(0, <[u8]>::len).saturating_add(7)
+    }
+
     pub(super) fn used_part_mut<'a>(&self, memory: &'a mut [u8], used: u32) -> Option<&'a mut [u8]> {
         memory.get_mut(self.start..)?.get_mut(..self.ring_offset.checked_add(used as usize)?)
     }

@@ -311,9 +311,7 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>, O: OverwriteObserver> TraceBuffer<M, O> {
 
     /// Bytes of memory that a clone needs now, plus 7 in case the memory starts just after an 8-byte boundary.
     pub fn clone_size(&self) -> usize {
-        let memory = self.memory.as_ref();
-        let used = self.layout.header(memory).map_or(0, |header| header.used.get());
-        self.layout.used_part(memory, used).map_or(0, <[u8]>::len).saturating_add(7)
+        self.layout.clone_size(self.memory.as_ref())
     }
 
     /// Copies what is in the buffer into `memory`, to be read there: the reference's `CloneReadOnly`.

@@ -1,7 +1,9 @@
 //! Regions, sequences that come and go, clones and leases.
 
 use crate::bench::{Bench, NEXT, PREV, Sent, packet, patch, small_table, whole};
-use tracebuf::buffer::{ChunkFlags, Commit, DataLoss, FillPolicy, Lease, Refusal, RegionError, TraceBuffer};
+use tracebuf::buffer::{
+    ChunkFlags, Commit, DataLoss, FillPolicy, Lease, ReadOnlyTraceBuffer, Refusal, RegionError, TraceBuffer,
+};
 
 // Regions.
 
@@ -210,6 +212,21 @@ fn a_clone_holds_what_its_original_holds_and_leaves_it_alone() {
     }
     assert_eq!(b.stats(), ours);
     assert_eq!(b.read(), cloned);
+}
+
+#[test]
+fn a_clone_of_a_clone_holds_what_is_left_of_it() {
+    let mut b = Bench::new(small_table(), 1024);
+    (0..4).for_each(|id| _ = b.commit(Sent::new(id, &[packet(&[id as u8; 60])])));
+    let mut clone = b.buffer.clone_read_only(vec![0u8; b.buffer.clone_size()]).unwrap();
+    let first = |buffer: &mut ReadOnlyTraceBuffer<Vec<u8>>| {
+        buffer.read().next_packet().map(|packet| packet.slices().flatten().copied().next().unwrap())
+    };
+    assert_eq!(first(&mut clone), Some(0));
+    let mut again = clone.clone_read_only(vec![0u8; clone.clone_size()]).unwrap();
+    assert!(clone.clone_read_only(vec![0u8; clone.clone_size() - 8]).is_err());
+    assert_eq!([(); 4].map(|()| first(&mut again)), [Some(1), Some(2), Some(3), None]);
+    assert_eq!(first(&mut clone), Some(1), "it has its own");
 }
 
 #[test]

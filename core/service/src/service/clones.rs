@@ -76,11 +76,7 @@ impl<H: Host> Service<H> {
                 .max_by_key(|(_, session)| session.config.bugreport_score),
             WantedSession::Numbered(id) => all.find(|(other, _)| **other == id),
         };
-        let (id, session) = found.ok_or("There is no such session of this user")?;
-        if !is_original(session) {
-            return Err("A clone cannot be cloned".to_string());
-        }
-        Ok(*id)
+        Ok(*found.ok_or("There is no such session of this user")?.0)
     }
 
     /// Whether a consumer may have a clone for its session.
@@ -104,7 +100,12 @@ impl<H: Host> Service<H> {
     fn clear_for_clone(&mut self, id: u64) {
         let Some(session) = self.sessions.get(&id) else { return };
         let (config, numbers) = (session.config.clone(), session.buffers.clone());
-        let cleared = config.buffers.iter().zip(numbers).filter(|(buffer, _)| buffer.is_cleared);
+        let cleared: Vec<_> = config
+            .buffers
+            .iter()
+            .zip(numbers)
+            .filter(|(buffer, number)| buffer.is_cleared && self.buffers.get(*number).is_some())
+            .collect();
         for (buffer, number) in cleared {
             match self.make_buffer(buffer, config.builtin.histograms) {
                 Some(empty) => drop(self.buffers.replace(number, empty)),

@@ -122,7 +122,7 @@ impl<H: Host> Service<H> {
                 prepared.push(None);
                 continue;
             }
-            let one = if buffer.is_transferred {
+            let one = if buffer.is_transferred && self.buffers.get(*number).is_some() {
                 let empty = self.make_buffer(buffer, histograms);
                 empty.map(|empty| Prepared::Transfer(*number, empty))
             } else {
@@ -149,9 +149,7 @@ impl<H: Host> Service<H> {
     }
 
     fn copy_buffer(&mut self, number: u16) -> Option<Copied<H::Memory>> {
-        let buffer = self.buffers.get(number)?;
-        let memory = self.host.memory(buffer.clone_size())?;
-        let buffer = buffer.clone_read_only(memory).ok()?;
-        Some(Copied { buffer, vms: self.buffers.vms(number)?.copy() })
+        let memory = self.host.memory(self.buffers.clone_size(number)?)?;
+        self.buffers.copy(number, memory)
     }
 }

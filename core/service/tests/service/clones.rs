@@ -13,18 +13,18 @@ use tracebuf_service::wire::ProtoBuilder;
 use crate::clients::{Consumer, Program, config_of, replies, source, times};
 use crate::world::{MS, World};
 
-const USER: u32 = 700;
+pub const USER: u32 = 700;
 
-fn by_id(id: u64) -> ProtoBuilder {
+pub fn by_id(id: u64) -> ProtoBuilder {
     ProtoBuilder::new().number(asked::SESSION_ID, id)
 }
 
-fn by_name(name: &str) -> ProtoBuilder {
+pub fn by_name(name: &str) -> ProtoBuilder {
     ProtoBuilder::new().bytes(asked::UNIQUE_SESSION_NAME, name.as_bytes())
 }
 
 /// What was said to a consumer that has asked: its UUID, or why not. `None` while it waits.
-fn answered(world: &World, consumer: &Consumer, request: u64) -> Option<Result<[u64; 2], String>> {
+pub fn answered(world: &World, consumer: &Consumer, request: u64) -> Option<Result<[u64; 2], String>> {
     let answers = replies(world, consumer.connection, request);
     let [(true, false, said)] = &answers[..] else {
         assert!(answers.is_empty(), "{answers:?}");
@@ -38,21 +38,21 @@ fn answered(world: &World, consumer: &Consumer, request: u64) -> Option<Result<[
 }
 
 /// Why a clone is refused at once.
-fn refused(world: &mut World, uid: u32, arguments: &ProtoBuilder) -> String {
+pub fn refused(world: &mut World, uid: u32, arguments: &ProtoBuilder) -> String {
     let mut consumer = Consumer::of(world, uid);
     let request = consumer.call(world, "CloneSession", arguments);
     answered(world, &consumer, request).expect("at once").expect_err("it is refused")
 }
 
-struct Setting {
-    world: World,
+pub struct Setting {
+    pub world: World,
     program: Program,
     consumer: Consumer,
     writers: Vec<TraceWriter<'static>>,
 }
 
 /// A session with these buffers, each with a data source.
-fn setting(buffers: &[ProtoBuilder], rest: &ProtoBuilder) -> Setting {
+pub fn setting(buffers: &[ProtoBuilder], rest: &ProtoBuilder) -> Setting {
     let mut world = World::default();
     let names = ["first", "second"].get(..buffers.len()).expect("at most two");
     let mut program = Program::offering(&mut world, 1000, &[]);
@@ -70,7 +70,7 @@ fn setting(buffers: &[ProtoBuilder], rest: &ProtoBuilder) -> Setting {
     Setting { world, program, consumer, writers }
 }
 
-fn buffer() -> ProtoBuilder {
+pub fn buffer() -> ProtoBuilder {
     ProtoBuilder::new().number(buffer_config::SIZE_KB, 64_u32)
 }
 
@@ -153,9 +153,35 @@ fn a_clone_outlives_its_session_and_ends_with_its_consumer_whatever_that_calls()
     assert!(!replies(&all.world, cloner.connection, request)[0].0, "there is nobody to flush");
     all.world.hang_up(all.program.connection);
     assert_eq!(times(&cloner.read(&mut all.world)), [1]);
-    assert!(refused(&mut all.world, USER, &by_id(2)).contains("cannot be cloned"));
     all.world.hang_up(cloner.connection);
     assert!(refused(&mut all.world, USER, &by_id(2)).contains("no such session"));
+}
+
+#[test]
+fn a_clone_is_cloned_by_its_number_alone_and_has_what_nobody_has_read_of_it() {
+    let buffers = [
+        buffer().number(buffer_config::TRANSFER_ON_CLONE, true),
+        buffer().number(buffer_config::CLEAR_BEFORE_CLONE, true),
+    ];
+    let name = ProtoBuilder::new().bytes(trace_config::UNIQUE_SESSION_NAME, b"mine");
+    let mut all = setting(&buffers, &name);
+    let (mut cloner, made) = all.clone(&by_id(1), |all| {
+        all.write(0, &[1]);
+        all.write(1, &[2]);
+    });
+    made.expect("it is cloned");
+    let mut again = |arguments: &ProtoBuilder| {
+        let mut consumer = Consumer::of(&mut all.world, USER);
+        let request = consumer.call(&mut all.world, "CloneSession", arguments);
+        all.world.pass(5000);
+        answered(&all.world, &consumer, request).expect("now").expect("it is cloned");
+        let read = times(&consumer.read(&mut all.world));
+        all.world.hang_up(consumer.connection);
+        read
+    };
+    assert_eq!([again(&by_id(2)), again(&by_id(2))], [[1, 2]; 2]);
+    assert!(again(&by_name("mine")).is_empty(), "the session's own buffers");
+    assert_eq!(times(&cloner.read(&mut all.world)), [1, 2]);
 }
 
 #[test]
@@ -310,55 +336,6 @@ fn a_clone_comes_although_a_program_does_not_answer_and_fails_if_its_session_or_
     all.world.hang_up(all.consumer.connection);
     let error = answered(&all.world, &late, of_late).expect("at once").expect_err("it is gone");
     assert!(error.contains("ended"), "{error}");
-}
-
-#[test]
-fn sessions_of_other_users_those_with_files_and_those_that_are_not_there_cannot_be_cloned() {
-    let mut all =
-        setting(&[buffer()], &ProtoBuilder::new().bytes(trace_config::UNIQUE_SESSION_NAME, b"mine"));
-    let world = &mut all.world;
-    for arguments in [by_id(1), by_name("mine"), by_id(u64::MAX)] {
-        assert!(refused(world, USER + 1, &arguments).contains("no such session"));
-    }
-    for arguments in [by_id(0), by_id(7), by_name("min"), by_id(u64::MAX), ProtoBuilder::new()] {
-        assert!(refused(world, USER, &arguments).contains("no such session"), "without a score");
-    }
-    let mut root = Consumer::of(world, 0);
-    let request = root.call(world, "CloneSession", &by_id(1));
-    world.pass(5000);
-    assert!(answered(world, &root, request).expect("now").is_ok(), "root may");
-    let config = config_of(&[64], &[])
-        .number(trace_config::WRITE_INTO_FILE, true)
-        .number(trace_config::BUGREPORT_SCORE, 5_u32);
-    let mut writes = Consumer::of(world, USER);
-    let file = world.file();
-    writes.enable_with(world, &config, Some(file));
-    assert!(refused(world, USER, &by_id(u64::MAX)).contains("file descriptor is required"));
-    let mut sender = Consumer::of(world, USER);
-    let file = world.file();
-    sender.call_with(world, "CloneSession", &by_id(7), Some(file));
-    assert!(world.discarded.contains(&file), "a descriptor is closed");
-}
-
-#[test]
-fn the_clone_for_a_bug_report_is_of_the_session_with_the_highest_score_that_is_above_nought() {
-    let mut world = World::default();
-    // They are kept: who hangs up ends its session.
-    let _consumers = [(7_u64, 1_u32), (-1_i64 as u64, 2), (3, 3)].map(|(score, lsb)| {
-        let mut consumer = Consumer::of(&mut world, USER);
-        let config = config_of(&[64], &[])
-            .number(trace_config::BUGREPORT_SCORE, score)
-            .number(trace_config::TRACE_UUID_LSB, lsb);
-        consumer.enable(&mut world, &config);
-        consumer
-    });
-    let mut clone = || {
-        let mut consumer = Consumer::of(&mut world, USER);
-        let request = consumer.call(&mut world, "CloneSession", &by_id(u64::MAX));
-        world.pass(5000);
-        answered(&world, &consumer, request).expect("now").map(|[_, lsb]| lsb)
-    };
-    assert_eq!(clone(), Ok(1));
 }
 
 #[test]

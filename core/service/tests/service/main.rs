@@ -4,6 +4,7 @@
 
 mod bounds;
 mod clients;
+mod cloned_sessions;
 mod clones;
 mod compression;
 mod consumers;

@@ -142,7 +142,8 @@ pub enum ClientFrame<'f> {
 }
 
 impl<'f> ClientFrame<'f> {
-    /// The number of a request, and the request; `None` for a malformed one.
+    /// The number of a request, and the request; `None` for a malformed one, and for one that says who the other end is:
+    /// of a socket of this machine the system says that.
     #[must_use]
     pub fn of(frame: &'f [u8]) -> Option<(u64, Self)> {
         let [number] = numbers(frame, [ipc_frame::REQUEST_ID])?;
@@ -152,6 +153,7 @@ impl<'f> ClientFrame<'f> {
             (Some(bind), None) => {
                 Self::Bind(messages(bind, bind_service::SERVICE_NAME).next().unwrap_or_default())
             }
+            (None, None) if within(ipc_frame::SET_PEER_IDENTITY).is_some() => return None,
             (None, None) => Self::Other,
         };
         Some((number, request))
@@ -302,6 +304,13 @@ mod tests {
                 assert_eq!((next.next(), taken.left()), (None, 0), "all have come");
             }
         }
+    }
+
+    #[test]
+    fn who_a_client_says_that_it_is_is_passed_over_and_what_nobody_knows_is_not() {
+        let of = |field| ProtoBuilder::new().number(2, 9_u32).message(field, &ProtoBuilder::new());
+        assert_eq!(ClientFrame::of(of(ipc_frame::SET_PEER_IDENTITY).as_bytes()), None);
+        assert_eq!(ClientFrame::of(of(99).as_bytes()), Some((9, ClientFrame::Other)));
     }
 
     #[test]

@@ -72,6 +72,8 @@ pub mod ipc_frame {
     pub const MSG_INVOKE_METHOD_REPLY: u32 = 6;
     /// Message: `RequestError`.
     pub const MSG_REQUEST_ERROR: u32 = 7;
+    /// Message: `SetPeerIdentity`.
+    pub const SET_PEER_IDENTITY: u32 = 8;
 }
 
 /// `IPCFrame.RequestError`: the answer to a frame that is no request.

@@ -16,7 +16,7 @@ use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::Errno;
 use tracebuf::proto::varint;
 
-/// What the system writes as a whole: smaller than a page on some machines, larger on none.
+/// What the system writes as a whole: a page, which is larger on some machines and smaller on none.
 const PAGE: u64 = 4096;
 /// Bytes of padding's own: a packet's tag and size, and the tag and size of a field that packets do not have.
 const HEADER: usize = 11;

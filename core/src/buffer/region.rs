@@ -90,13 +90,19 @@ impl RegionLayout {
         Ok(Self { start, sequences: config.sequences, histograms: config.histograms, ring_offset, ring_size })
     }
 
-    /// Lays out a new region. Touches the header and the table, not the ring.
+    /// Lays out a new region. Touches the header and the table, not the ring, nor histograms: those are cleared as
+    /// sequences get them, so that a large table takes no memory for them before.
     pub(super) fn format(memory: &mut [u8], config: &Config) -> Result<Self, RegionError> {
         let layout = Self::fit(memory, config)?;
         if let Some(header) = layout.header_mut(memory) {
             header.disown();
         }
         if let Some(bytes) = layout.used_part_mut(memory, 0) {
+            #[cfg(feature = "histograms")]
+            let bytes = {
+                let histograms = layout.histogram_count() * size_of::<StoredHistogram>();
+                bytes.get_mut(..layout.ring_offset.saturating_sub(histograms)).unwrap_or_default()
+            };
             clear(bytes);
         }
         if let Some(header) = layout.header_mut(memory) {

@@ -1,7 +1,7 @@
 //! Histograms of chunk sizes, by writer.
 
 use crate::bench::{Bench, Sent, packet, small_table, whole};
-use tracebuf::buffer::{ChunkHistogram, Commit, TraceBuffer};
+use tracebuf::buffer::{Chunk, ChunkHeader, ChunkHistogram, Commit, TraceBuffer};
 use tracebuf::proto::trace_stats::{CHUNK_HISTOGRAM_BOUNDS, CHUNK_HISTOGRAM_BUCKETS};
 
 fn bench(ring: u32) -> Bench {
@@ -40,6 +40,19 @@ fn a_payload_counts_in_the_first_bucket_that_is_large_enough() {
     let memory = b.buffer.into_memory();
     let (buffer, _) = TraceBuffer::attach(memory).expect("a region");
     assert_eq!(buffer.sequences().next().and_then(|sequence| sequence.histogram), Some(expected));
+}
+
+#[test]
+fn histograms_begin_empty_whatever_the_memory_held_and_those_of_nobody_are_not_touched() {
+    let config = small_table().histograms(true);
+    let mut buffer = TraceBuffer::new(vec![0xA5; config.region_size(1024) as usize], config).expect("room");
+    let (header, payload) =
+        (ChunkHeader { producer_id: 1, writer_id: 1, fragments: 1, ..Default::default() }, b"\x05hello");
+    assert_eq!(buffer.copy_chunk_untrusted(&Chunk { header, payload }), Commit::Written);
+    let expected = buffer.sequences().next().and_then(|of| of.histogram).expect("one is kept");
+    assert_eq!((expected.counts.iter().sum::<u64>(), expected.sums.iter().sum::<u64>()), (1, 6));
+    let untouched = buffer.into_memory().iter().filter(|byte| **byte == 0xA5).count();
+    assert!(untouched >= 3 * 176 + 900, "{untouched}");
 }
 
 #[test]

@@ -9,12 +9,14 @@
 //! | [`load`] | a service under load |
 //! | [`long_packet`] | a packet that a trace has no room for |
 //! | [`mix`] | numbers that look random |
+//! | [`cpu`] | the time that processes have run |
 //! | [`budget`] | the lines of a benchmark |
 //! | `pages` | the programs in README and docs, as examples |
 #![allow(missing_docs, missing_debug_implementations)]
 
 pub mod budget;
 pub mod clocks;
+pub mod cpu;
 #[cfg_attr(not(unix), path = "no_forks.rs")]
 pub mod fork;
 pub mod load;

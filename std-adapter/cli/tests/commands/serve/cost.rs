@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tracebuf::proto::fields::{config, ipc};
 use tracebuf_service::wire::ProtoBuilder;
+use tracebuf_testing::cpu;
 
 use super::Service;
 use super::program::Program;
@@ -23,17 +24,6 @@ const LAP: usize = 128 * MIB;
 const SLOW: usize = 13_000_000;
 /// Bytes of an event, as a packet: its tag, its length, and 13 of its own.
 const EVENT: usize = 15;
-/// Seconds that a thread has run, from its folder in `/proc`.
-fn ran(thread: &Path) -> f64 {
-    let text = std::fs::read_to_string(thread.join("schedstat")).unwrap_or_default();
-    text.split(' ').next().and_then(|ran| ran.parse::<f64>().ok()).unwrap_or(0.0) / 1e9
-}
-
-/// Seconds that all threads of a process have run.
-fn cpu(pid: u32) -> f64 {
-    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("a process").flatten();
-    threads.map(|thread| ran(&thread.path())).sum()
-}
 
 /// Seconds for a MiB of a thread that is woken for each page, and copies it into a ring.
 fn bare_reader() -> f64 {
@@ -41,13 +31,13 @@ fn bare_reader() -> f64 {
     let (mut here, mut there) = UnixStream::pair().expect("sockets");
     let reader = std::thread::spawn(move || {
         let (page, mut ring, mut at) = (vec![1_u8; PAGE], vec![1_u8; RING], 0);
-        let begun = ran(Path::new("/proc/thread-self"));
+        let begun = cpu::ran(Path::new("/proc/thread-self"));
         while here.read(&mut [0; 64]).is_ok_and(|len| len > 0) {
             ring[at..][..PAGE].copy_from_slice(&page);
             at = (at + PAGE) % RING;
         }
         std::hint::black_box(&ring);
-        ran(Path::new("/proc/thread-self")) - begun
+        cpu::ran(Path::new("/proc/thread-self")) - begun
     });
     for _ in 0..LAP / PAGE {
         there.write_all(&[0; 64]).expect("it reads");
@@ -101,9 +91,9 @@ fn of_service(mut command: Command, folder: &Path) -> [f64; 2] {
     };
     lap(RING + RING / 4, None);
     let costs = [(LAP, None), (2 * SLOW, Some(SLOW))].map(|(bytes, rate)| {
-        let before = cpu(service.child.id());
+        let before = cpu::of_process(service.child.id());
         lap(bytes, rate);
-        (cpu(service.child.id()) - before) / (bytes as f64 / MIB as f64)
+        (cpu::of_process(service.child.id()) - before) / (bytes as f64 / MIB as f64)
     });
     drop(consumer);
     costs

@@ -2,10 +2,10 @@
 //!
 //! `TRACEBUF_SERVICE=/usr/bin/traced` measures another service in place of that in the SDK.
 
-use std::fs::{read_dir, read_to_string};
 use std::process::Command;
 
 use tracebuf_interop::SOURCE;
+use tracebuf_testing::cpu;
 
 use crate::harness::{Program, waits_for};
 use crate::perfettos_service::{PerfettosService, sockets};
@@ -19,13 +19,6 @@ const SMALL: u64 = 15;
 /// Bytes a second of a program that does not record all the time.
 const SLOW: u64 = 13_000_000;
 
-/// Seconds that all threads of a process have run.
-fn cpu(pid: u64) -> f64 {
-    let threads = read_dir(format!("/proc/{pid}/task")).expect("a process").flatten();
-    let ran = |text: String| text.split(' ').next().and_then(|ran| ran.parse::<f64>().ok());
-    threads.filter_map(|thread| ran(read_to_string(thread.path().join("schedstat")).ok()?)).sum::<f64>() / 1e9
-}
-
 /// Seconds of a service for a MiB that comes at full speed, and at [`SLOW`], once the ring's pages have been touched.
 fn of_service(pid: u64, client: &mut PerfettosService, test: &str) -> [f64; 2] {
     client.records(0, &format!("source={SOURCE}"));
@@ -33,11 +26,11 @@ fn of_service(pid: u64, client: &mut PerfettosService, test: &str) -> [f64; 2] {
     program.does(&format!("wait on {SOURCE}"));
     program.does(&format!("small {} 0", (RING + RING / 4) / SMALL));
     let costs = [(128 * MIB, 0), (2 * SLOW, SLOW)].map(|(bytes, rate)| {
-        let before = cpu(pid);
+        let before = cpu::of_process(pid);
         let begun = std::time::Instant::now();
         program.does(&format!("small {} {rate}", bytes / SMALL));
         println!("{test}: {:.1} MB/s", bytes as f64 / begun.elapsed().as_secs_f64() / 1e6);
-        (cpu(pid) - before) / (bytes as f64 / MIB as f64)
+        (cpu::of_process(pid) - before) / (bytes as f64 / MIB as f64)
     });
     client.stop(0);
     program.does("wait off");

@@ -7,7 +7,7 @@ use tracebuf_session::CarryOver;
 use tracebuf_std::display::Count;
 
 /// Most lines of a state.
-const LINES: usize = 1000;
+const LINES: usize = 10_000;
 /// How deep messages are shown within each other.
 const DEPTH: usize = 32;
 /// Most bytes of one that is no text.
@@ -168,7 +168,7 @@ mod tests {
         for state in [deep, long, vec![0x0A, 0x7F, 1], vec![0x0A, 2, 0, 0]] {
             let shown =
                 Inspection::of_file(&trace(&field(125, &field(1, &field(2, &state))))).expect("a trace");
-            assert!((1..=1002).contains(&shown.programs.len()), "{}", shown.programs.len());
+            assert!((1..=10_002).contains(&shown.programs.len()), "{}", shown.programs.len());
         }
     }
 }

@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use tracebuf::proto::PacketView;
 use tracebuf::proto::fields::{track_descriptor, track_event};
 use tracebuf::proto::reader::{FieldValue, Fields, number};
-use tracebuf::vm::Keep;
+use tracebuf::vm::{Keep, VmStats};
 
+use super::kept::KeptStats;
 use super::noted::is_noted;
 use super::sequence::Sequence;
 use super::{Id, Sequences, limits, named};
@@ -74,4 +75,19 @@ pub(super) const CELL: usize = 32;
 /// Bytes of memory that a packet takes.
 pub(super) fn bytes_of(packet: &[u8]) -> usize {
     CELL * (2 + packet.len().saturating_sub(24).div_ceil(28))
+}
+
+/// Cells that a packet may need until it is kept, besides its own; six, as far as we have seen.
+const SPARE: usize = 16;
+
+/// Whether there is room for a packet, whatever it replaces.
+pub(super) fn has_room(stats: &VmStats, packet: &[u8]) -> bool {
+    stats.cells.saturating_sub(stats.used) as usize >= bytes_of(packet) / CELL + SPARE
+}
+
+/// What the machine has in use, and had.
+pub(super) fn with(counts: KeptStats, stats: &VmStats) -> KeptStats {
+    let (used, high_water) = (u64::from(stats.used), u64::from(stats.high_water));
+    let bytes = CELL as u64;
+    KeptStats { used: used * bytes, high_water: counts.high_water.max(high_water * bytes), ..counts }
 }

@@ -7,7 +7,7 @@ use tracebuf::proto::fields::{sequence_flags, trace, trace_packet};
 use tracebuf::proto::{PacketView, Sink, TracePackets};
 use tracebuf::vm::{Keep, Limits, OwnedVm, Program, VmStatus};
 
-use super::by_use::{CELL, by_use, bytes_of, packets};
+use super::by_use::{by_use, bytes_of, has_room, packets, with};
 use super::clock::Moment;
 use super::event::CounterValue;
 use super::noted::{self, is_noted, seal, unsealed};
@@ -29,7 +29,7 @@ use crate::region_file::{KeptMemory, VmMemory};
 pub struct KeptStats {
     /// Descriptions and counters' values that came.
     pub patches: u64,
-    /// Those of them that are longer than a sixteenth of the memory, and are not kept.
+    /// Those of them that are not kept: longer than a sixteenth of the memory, or of nothing that has a number.
     pub aborts: u64,
     /// Those that had to go to make room for newer ones.
     pub forgotten: u64,
@@ -172,7 +172,7 @@ impl Kept {
         let kept = Self { is_sealed: true, ..Self::new(memory.len(), false) };
         let mut program = [0; PROGRAM];
         let mut vm = OwnedVm::attach(kept.program(&mut program)?, VmMemory::Heap(memory)).ok()?;
-        let (state, counts) = (vm.state(), with(kept.counts, &vm));
+        let (state, counts) = (vm.state(), with(kept.counts, &vm.stats()));
         Some((Self { state: Mutex::new(State::Asleep(state.clone())), counts, ..kept }, state))
     }
 
@@ -194,7 +194,7 @@ impl Kept {
     pub(super) fn stats(&self) -> KeptStats {
         match &*self.lock() {
             State::Asleep(_) => self.counts,
-            State::Awake(vm) => with(self.counts, vm),
+            State::Awake(vm) => with(self.counts, &vm.stats()),
         }
     }
 
@@ -258,7 +258,7 @@ impl Kept {
 
     /// Keeps a packet, for which others may have to go.
     pub(super) fn put(&mut self, packet: &[u8], sequences: &Sequences) -> bool {
-        self.try_put(packet) || self.make_room(sequences) && self.try_put(packet)
+        self.try_put(packet) || self.make_room(packet, sequences) && self.try_put(packet)
     }
 
     fn try_put(&mut self, packet: &[u8]) -> bool {
@@ -331,10 +331,14 @@ impl Kept {
         }
     }
 
-    /// Forgets the older half, which readers miss least: what no sequence that still goes on has described.
-    fn make_room(&mut self, sequences: &Sequences) -> bool {
+    /// Forgets the older half, which readers miss least: what no sequence that still goes on has described. Nothing goes
+    /// for a packet that is not kept for another reason: producers may write any number of those.
+    fn make_room(&mut self, packet: &[u8], sequences: &Sequences) -> bool {
         let counts = self.stats();
         let State::Awake(vm) = self.state_mut() else { return false };
+        if has_room(&vm.stats(), packet) {
+            return false;
+        }
         let bytes = vm.state();
         let Some(mut half) = self.new_vm() else { return false };
         let all = by_use(&bytes, sequences);
@@ -388,12 +392,4 @@ impl Kept {
         }
         written
     }
-}
-
-/// What the machine has in use, and had.
-fn with(counts: KeptStats, vm: &OwnedVm<VmMemory>) -> KeptStats {
-    let stats = vm.stats();
-    let (used, high_water) = (u64::from(stats.used), u64::from(stats.high_water));
-    let bytes = CELL as u64;
-    KeptStats { used: used * bytes, high_water: counts.high_water.max(high_water * bytes), ..counts }
 }

@@ -110,6 +110,24 @@ fn when_there_is_no_more_room_what_nobody_uses_any_more_goes_first() {
 }
 
 #[test]
+fn for_what_the_machine_does_not_know_nothing_has_to_go() {
+    let mut carried = CarryOver::default().keep_descriptions(16 << 10);
+    carried.fold(&framed(&[STATE]));
+    (0..150).for_each(|uuid| carried.fold(&framed(&[&track(100 + uuid, "thread", false)])));
+    let before = carried.kept().expect("it keeps");
+    assert!(before.forgotten == 0 && before.used > 8 << 10, "{before:?}");
+    // Threads without a number, a process that has a text as its number, and a track whose number came second.
+    let mut packets = [vec![0x50, 2], vec![0x50, 2], vec![0x50, 2]];
+    let Ok(()) = packets[0].bytes(2, &[0x12, 0].repeat(1000));
+    let Ok(()) = packets[1].bytes(2, &[0x0A, 6, 0x0A, 1, b'1', 0x1A, 1, b'a']);
+    let Ok(()) = packets[2].bytes(60, &[0x0A, 1, b'1', 0x08, 1]);
+    carried.fold(&framed(&[&packets[0], &packets[1], &packets[2]]));
+    let after = carried.kept().expect("it keeps");
+    let expected = (before.used, before.forgotten, before.aborts + 1002);
+    assert_eq!((after.used, after.forgotten, after.aborts), expected);
+}
+
+#[test]
 fn a_counter_that_counts_on_keeps_its_name_and_those_of_the_tracks_above_it() {
     let mut carried = CarryOver::default().keep_descriptions(8 << 10);
     let child = |uuid, parent, name| {

@@ -131,7 +131,8 @@ impl Snapshot {
     }
 
     /// Leaves out events from before this boot time, in nanoseconds, as from [`Session::now`](crate::Session::now).
-    /// Slices that end later or are open stay whole, with their arguments, and so do counts, losses and other packets.
+    /// Slices that end later or are open stay whole, with their arguments, and so do counts, losses and other packets,
+    /// and all of producers whose packets are [folded by programs](crate::Session::add_program).
     #[must_use]
     pub fn since(mut self, time: u64) -> Self {
         self.from = Some(time);

@@ -205,3 +205,20 @@ fn programs_that_nobody_can_have_are_refused_and_fields_that_only_the_service_sa
     let summary = session.summary().expect("a summary");
     assert_eq!((summary.vms[0].len(), summary.vms_refused), (64, 3));
 }
+
+#[test]
+fn a_window_leaves_out_no_patches_which_readers_need_to_go_on() {
+    let session = Session::builder().ring(RING).keep_descriptions(4096).start().expect("a session");
+    session.add_program(0, program("events", merges_events().leak()), OWN).expect("a program");
+    let mut writer = session.recorder().packet_writer().expect("a writer");
+    let start = session.now();
+    // The first has what all need, and the window begins behind it.
+    (0..100).for_each(|value| write(&mut writer, start + value, value));
+    let mut trace = Vec::new();
+    let snapshot = session.snapshot().expect("a snapshot").since(start + 50);
+    snapshot.write(&mut trace).expect("memory");
+    let packets = packets(&trace);
+    assert!(packets.iter().any(|packet| part(packet, 125).is_some()));
+    let values = packets.iter().filter_map(|packet| number(part(packet, 11)?, 30));
+    assert!(values.eq(0..100));
+}

@@ -153,6 +153,10 @@ impl CarryOver {
     /// Whether a packet is left out of a window: an event of before, or what only later ones need.
     fn goes(&self, id: Id, packet: &PacketView<'_>, from: u64) -> bool {
         let Some(sequence) = self.sequences.get(&id) else { return false };
+        // Readers go on with the state of its producer's program: it would lack what this packet does to it.
+        if self.vms.lock().has((id >> 16) as u16) {
+            return false;
+        }
         let clock = if packet.begins_state() { &clock::SequenceClock::of(packet) } else { &sequence.clock };
         // If its state is gone, and with it what its time counts from, it is older than the next.
         let is_unreadable = packet.needs_state() && !packet.begins_state() && !sequence.is_readable;

@@ -5,11 +5,12 @@ use super::cell::{
     BYTES, DETAIL_SHIFT, EMPTY, HIGH, INDEXED, INLINE, KEY, KIND, LINK, LOADED, LONG, LOW, MAPPED, MARK,
     MESSAGE, META, NONE, OWNER_SHIFT, PAYLOAD, SCALAR, WHAT,
 };
+use super::program::SET_FLAG;
 use super::wire::{Field, LENGTH, Span, position};
 
-/// Flags of a `merge`: bits of their numbers in it.
-const SKIP_SUBMESSAGES: u32 = 1 << 1;
-const DEL_IF_SRC_EMPTY: u32 = 1 << 2;
+/// Flags of a `merge`, by their numbers in it.
+const SKIP_SUBMESSAGES: u32 = SET_FLAG << 1;
+const DEL_IF_SRC_EMPTY: u32 = SET_FLAG << 2;
 
 impl Arena<'_> {
     /// The child with that key; makes an empty one if there is none.
@@ -252,4 +253,4 @@ impl Arena<'_> {
     }
 }
 
-const _: () = assert!(LINK * 4 == PAYLOAD);
+const _: () = assert!(LINK * 4 == PAYLOAD && LOADED < SET_FLAG);

@@ -42,7 +42,7 @@ pub struct Step {
     pub(super) level: u8,
     /// An instruction's cursor.
     pub(super) cursor: u8,
-    /// `create_if_not_exist`, the flags of a `merge` as bits of their numbers, or the register, of which 255 is none.
+    /// `create_if_not_exist`, the flags of a `merge` as bits of [`SET_FLAG`], or the register, of which 255 is none.
     pub(super) detail: u8,
     /// An instruction's first component of the path; a component's field number, 0 if there is none that a field can
     /// have. The place of bytes.
@@ -129,6 +129,10 @@ const MAP_KEY_FIELD_ID: u32 = COMPONENT | 3;
 const IS_REPEATED: u32 = COMPONENT | 5;
 const REGISTER_TO_MATCH: u32 = COMPONENT | 6;
 
+/// A flag, to be shifted by its number in an operation. A byte has room for both of a `merge`, and not for the third of
+/// others: what a `merge` has there means nothing.
+pub(super) const SET_FLAG: u32 = 1 << 5;
+
 impl Decoder<'_> {
     /// Returns the number of instructions at the top; `None` if the steps do not suffice.
     fn program(&mut self) -> Option<u32> {
@@ -189,7 +193,7 @@ impl Decoder<'_> {
         self.scan(operation, OPERATION, &mut step);
         step.first = self.len;
         if step.op == SELECT {
-            step.detail = (step.nested_end >> 3) as u8;
+            step.detail = (step.nested_end >> 8) as u8;
             self.steps_of(operation, PATH, true)?;
         } else if step.op == MERGE {
             step.detail = step.nested_end as u8;
@@ -215,7 +219,7 @@ impl Decoder<'_> {
                 (step.op, step.first, step.end) = (id as u8, low, high);
             }
             // As a number, bytes count as 0.
-            let is_set = u32::from(!is_bytes && low | high != 0);
+            let is_set = SET_FLAG * u32::from(!is_bytes && low | high != 0);
             if is_bytes {
                 low = 0;
             }
@@ -231,7 +235,7 @@ impl Decoder<'_> {
                 _ => {}
             }
             if of == OPERATION && id <= 3 {
-                step.nested_end = step.nested_end & !(1 << id) | is_set << id;
+                step.nested_end = step.nested_end & !(SET_FLAG << id) | is_set << id;
             }
         }
     }

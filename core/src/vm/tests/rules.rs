@@ -97,6 +97,15 @@ fn cursors() {
 }
 
 #[test]
+fn fields_that_operations_do_not_have() {
+    let (broken, walks) = ([0x0A, 2, 0x08, 0x80], go(STATE, &[id(1), id(1)], CREATE, &[]));
+    for other in [3, 4, 7, 8, 1 << 20] {
+        let merge = field(3, &number(other, 1));
+        check("a merge's two flags are all", &[merge, walks.clone()], &[(&broken, Abort, &[])]);
+    }
+}
+
+#[test]
 fn abort_levels() {
     let two = |second: Vec<u8>| [copy(1, 1), second];
     fn patches(outcome: VmStatus, state: &[u8]) -> [(&[u8], VmStatus, &[u8]); 1] {

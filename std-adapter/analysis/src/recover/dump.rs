@@ -164,14 +164,22 @@ impl<'f> Dump<'f> {
     /// A region in which firmware recorded [in place](tracebuf::inplace), and its address: the first, or the one at that
     /// place.
     pub fn in_place(&self, place: &Place) -> Option<(u64, RegionView<'_>)> {
-        let at = |address| {
-            let view = RegionView::find(self.at(address)?)?;
-            (view.offset() == 0).then_some((address, view))
+        let within = |address: u64, size: u64| {
+            let bytes = self.at(address)?;
+            let len = usize::try_from(size).unwrap_or(usize::MAX);
+            let len = if len > 0 { len.min(bytes.len()) } else { bytes.len() };
+            let view = RegionView::find(bytes.get(..len)?)?;
+            Some((address + view.offset() as u64, view))
         };
         match place {
             Place::Anywhere => self.all_in_place().next(),
-            Place::Address(address) => at(*address),
-            Place::Symbol(name) => at(self.symbols.find(name).ok()?.address),
+            Place::Address(address) => {
+                within(*address, 0).or_else(|| within(address.checked_next_multiple_of(8)?, 0))
+            }
+            Place::Symbol(name) => {
+                let Variable { address, size } = self.symbols.find(name).ok()?;
+                within(address, size)
+            }
         }
     }
 

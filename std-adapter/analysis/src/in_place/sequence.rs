@@ -42,6 +42,10 @@ pub(super) struct Sequence {
     log_lines: u64,
     described: BTreeSet<u64>,
     running: u32,
+    /// Up to when that task was seen, if something after that is missing: others may have run since.
+    running_until: Option<u64>,
+    /// The time of the last event.
+    last: u64,
 }
 
 impl Sequence {
@@ -57,6 +61,8 @@ impl Sequence {
             log_lines: 0,
             described: BTreeSet::new(),
             running: 0,
+            running_until: None,
+            last: 0,
         }
     }
 
@@ -115,6 +121,12 @@ impl Sequence {
         }
     }
 
+    /// Something is missing here, and why.
+    fn lost(&mut self, why: u32) {
+        self.loss |= data_loss_reason::PRESENT | why;
+        self.running_until.get_or_insert(self.last);
+    }
+
     fn count_missing(&mut self, number: u32, missing: &mut u64) {
         let ahead = number.wrapping_sub(self.expected.unwrap_or(number)) & 0xFFFF;
         if ahead >= 0x8000 {
@@ -128,7 +140,7 @@ impl Sequence {
         let ahead = ahead + u32::from(is_rest_missing);
         if ahead > 0 {
             *missing += u64::from(ahead);
-            self.loss |= data_loss_reason::PRESENT | data_loss_reason::OVERWRITE;
+            self.lost(data_loss_reason::OVERWRITE);
         }
         self.expected = Some(number.wrapping_add(1));
     }
@@ -169,7 +181,7 @@ struct Writing<'w, 's, N> {
 impl<N: Names> Writing<'_, '_, N> {
     fn damaged(&mut self) {
         self.around.counts.damaged_chunks += 1;
-        self.sequence.loss |= data_loss_reason::PRESENT | data_loss_reason::CHUNK_CORRUPTED;
+        self.sequence.lost(data_loss_reason::CHUNK_CORRUPTED);
     }
 
     fn name(&mut self, number: u32) -> Vec<u8> {
@@ -280,7 +292,7 @@ impl<N: Names> Writing<'_, '_, N> {
             Record::Switch { task } => self.switch(time, task),
             Record::Lost { events } => {
                 self.around.counts.dropped_events += u64::from(events);
-                self.sequence.loss |= data_loss_reason::PRESENT | data_loss_reason::SMB_FULL;
+                self.sequence.lost(data_loss_reason::SMB_FULL);
             }
             // Details have been taken out; what is new is not known here.
             _ => {}
@@ -336,9 +348,10 @@ impl<N: Names> Writing<'_, '_, N> {
     /// The end of the task that ran, and the beginning of another one.
     fn switch(&mut self, time: u64, task: u32) {
         let before = std::mem::replace(&mut self.sequence.running, task);
+        let until = self.sequence.running_until.take().unwrap_or(time);
         if before > 0 {
             let track = self.named_track(before);
-            self.event(time, track_event_type::SLICE_END, Some(track), |_| {});
+            self.event(until, track_event_type::SLICE_END, Some(track), |_| {});
         }
         if task > 0 {
             let track = self.named_track(task);
@@ -361,6 +374,7 @@ impl<N: Names> Writing<'_, '_, N> {
             fields(out);
             out.extend_from_slice(&event);
         });
+        self.sequence.last = time;
         let counts = &mut *self.around.counts;
         counts.events += 1;
         let (first, last) = counts.span.unwrap_or((time, time));

@@ -273,3 +273,38 @@ fn what_was_overwritten_is_said_whatever_it_was_overwritten_with() {
     }
     assert_eq!(said(texts + 1, &[0x80]), (true, 0, 1));
 }
+
+#[test]
+fn a_task_runs_no_longer_than_it_was_seen_to() {
+    // Four chunks of a switch and counts each; the second is overwritten.
+    let region: Region<16, 32, 8, 32> = Region::zeroed();
+    let time = AtomicU32::new(0);
+    let recorder = Recorder::new(&region, || time.load(Ordering::Relaxed), 1_000_000);
+    let writer = recorder.writer("scheduler");
+    let tasks = [recorder.track("a", 1), recorder.track("b", 2)];
+    for step in 0..4 * 14 {
+        time.store(100 + step, Ordering::Relaxed);
+        match step % 14 {
+            0 => writer.switch_to(Some(tasks[step as usize / 14 % 2])),
+            _ => writer.count("n", 1),
+        }
+    }
+    let runs = |dump: &[u8]| {
+        let (found, trace) = found(dump);
+        let told = trace.slices().map(|runs| (runs.track().name().to_owned(), runs.begin(), runs.end()));
+        (found.missing_chunks, told.collect::<Vec<_>>())
+    };
+    let mut dump = dump(&region);
+    let (missing, all) = runs(&dump);
+    assert_eq!((missing, all.len()), (0, 4), "{all:?}");
+    let first = |all: &[(String, u64, Option<u64>)]| all.iter().find(|(name, ..)| name == "a").cloned();
+    assert_eq!(first(&all), Some(("a".to_owned(), 100_000, Some(114_000))));
+    dump[64 + 16 * 8 + 32 * 4 + 128..][..128].fill(0);
+    let (missing, rest) = runs(&dump);
+    assert_eq!((missing, rest.len()), (1, 3), "{rest:?}");
+    assert_eq!(
+        first(&rest),
+        Some(("a".to_owned(), 100_000, Some(113_000))),
+        "not until the third one's switch"
+    );
+}

@@ -6,8 +6,10 @@ use core::cmp::Reverse;
 
 use super::crc;
 use super::headers::{HeaderView, header_of, repaired};
-use super::layout::{FRONT, Front, HEADER, NameWord, SUMS, State, detail, header, len_of};
-use super::records::Records;
+use super::layout::{
+    FRONT, Front, HEADER, NAMES_MAX, NameWord, SUMS, State, WRITERS_MAX, detail, header, kind, len_of,
+};
+use super::records::{Detail, Record, Records};
 use super::words::{Text, Words};
 
 /// A region in a dump.
@@ -131,10 +133,45 @@ impl<'b> RegionView<'b> {
 
     /// Whether there was such a start, and such a writer in it: damage may make a chunk look like that of another one.
     pub fn has_writer(&self, start: u32, writer: u32) -> bool {
+        if writer >= WRITERS_MAX {
+            return false;
+        }
         let starts = self.starts();
         // Of more starts than are told apart, all may be there; of earlier ones nobody knows how many writers they had.
         let is_start = starts >= 32 || (1..=starts).contains(&start);
         is_start && (start != starts & 31 || writer < self.header.0[header::WRITERS])
+    }
+
+    /// Whether a writer may have recorded what is in a chunk: times do not go back, nor beyond what the device's clock has
+    /// come to, and tracks are tracks. What it must have been otherwise nobody knows.
+    pub fn is_likely(&self, chunk: &ChunkView<'_>) -> bool {
+        // A timer of fewer bits has more half periods.
+        let is_past = |time: u64| {
+            chunk.start() != self.starts() & 31 || time >> 31 <= u64::from(self.header.0[header::HALVES])
+        };
+        // Tracks are always in the table.
+        let is_of = |number: u32, wanted: bool| match self.name(number) {
+            Some(name) => name.is_track == wanted,
+            None => number <= NAMES_MAX || !wanted,
+        };
+        let mut last = chunk.time();
+        is_of(chunk.track(), true)
+            && chunk.records().flatten().all(|(time, record)| {
+                let is_after = last <= time && is_past(time);
+                last = time;
+                is_after
+                    && match record {
+                        Record::Begin { name }
+                        | Record::Instant { name }
+                        | Record::Count { counter: name, .. }
+                        | Record::Measure { counter: name, .. }
+                        | Record::Detail(Detail::Arg(name, _)) => is_of(name, false),
+                        Record::Switch { task: track } | Record::Detail(Detail::Track(track)) => {
+                            is_of(track, true)
+                        }
+                        _ => true,
+                    }
+            })
     }
 
     /// Chunks in which there is nothing though something was recorded: they were overwritten with zeros. After the first
@@ -227,6 +264,41 @@ impl<'b> ChunkView<'b> {
         let first = crc::add(crc::NOTHING, self.writer(), 4);
         let sum = (1..at).fold(first, |sum, at| crc::add(sum, self.word(at), 4));
         Some(self.words.get(at as usize + 1)? == !sum)
+    }
+
+    /// Whether its writer may have left it as it is and gone on with `next`, its chunk with the next number: it is
+    /// complete, what begins the other one had no room in it, and time did not go back. For chunks of a region, without
+    /// sums.
+    pub fn may_precede(&self, next: &ChunkView<'_>) -> bool {
+        let last = self.records().flatten().last().map_or(self.time(), |(time, _)| time);
+        let (size, used) = ((self.words.bytes.len() / 4) as u32, self.ends().last().unwrap_or(FRONT));
+        // A time of its own would have come before it. Of what was lost nobody knows how long it was.
+        let mut len = 0;
+        let mut at = FRONT;
+        for end in next.ends() {
+            let word = next.word(at);
+            match (word >> 29, word >> 18) {
+                (kind::DETAIL, detail::LOST) => break,
+                (kind::DETAIL, detail::TIME) => {}
+                (kind::DETAIL, _) => len += end - at,
+                _ => {
+                    len += end - at;
+                    return !self.is_open() && last <= next.time() && used + 3 + len >= size;
+                }
+            }
+            at = end;
+        }
+        !self.is_open() && last <= next.time()
+    }
+
+    /// Where each of what is in it ends, in words.
+    fn ends(&self) -> impl Iterator<Item = u32> + '_ {
+        let mut at = FRONT;
+        core::iter::from_fn(move || {
+            let word = self.words.get(at as usize).filter(|word| *word != 0)?;
+            at += len_of(word);
+            Some(at)
+        })
     }
 
     /// Which start it is of: its number modulo 32.

@@ -56,12 +56,15 @@ pub struct InPlace {
     pub span: Option<(u64, u64)>,
 }
 
-/// Chunks of one writer in the order of their numbers, and how many are left out because their times are not in it: a
-/// bit of the number or of the time is another one.
+/// Chunks of one writer in the order of their numbers, and how many are left out because their times are not in it, or
+/// there is one of that number already: a bit of the number or of the time is another one, or what is there is the same
+/// word again and again.
 fn in_order(mut chunks: Vec<ChunkView<'_>>) -> (Vec<ChunkView<'_>>, u64) {
     let newest = chunks.iter().max_by_key(|chunk| chunk.time()).map_or(0, ChunkView::number);
     // Numbers wrap; of one writer there are fewer chunks than half of them.
     chunks.sort_by_key(|chunk| chunk.number().wrapping_sub(newest).wrapping_add(0x8000) & 0xFFFF);
+    let all = chunks.len();
+    chunks.dedup_by_key(|chunk| chunk.number());
     // The most of them whose times do not go back: of each length so far, the one that ends first.
     let (mut ends, mut before) = (Vec::<usize>::new(), vec![None; chunks.len()]);
     let time = |at: usize| chunks.get(at).map(ChunkView::time);
@@ -77,11 +80,23 @@ fn in_order(mut chunks: Vec<ChunkView<'_>>) -> (Vec<ChunkView<'_>>, u64) {
     }
     let links = std::iter::successors(ends.last().copied(), |at| before.get(*at).copied().flatten());
     let kept: BTreeSet<usize> = links.collect();
-    let all = chunks.len();
     let chunks: Vec<_> =
         chunks.into_iter().zip(0..).filter(|(_, at)| kept.contains(at)).map(|(chunk, _)| chunk).collect();
     let left_out = all - chunks.len();
     (chunks, left_out as u64)
+}
+
+/// How many of a writer's chunks, in their order, have in them what it cannot have recorded, though it looks like events.
+/// What is no event, or has another sum, is counted where packets are made.
+fn unlikely(view: &RegionView<'_>, chunks: &[ChunkView<'_>]) -> u64 {
+    let is_likely = |(at, chunk): &(usize, &ChunkView<'_>)| {
+        let is_checked = chunk.is_intact().is_some() || view.has_sums() && !chunk.is_open();
+        let is_next = |next: &&ChunkView<'_>| next.number() == chunk.number().wrapping_add(1) & 0xFFFF;
+        let next = chunks.get(at + 1).filter(is_next);
+        let goes_on = view.has_sums() || next.is_none_or(|next| chunk.may_precede(next));
+        is_checked || chunk.records().any(|record| record.is_err()) || goes_on && view.is_likely(chunk)
+    };
+    chunks.iter().enumerate().filter(|chunk| !is_likely(chunk)).count() as u64
 }
 
 /// Names of the table that are no text, because something has overwritten them. A letter that is another one is none.
@@ -117,13 +132,14 @@ impl InPlace {
         let mut counts = Counts::default();
         let (mut starts, mut sequences) = (BTreeMap::new(), 1);
         for ((start, writer), chunks) in by_writer {
+            let (chunks, misplaced) = in_order(chunks);
+            counts.damaged_chunks += misplaced;
             // A bit of it is another one, so that it seems to be of a writer that nobody knows.
             if chunks.len() == 1 && !view.has_writer(start, writer) {
                 counts.damaged_chunks += 1;
                 continue;
             }
-            let (chunks, misplaced) = in_order(chunks);
-            counts.damaged_chunks += misplaced;
+            counts.damaged_chunks += unlikely(view, &chunks);
             let new = || StartPackets::new(Identity::alone(None), start, view.frequency(), true);
             let packets = starts.entry(start).or_insert_with(new);
             let linked = Some(linked).filter(|linked| linked.are_of(view.build(start)));

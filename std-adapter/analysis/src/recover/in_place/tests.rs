@@ -274,6 +274,58 @@ fn what_was_overwritten_is_said_whatever_it_was_overwritten_with() {
     assert_eq!(said(texts + 1, &[0x80]), (true, 0, 1));
 }
 
+/// Bytes of the header, names and texts of [`of_two_starts`]; then chunks of 128.
+const RING: usize = 64 + 16 * 8 + 64 * 4;
+
+#[test]
+fn memory_that_is_filled_with_one_word_is_no_chunks() {
+    let whole = of_two_starts();
+    let recorded = points(&found(&whole).1);
+    for fill in [0xFF, 0xA5, 0xCD] {
+        let mut damaged = whole.clone();
+        damaged[RING + 128..][..3 * 128].fill(fill);
+        let (found, trace) = found(&damaged);
+        assert!(found.damaged_chunks > 0, "{fill:#x}: {found:?}");
+        assert!(points(&trace).is_subset(&recorded), "{fill:#x}");
+        assert_eq!(trace.slices().count() + trace.instants().count(), 0, "{fill:#x}");
+    }
+}
+
+#[test]
+fn what_looks_like_events_and_cannot_be_is_said() {
+    let whole = of_two_starts();
+    // Of a writer's chunks, not its last one: front, a time of its own, and a value of 64 bits; then they repeat.
+    let word = |chunk: usize, at: usize| RING + chunk * 128 + at * 4;
+    let said = |change: &dyn Fn(&mut [u8])| {
+        let mut damaged = whole.clone();
+        change(&mut damaged);
+        let found = found(&damaged).0;
+        (found.damaged_chunks, found.damaged_names)
+    };
+    let with = |at: usize, old: u32, new: u32| {
+        assert_eq!(u32::from_le_bytes(whole[at..at + 4].try_into().expect("four")), old, "another layout");
+        said(&|dump| dump[at..at + 4].copy_from_slice(&new.to_le_bytes()))
+    };
+    assert_eq!(said(&|_| {}), (0, 0));
+    let name = u32::from_le_bytes(whole[word(2, 4)..][..4].try_into().expect("four")) >> 18 & 0x7FF;
+    let value = 5 << 29 | name << 18;
+    let time = 1 << 18;
+    // Nothing where there is something: the rest is lost.
+    assert_eq!(with(word(2, 7), time, 0), (1, 0));
+    // A task that is a counter, or one of the linker's names.
+    assert_eq!(with(word(2, 4), value, 7 << 29 | name << 18), (1, 0));
+    assert_eq!(with(word(2, 4), value, 7 << 29 | 0x7FF << 18), (1, 0));
+    // A time of its own that is behind the one before it, and behind the next chunk's.
+    assert_eq!(said(&|dump| dump[word(2, 8)..][..8].fill(0)), (1, 0));
+    assert_eq!(said(&|dump| dump[word(2, 9)] = 1), (1, 0));
+    // Of the newest chunks there is none behind, but the clock.
+    let newest = (0..32).max_by_key(|chunk| {
+        let front = |at| u32::from_le_bytes(whole[word(*chunk, at)..][..4].try_into().expect("four"));
+        (front(3) >> 16 & 31, front(1))
+    });
+    assert_eq!(said(&|dump| dump[word(newest.expect("one"), 2)] = 1), (1, 0));
+}
+
 #[test]
 fn a_task_runs_no_longer_than_it_was_seen_to() {
     // Four chunks of a switch and counts each; the second is overwritten.

@@ -1,5 +1,7 @@
 //! What a device sends of what it records in place: its starts, its names, and its chunks, until they are packets.
 
+mod early;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -8,6 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use tracebuf::inplace::{ChunkView, Hello, Message, NameView};
 use tracebuf::proto::frame::Frame;
 
+use self::early::Early;
 use super::host_clock::pair;
 use super::known::Known;
 use super::report::ReceiveReport;
@@ -91,8 +94,9 @@ pub(super) struct Chunks {
     waiting: VecDeque<Waiting>,
     counts: Counts,
     dropped: u32,
-    /// Chunks from before the first hello.
-    early: VecDeque<Vec<u8>>,
+    /// There was a restart whose hello is lost: nobody knows yet whether its memory is the same.
+    is_unsure: bool,
+    early: Early,
 }
 
 impl Chunks {
@@ -116,8 +120,9 @@ impl Chunks {
         match Message::of(frame.flags, frame.piece) {
             Some(Message::Hello(hello)) => self.hello(&hello, frame.number, now, report),
             Some(Message::Time { start, now: ticks }) => self.time(start, ticks, now, report),
+            Some(Message::Name { .. }) if self.is_unsure => self.early.keep(frame.flags, frame.piece, report),
             Some(Message::Name { number, name, .. }) => self.name(number, &name),
-            Some(Message::Chunk(chunk)) => self.chunk(&chunk, frame.piece, now, report),
+            Some(Message::Chunk(chunk)) => self.chunk(&chunk, frame.flags, frame.piece, now, report),
             // Of a version to come.
             _ => report.frames_unknown += 1,
         }
@@ -133,7 +138,9 @@ impl Chunks {
                 // 0 is left out when numbers begin again.
                 let gap = if number < expected { gap.wrapping_sub(1) } else { gap };
                 // More is a restart whose hello was lost.
-                report.frames_lost += u64::from(if gap < 0x8000 { gap } else { number });
+                let is_restart = gap >= 0x8000;
+                self.is_unsure |= is_restart && self.newest.is_some();
+                report.frames_lost += u64::from(if is_restart { number } else { gap });
             }
         }
         self.expected = Some(number.checked_add(1).unwrap_or(1));
@@ -142,6 +149,10 @@ impl Chunks {
     fn hello(&mut self, hello: &Hello, number: u16, now: Option<u64>, report: &mut ReceiveReport) {
         (self.frequency, self.has_sums) = (hello.frequency(), hello.has_sums());
         let starts = hello.starts();
+        // What came before a sender's first frame is not of it, nor of a memory that is known.
+        if number == 0 && (self.is_unsure || starts == 1) {
+            self.early.forget(report);
+        }
         let newest = match self.newest {
             None => (0, starts),
             Some((memory, before)) => {
@@ -155,9 +166,17 @@ impl Chunks {
         self.names.entry(newest.0).or_default().hello(hello);
         self.dropped = hello.dropped();
         self.says(newest, hello.now, now);
-        for chunk in std::mem::take(&mut self.early) {
-            if let Some(view) = ChunkView::of(&chunk) {
-                self.chunk(&view, &chunk, None, report);
+        self.take_early(report);
+    }
+
+    /// Takes what came while that was not known.
+    fn take_early(&mut self, report: &mut ReceiveReport) {
+        self.is_unsure = false;
+        for (kind, piece) in self.early.take() {
+            match Message::of(kind, &piece) {
+                Some(Message::Name { number, name, .. }) => self.name(number, &name),
+                Some(Message::Chunk(chunk)) => self.chunk(&chunk, kind, &piece, None, report),
+                _ => {}
             }
         }
     }
@@ -197,7 +216,12 @@ impl Chunks {
         let ahead = start.wrapping_sub(newest) & 0xFFFF;
         // If it is another one, its hello was lost.
         let key = (memory, newest.wrapping_add(ahead));
-        if ahead < 0x8000 {
+        let is_back = ahead == 0 && self.starts.get(&key).is_some_and(|start| ticks < start.said);
+        self.is_unsure |= is_back;
+        if ahead < 0x8000 && !(self.is_unsure && ahead == 0) {
+            if self.is_unsure {
+                self.take_early(report);
+            }
             self.begin(key, false, report);
             self.says(key, ticks, now);
         }
@@ -223,19 +247,25 @@ impl Chunks {
         self.names.entry(memory).or_default().name(number, name);
     }
 
-    fn chunk(&mut self, chunk: &ChunkView<'_>, piece: &[u8], now: Option<u64>, report: &mut ReceiveReport) {
-        let Some((memory, newest)) = self.newest else {
-            // What a tick is comes with the next hello, which does not take long.
-            self.early.push_back(piece.to_vec());
-            if self.early.len() > WAITING {
-                self.early.pop_front();
-                report.chunks_early += 1;
-            }
-            return;
-        };
+    fn chunk(
+        &mut self,
+        chunk: &ChunkView<'_>,
+        kind: u8,
+        piece: &[u8],
+        now: Option<u64>,
+        report: &mut ReceiveReport,
+    ) {
+        // What a tick is comes with the next hello, which does not take long.
+        let Some((memory, newest)) = self.newest else { return self.early.keep(kind, piece, report) };
         let behind = newest.wrapping_sub(chunk.start()) & 31;
         // It is the next one's, whose hello and times were lost; but not before there were that many.
         let is_next = behind == 31 && newest < 31;
+        if self.is_unsure {
+            if !is_next {
+                return self.early.keep(kind, piece, report);
+            }
+            self.take_early(report);
+        }
         let key = (memory, if is_next { newest + 1 } else { newest.saturating_sub(behind) });
         if is_next {
             self.begin(key, false, report);
@@ -255,7 +285,7 @@ impl Chunks {
     pub(super) fn release(&mut self, now: Option<u64>, all: bool, report: &mut ReceiveReport) -> Packets {
         let mut packets = Packets::new();
         if all {
-            report.chunks_early += std::mem::take(&mut self.early).len() as u64;
+            self.early.forget(report);
         }
         while let Some(first) = self.waiting.front() {
             let waited = now.zip(first.since).map_or(0, |(now, since)| now.saturating_sub(since));

@@ -220,17 +220,35 @@ fn each_start_is_a_trace_of_its_own_whether_its_memory_is_kept_or_lost() {
     assert_eq!((report.starts, report.restarts, report.chunks_missing), (5, 3, 0), "{report}");
 }
 
+/// A start's line without the hello, which ends with the second zero.
+fn after_hello(line: &[u8]) -> Vec<u8> {
+    let mut ends = line.iter().enumerate().filter(|(_, byte)| **byte == 0).map(|(at, _)| at);
+    line[ends.nth(1).expect("a frame") + 1..].to_vec()
+}
+
+#[test]
+fn nothing_of_a_lost_memory_is_mixed_with_what_comes_after_it_though_a_hello_is_lost() {
+    static TRACE: Region<16, 32, 16, 32> = Region::zeroed();
+    let first = start(&TRACE, false, 0..90, true);
+    let second = start(&TRACE, false, 100..130, true);
+    let third = start(&TRACE, false, 200..230, true);
+    // The next hello tells that the memory is another one, and is of a third start.
+    let (traces, report) = received(&[&first[..], &after_hello(&second), &third].concat());
+    let of_starts: Vec<_> = traces.iter().map(values).collect();
+    let all = [0..90, 200..230].map(|values| values.collect::<Vec<i64>>());
+    assert_eq!(of_starts, all, "{report}");
+    assert!(report.chunks_early > 0, "{report}");
+    let (traces, report) = received(&[&first[..], &after_hello(&second)].concat());
+    assert_eq!(traces.iter().map(values).collect::<Vec<_>>(), all[..1], "{report}");
+    assert!(report.chunks_early > 0, "{report}");
+}
+
 #[test]
 fn a_restart_whose_first_frames_are_lost_is_noticed_by_its_time() {
     static TRACE: Region<16, 32, 16, 32> = Region::zeroed();
     let first = start(&TRACE, false, 0..30, true);
     let second = start(&TRACE, true, 100..130, true);
     let third = start(&TRACE, true, 200..230, true);
-    // Without the hello, which ends with the second zero.
-    let after_hello = |line: &[u8]| {
-        let mut ends = line.iter().enumerate().filter(|(_, byte)| **byte == 0).map(|(at, _)| at);
-        line[ends.nth(1).expect("a frame") + 1..].to_vec()
-    };
     let line = [first, after_hello(&second), third].concat();
     let (traces, report) = received(&line);
     let mut all: Vec<_> = traces.iter().flat_map(values).collect();

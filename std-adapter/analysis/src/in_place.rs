@@ -6,12 +6,14 @@
 //! | module | what it is | what it may know |
 //! |---|---|---|
 //! | `start` | the writers of a start, from chunks to packets | all below |
-//! | `sequence` | the packets of one writer | `surroundings`, `names` |
+//! | `sequence` | the packets of one writer | `details`, `surroundings`, `names` |
+//! | `details` | what belongs to the next event | `names` |
 //! | `surroundings` | a start, and where its packets go | `identity` |
 //! | `identity` | numbers of a device's processes, threads and tracks | nothing |
 //! | `linked` | names that are only in the program | `names` |
 //! | `names` | what names of a device are | nothing |
 
+mod details;
 mod identity;
 mod linked;
 mod names;

@@ -161,8 +161,8 @@ fn recorded_in_place(
         (found.damaged_names, "name", "overwritten by something else"),
         (
             if found.damaged_names > 0 { 0 } else { found.unnamed },
-            "event or track",
-            "without a name: give the region more names or text",
+            "event",
+            "without a name, or of a track without one: give the region more names or text",
         ),
         (
             if which.program.is_none() { found.unlinked } else { 0 },

@@ -2,16 +2,16 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use tracebuf::inplace::{ChunkView, Detail, LINKED_NAMES, Record, Value};
+use tracebuf::inplace::{ChunkView, Detail, LINKED_NAMES, Record};
 use tracebuf::proto::Sink;
 use tracebuf::proto::fields::{
-    counter_descriptor, data_loss_reason, debug_annotation, interned_data, interned_string, log_message,
-    process_descriptor, sequence_flags, thread_descriptor, trace, trace_packet, track_descriptor,
-    track_event, track_event_type,
+    counter_descriptor, data_loss_reason, process_descriptor, sequence_flags, thread_descriptor, trace,
+    trace_packet, track_descriptor, track_event, track_event_type,
 };
 
+use super::details::{Details, bytes, message, varint};
 use super::identity::Kind;
-use super::names::{Names, text_of};
+use super::names::Names;
 use super::surroundings::{Process, Surroundings};
 
 /// So many chunks of a writer are remembered: its newest may come again, with more in it.
@@ -144,29 +144,6 @@ impl Sequence {
         }
         self.expected = Some(number.wrapping_add(1));
     }
-}
-
-/// A message within another one.
-fn message(fields: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    fields(&mut bytes);
-    bytes
-}
-
-fn varint(out: &mut Vec<u8>, field: u32, value: u64) {
-    let Ok(()) = out.varint(field, value);
-}
-
-fn bytes(out: &mut Vec<u8>, field: u32, value: &[u8]) {
-    let Ok(()) = out.bytes(field, value);
-}
-
-/// Details of the next event.
-#[derive(Debug, Default)]
-struct Details {
-    track: Option<u32>,
-    event: Vec<u8>,
-    interned: Vec<u8>,
 }
 
 /// A writer whose packets are being written. Details without their event are of one that was never finished, and are
@@ -302,39 +279,14 @@ impl<N: Names> Writing<'_, '_, N> {
     fn detail(&mut self, detail: Detail<'_>) {
         match detail {
             Detail::Track(track) => self.details.track = Some(track),
-            Detail::Flow(flow) => {
-                let Ok(()) = self.details.event.fixed64(track_event::FLOW_IDS, u64::from(flow));
-            }
+            Detail::Flow(flow) => self.details.flow(flow),
             Detail::Arg(name, value) => {
                 let name = self.name(name);
-                let arg = message(|out| {
-                    bytes(out, debug_annotation::NAME, &name);
-                    match value {
-                        Value::I32(value) => {
-                            let Ok(()) = out.int(debug_annotation::INT_VALUE, i64::from(value));
-                        }
-                        Value::F32(value) => {
-                            let Ok(()) = out.double(debug_annotation::DOUBLE_VALUE, f64::from(value));
-                        }
-                        Value::Text(value) => bytes(out, debug_annotation::STRING_VALUE, &text_of(value)),
-                        _ => {}
-                    }
-                });
-                bytes(&mut self.details.event, track_event::DEBUG_ANNOTATIONS, &arg);
+                self.details.arg(&name, value);
             }
             Detail::Log(priority, line) => {
                 self.sequence.log_lines += 1;
-                let id = self.sequence.log_lines;
-                let body = message(|out| {
-                    varint(out, interned_string::IID, id);
-                    bytes(out, interned_string::NAME, &text_of(line));
-                });
-                bytes(&mut self.details.interned, interned_data::LOG_MESSAGE_BODY, &body);
-                let log = message(|out| {
-                    varint(out, log_message::BODY_IID, id);
-                    varint(out, log_message::PRIO, u64::from(priority));
-                });
-                bytes(&mut self.details.event, track_event::LOG_MESSAGE, &log);
+                self.details.log(self.sequence.log_lines, priority, line);
             }
             _ => {}
         }

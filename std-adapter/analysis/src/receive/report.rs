@@ -95,7 +95,7 @@ impl ReceiveReport {
             ),
             (self.chunks_damaged, "chunk", "damaged on the device"),
             (self.chunks_early, "chunk", "from before the device said who it is"),
-            (self.events_unnamed, "event or track", "without a name"),
+            (self.events_unnamed, "event", "without a name, or of a track without one"),
             (
                 self.events_unlinked,
                 "event",

@@ -22,7 +22,7 @@ fn what_firmware_recorded_in_place_is_a_trace_and_what_is_missing_is_said() {
         "of 1 start",
         "the timer stood still",
         "chunks overwritten by newer ones",
-        "1 event or track without a name",
+        "1 event without a name, or of a track without one",
     ] {
         assert!(said.contains(told), "{told}: {said}");
     }

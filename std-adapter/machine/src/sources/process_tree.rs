@@ -1,6 +1,6 @@
 //! What processes and threads are called, and how they belong together: `ProcessTree`, from `/proc`.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ const PERIOD: Duration = Duration::from_millis(100);
 const WOKEN: Duration = Duration::from_secs(3600);
 /// Time that telling of those which were there takes at once.
 const SHARE: Duration = Duration::from_millis(10);
-/// Bytes beside the buffers at which processes that are gone are forgotten, the oldest first.
+/// Bytes beside the buffers that what is over may take: processes and threads that are gone, and names of before.
 const PAST: usize = 4 << 20;
 /// The parent of the kernel's threads.
 const KTHREADD: u32 = 2;
@@ -33,7 +33,7 @@ const MAX_COMMAND_LINE: usize = 4096;
 
 /// Tells of all processes at the start, and then of each thread that another source meets: the names, the command line,
 /// the parent, the user and the time of the start. The packets are kept beside the buffers, so that a ring does not lose
-/// them; those of processes that have ended up to 4 MiB.
+/// them; those of processes and threads that have ended up to 4 MiB, or as much as those of all that run.
 ///
 /// Numbers are those of this process's pid namespace. Threads that end before they are looked up, at once after the
 /// source that met them has been drained, stay unknown: their events may still have told their names. It waits for
@@ -44,11 +44,11 @@ pub struct ProcessTreeSource {
     threads: ThreadNumbers,
     /// By process.
     told: HashMap<u32, Told>,
-    /// The processes by their first packet, the oldest first.
-    by_age: BTreeMap<u64, u32>,
     bytes: usize,
-    /// The most that they may be.
-    most: usize,
+    /// See [`PAST`].
+    past: usize,
+    /// The bytes at which the next look for what is over is due.
+    next_look: usize,
     /// Those that were there at the start and are yet to be told of, in descending order.
     there: Vec<u32>,
     /// Whether it tells of those that are there at the start, and of all their threads.
@@ -56,11 +56,29 @@ pub struct ProcessTreeSource {
     has_threads: bool,
 }
 
-/// The packets of a process beside the buffers.
+/// A process's packets beside the buffers, the oldest first.
 #[derive(Debug, Default)]
-struct Told {
-    packets: Vec<u64>,
+struct Told(Vec<Packet>);
+
+#[derive(Debug)]
+struct Packet {
+    number: u64,
     bytes: usize,
+    has_process: bool,
+    threads: Box<[u32]>,
+}
+
+impl Told {
+    /// Those that say nothing of what is there: a later one has the process and the threads anew, or these have ended.
+    fn over(&self, has_ended: impl Fn(u32) -> bool) -> Vec<&Packet> {
+        let (mut is_process_known, mut known) = (false, HashSet::new());
+        let is_over = |packet: &&Packet| {
+            let of_process = !packet.has_process || std::mem::replace(&mut is_process_known, true);
+            let new: Vec<_> = packet.threads.iter().filter(|thread| known.insert(**thread)).collect();
+            of_process && new.into_iter().all(|thread| has_ended(*thread))
+        };
+        self.0.iter().rev().filter(is_over).collect()
+    }
 }
 
 /// `ProcessTree` with one process at most, and its threads.
@@ -92,9 +110,9 @@ impl ProcessTreeSource {
             proc,
             threads,
             told: HashMap::new(),
-            by_age: BTreeMap::new(),
             bytes: 0,
-            most: PAST,
+            past: PAST,
+            next_look: PAST,
             there: Vec::new(),
             scans: true,
             has_threads: true,
@@ -157,38 +175,49 @@ impl ProcessTreeSource {
         if process.is_none() && threads.is_empty() {
             return;
         }
+        let named = threads.iter().map(|(tid, _)| *tid).collect();
         let process = process.map(|process| (pid, process));
         let tree = Tree { time, end: BootClock.now(), process, tgid: pid, threads };
-        let (number, bytes) = (out.keep(&tree), tree.encoded_len());
-        let told = self.told.entry(pid).or_default();
-        if told.packets.is_empty() {
-            self.by_age.insert(number, pid);
-        }
-        told.packets.push(number);
-        told.bytes += bytes;
+        let (number, bytes, has_process) = (out.keep(&tree), tree.encoded_len(), tree.process.is_some());
+        self.told.entry(pid).or_default().0.push(Packet { number, bytes, has_process, threads: named });
         self.bytes += bytes;
-        if self.bytes > self.most {
+        if self.bytes > self.next_look {
             self.forget_past(out);
         }
     }
 
-    /// Forgets processes that are gone, the oldest first, until half of the room is free.
+    /// Forgets what is over, the oldest first, until half of its room is free. All of a process is over at once.
     fn forget_past(&mut self, out: &SourceOutput) {
-        let by_age = std::mem::take(&mut self.by_age);
-        for (age, pid) in by_age {
-            let goes = self.bytes > self.most / 2 && self.status(pid).is_none();
-            match self.told.remove(&pid) {
-                Some(told) if goes => {
-                    told.packets.iter().for_each(|number| out.forget(*number));
-                    self.bytes -= told.bytes;
-                }
-                Some(told) => {
-                    self.told.insert(pid, told);
-                    self.by_age.insert(age, pid);
-                }
-                None => {}
+        let has_ended = |number| self.status(number).is_none();
+        let mut over: Vec<Vec<&Packet>> = Vec::new();
+        for (pid, told) in &self.told {
+            if has_ended(*pid) {
+                over.push(told.0.iter().collect());
+            } else {
+                over.extend(told.over(has_ended).into_iter().map(|packet| vec![packet]));
             }
         }
+        over.sort_unstable_by_key(|packets| packets.first().map(|packet| packet.number));
+        let mut past: usize = over.iter().flatten().map(|packet| packet.bytes).sum();
+        let running = self.bytes - past;
+        let mut forgotten = HashSet::new();
+        for packets in over {
+            if past <= self.past / 2 {
+                break;
+            }
+            for packet in packets {
+                out.forget(packet.number);
+                forgotten.insert(packet.number);
+                past -= packet.bytes;
+            }
+        }
+        self.told.retain(|_, told| {
+            told.0.retain(|packet| !forgotten.contains(&packet.number));
+            !told.0.is_empty()
+        });
+        self.bytes = running + past;
+        // However much runs, such looks are rare.
+        self.next_look = self.past.max(2 * running + self.past / 2);
     }
 
     /// Looks up threads that were met; those of a process together.
@@ -250,8 +279,7 @@ impl DataSource for ProcessTreeSource {
         let told = std::mem::take(&mut self.told);
         // Those that were met by their own numbers are among a process's.
         self.has_threads = true;
-        self.by_age.clear();
-        self.bytes = 0;
+        (self.bytes, self.next_look) = (0, self.past);
         self.there.extend(told.into_keys());
     }
 

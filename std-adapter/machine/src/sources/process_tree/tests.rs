@@ -1,6 +1,8 @@
 //! Tests of what is told of processes, on a machine of files.
 
 use super::*;
+use std::collections::BTreeSet;
+
 use crate::linux::tests::machine::{Machine, Recording};
 use tracebuf::proto::TracePackets;
 use tracebuf::proto::reader::{message, messages, number};
@@ -98,17 +100,21 @@ fn threads_that_were_met_are_told_with_their_processes_and_those_that_are_gone_a
     );
 }
 
+fn numbers_of(source: &ProcessTreeSource, pid: u32) -> Vec<u64> {
+    source.told.get(&pid).into_iter().flat_map(|told| &told.0).map(|packet| packet.number).collect()
+}
+
 #[test]
 fn of_very_many_processes_those_that_run_stay() {
     let machine = Machine::new("tree-many");
     let recording = Recording::new();
     let mut source = ProcessTreeSource::of(machine.proc(), ThreadNumbers::default());
-    source.most = 64 << 10;
+    (source.past, source.next_look) = (64 << 10, 64 << 10);
     let (mut out, side) = (recording.output(), recording.session().side_packets());
     let long = "x".repeat(4000);
     process(&machine, 10, "stays", &long, "");
     source.tell(1, 10, None, &mut out);
-    let stays = source.told[&10].packets.clone();
+    let stays = numbers_of(&source, 10);
     let before = side.len();
     for number in 0..50 {
         // One after another, each gone before the next.
@@ -117,12 +123,69 @@ fn of_very_many_processes_those_that_run_stay() {
         source.tell(1, pid, Some(Vec::new()), &mut out);
         machine.has_no(&pid.to_string());
     }
-    assert!(source.bytes <= source.most && side.len() < before + 50, "{} {}", source.bytes, side.len());
-    assert!(source.told.contains_key(&10) && source.told[&10].packets == stays);
-    assert_eq!(source.told.len(), source.by_age.len());
+    assert!(source.bytes <= 64 << 10 && side.len() < before + 50, "{} {}", source.bytes, side.len());
+    assert_eq!(numbers_of(&source, 10), stays);
     assert!(source.told.contains_key(&(100 + 2 * 49)));
     // What it says of itself is cut.
-    assert!(source.told[&10].bytes < 5000);
+    assert!(source.told[&10].0[0].bytes < 5000);
+}
+
+#[test]
+fn however_many_processes_run_looks_for_those_that_have_ended_are_rare() {
+    let machine = Machine::new("tree-running");
+    let recording = Recording::new();
+    let mut source = ProcessTreeSource::of(machine.proc(), ThreadNumbers::default());
+    (source.past, source.next_look) = (1 << 10, 1 << 10);
+    let mut out = recording.output();
+    let mut looks = BTreeSet::new();
+    for number in 0..200 {
+        let pid = 100 + 2 * number;
+        process(&machine, pid, "runs", &"x".repeat(200), "");
+        source.tell(1, pid, None, &mut out);
+        looks.insert(source.next_look);
+    }
+    // Each comes when twice as much runs as at the one before.
+    assert!(source.bytes > 40 << 10 && looks.len() < 9, "{} {looks:?}", source.bytes);
+    assert_eq!(source.told.len(), 200);
+    // When they have ended they are forgotten as ever.
+    (0..200).for_each(|number| machine.has_no(&(100 + 2 * number).to_string()));
+    source.forget_past(&out);
+    assert!(source.bytes <= 1 << 9 && source.next_look == 1 << 10, "{} {}", source.bytes, source.next_look);
+}
+
+#[test]
+fn of_a_process_that_runs_threads_that_have_ended_and_names_of_before_are_forgotten() {
+    let machine = Machine::new("tree-threads");
+    let recording = Recording::new();
+    let threads = ThreadNumbers::default();
+    let mut source = ProcessTreeSource::of(machine.proc(), threads.clone());
+    (source.past, source.next_look) = (1 << 10, 1 << 10);
+    let mut out = recording.output();
+    // The first packet is the only one that has the other thread.
+    process(&machine, 10, "first", "program\0", "");
+    source.tell(1, 10, None, &mut out);
+    let first = numbers_of(&source, 10);
+    for number in 0..100 {
+        // It has another thread, and at times another name.
+        if number % 2 == 0 {
+            machine.says("10/status", &format!("Name:\tname {number}\nTgid:\t10\n"));
+            threads.add([10]);
+        }
+        let thread = 1000 + number;
+        std::fs::create_dir(machine.file_in_proc(&thread.to_string())).expect("a folder");
+        machine.says(&format!("{thread}/status"), "Name:\tthread\nTgid:\t10\n");
+        threads.add([thread]);
+        source.drain(&mut out);
+        machine.has_no(&thread.to_string());
+    }
+    let told = numbers_of(&source, 10);
+    assert!(source.bytes < 2 << 10 && told.len() < 30, "{} {}", source.bytes, told.len());
+    assert!(told.contains(&first[0]), "{first:?} {told:?}");
+    let named = trees(&recording);
+    let named: Vec<_> = named.iter().flat_map(|tree| messages(tree, field::THREADS)).collect();
+    let names = named.iter().flat_map(|thread| texts(thread, of_thread::NAME));
+    let names: BTreeSet<_> = names.collect();
+    assert!(names.contains("second") && names.contains("name 98") && !names.contains("name 0"), "{names:?}");
 }
 
 #[test]

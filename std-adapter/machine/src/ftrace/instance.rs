@@ -134,7 +134,8 @@ impl Instance {
     pub fn start(&mut self, options: &InstanceOptions) -> io::Result<Vec<String>> {
         self.choose_clock()?;
         if options.buffer_kib > 0 {
-            self.write("buffer_size_kb", &options.buffer_kib.to_string())?;
+            self.write("buffer_size_kb", &options.buffer_kib.to_string())
+                .map_err(|error| no_buffer(options.buffer_kib, &error))?;
         }
         for (file, text) in &options.settings {
             self.write(file, text).map_err(|error| Error::new(error.kind(), format!("{file}: {error}")))?;
@@ -274,6 +275,15 @@ impl TraceFs for Instance {
         let now = CpuStats::parse(0, &self.read("per_cpu/cpu0/stats")?).now;
         Ok(ClockPair { ftrace: (now * 1e9) as u64, boot })
     }
+}
+
+/// Why there is no buffer of this size for each processor, and what to do.
+fn no_buffer(kib: u64, error: &Error) -> Error {
+    let why = format!(
+        "no buffer of {kib} KiB for each processor: {error}; take a smaller one (--kernel-buffer of tracebuf record, \
+         buffer_size_kb of ftrace_config)"
+    );
+    Error::new(error.kind(), why)
 }
 
 /// The processors that the machine may have, whether they are on or not.

@@ -174,6 +174,11 @@ impl fmt::Display for Unavailable {
                 "the kernel's tracefs is not mounted: sudo mount -t tracefs nodev /sys/kernel/tracing; containers mostly \
                  have none"
             ),
+            io::ErrorKind::ReadOnlyFilesystem => write!(
+                f,
+                "/sys/kernel/tracing is read-only here: sudo mount -o remount,rw /sys/kernel/tracing, or, where a \
+                 container may not, record outside of it"
+            ),
             _ => write!(f, "/sys/kernel/tracing: {}", self.0),
         }
     }

@@ -13,6 +13,23 @@ fn instances(top: &Path) -> BTreeSet<PathBuf> {
 }
 
 #[test]
+fn a_buffer_that_the_kernel_refuses_is_told_with_what_to_do() {
+    let folder = std::env::temp_dir().join(format!("tracebuf-instance-{}", std::process::id()));
+    // A folder cannot be written, by root either.
+    fs::create_dir_all(folder.join("buffer_size_kb")).expect("a folder");
+    fs::write(folder.join("trace_clock"), "local [boot]\n").expect("a file");
+    let (cpus, pipes, failed) = (Vec::new(), Vec::new(), Vec::new());
+    let mut instance =
+        Instance { top: folder.clone(), folder: folder.clone(), held: None, cpus, pipes, failed };
+    let options = InstanceOptions { buffer_kib: 64, ..InstanceOptions::default() };
+    let error = instance.start(&options).expect_err("no buffer").to_string();
+    assert!(error.starts_with("no buffer of 64 KiB for each processor: "), "{error}");
+    assert!(error.contains("--kernel-buffer"), "{error}");
+    drop(instance);
+    fs::remove_dir_all(folder).expect("a folder");
+}
+
+#[test]
 #[ignore = "needs root and a tracefs"]
 fn the_kernels_events_are_read_and_nothing_stays() {
     let top = Instance::find().expect("a tracefs");

@@ -7,7 +7,8 @@ fn whoever_may_not_read_them_is_told_what_to_do() {
     let told = |kind: io::ErrorKind| Unavailable(kind.into()).to_string();
     assert!(told(io::ErrorKind::PermissionDenied).contains("sudo"));
     assert!(told(io::ErrorKind::NotFound).contains("mount -t tracefs"));
-    assert!(told(io::ErrorKind::ReadOnlyFilesystem).contains("read-only"));
+    let told = told(io::ErrorKind::ReadOnlyFilesystem);
+    assert!(told.contains("read-only") && told.contains("remount,rw"), "{told}");
 }
 
 #[test]

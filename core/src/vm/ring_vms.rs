@@ -23,7 +23,8 @@ const PROGRAM: usize = 64 << 10;
 const PATCH: usize = 64 << 10;
 /// Most memory of a machine, in kibibytes.
 const LIMIT_KB: u32 = 64 << 10;
-/// A tenth of a millisecond or so: whoever fills buffers has other things to do, and programs may come from anybody.
+/// A millisecond at worst, mostly a microsecond: whoever fills buffers has other things to do, and programs may come from
+/// anybody.
 const LIMITS: Limits = Limits { instructions: 1 << 14, fields: 1 << 15 };
 
 /// A data source's program for a buffer, which keeps what overwritten packets mean: a `VmProgram` of Perfetto's, and

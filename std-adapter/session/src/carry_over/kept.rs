@@ -113,7 +113,7 @@ enum State {
     Awake(OwnedVm<VmMemory>),
 }
 
-/// A tenth of a millisecond or so: the drain thread has other things to do, and packets may come from anybody.
+/// A millisecond at worst: the drain thread has other things to do, and packets may come from anybody.
 const LIMITS: Limits = Limits { instructions: 1 << 14, fields: 1 << 15 };
 /// The least memory, and the most.
 const MEMORY: std::ops::RangeInclusive<usize> = 4 << 10..=256 << 20;

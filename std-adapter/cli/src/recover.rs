@@ -162,7 +162,8 @@ fn recorded_in_place(
         (
             if found.damaged_names > 0 { 0 } else { found.unnamed },
             "event",
-            "without a name, or of a track without one: give the region more names or text",
+            "without a name, or of a track without one: give the region more names or text, or switch power off \
+             once, as those of earlier builds stay in it",
         ),
         (
             if which.program.is_none() { found.unlinked } else { 0 },

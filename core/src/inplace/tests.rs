@@ -66,14 +66,19 @@ fn by_writer(dump: &[u8]) -> BTreeMap<(u32, u32), Vec<(u64, String)>> {
     let mut chunks: Vec<ChunkView<'_>> = view.chunks().collect();
     chunks.sort_by_key(|chunk| (chunk.start(), chunk.writer(), chunk.number(), chunk.time()));
     let mut all = BTreeMap::<_, Vec<_>>::new();
-    let mut last = None;
-    for chunk in chunks {
+    let mut last: Option<((u32, u32), &ChunkView<'_>)> = None;
+    for chunk in &chunks {
         let of = (chunk.start(), chunk.writer());
         let records = all.entry(of).or_default();
-        if last.is_some_and(|(last_of, number): (_, u32)| last_of == of && number + 1 != chunk.number()) {
-            records.push((0, "gap".into()));
+        if let Some((_, before)) = last.filter(|(last_of, _)| *last_of == of) {
+            if before.number() + 1 == chunk.number() {
+                assert!(before.may_precede(chunk), "{of:?} {}", chunk.number());
+            } else {
+                records.push((0, "gap".into()));
+            }
         }
-        last = Some((of, chunk.number()));
+        assert!(view.is_likely(chunk), "{of:?} {}", chunk.number());
+        last = Some((of, chunk));
         for record in chunk.records() {
             let (time, record) = record.expect("whole");
             records.push((time, told(&view, record)));

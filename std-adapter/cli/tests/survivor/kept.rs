@@ -21,7 +21,7 @@ use crate::trace::folder;
 
 const RING: u64 = 64 << 10;
 /// Enough for all that was described to be gone.
-const LAPS: u64 = 20;
+const LAPS: u64 = 4;
 const THREADS: u64 = 20;
 const TRACKS: u64 = 50;
 

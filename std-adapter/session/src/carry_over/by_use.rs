@@ -7,7 +7,6 @@ use tracebuf::proto::fields::{track_descriptor, track_event};
 use tracebuf::proto::reader::{FieldValue, Fields, number};
 use tracebuf::vm::{Keep, VmStats};
 
-use super::kept::KeptStats;
 use super::noted::is_noted;
 use super::sequence::Sequence;
 use super::{Id, Sequences, limits, named};
@@ -85,9 +84,7 @@ pub(super) fn has_room(stats: &VmStats, packet: &[u8]) -> bool {
     stats.cells.saturating_sub(stats.used) as usize >= bytes_of(packet) / CELL + SPARE
 }
 
-/// What the machine has in use, and had.
-pub(super) fn with(counts: KeptStats, stats: &VmStats) -> KeptStats {
-    let (used, high_water) = (u64::from(stats.used), u64::from(stats.high_water));
-    let bytes = CELL as u64;
-    KeptStats { used: used * bytes, high_water: counts.high_water.max(high_water * bytes), ..counts }
+/// Bytes that the machine has in use, and the most that it had.
+pub(super) fn in_use(stats: &VmStats) -> (u64, u64) {
+    (u64::from(stats.used) * CELL as u64, u64::from(stats.high_water) * CELL as u64)
 }

@@ -7,7 +7,7 @@ use tracebuf::proto::fields::{sequence_flags, trace, trace_packet};
 use tracebuf::proto::{PacketView, Sink, TracePackets};
 use tracebuf::vm::{Keep, Limits, OwnedVm, Program, VmStatus};
 
-use super::by_use::{by_use, bytes_of, has_room, packets, with};
+use super::by_use::{by_use, bytes_of, has_room, in_use, packets};
 use super::clock::Moment;
 use super::event::CounterValue;
 use super::noted::{self, is_noted, seal, unsealed};
@@ -172,7 +172,7 @@ impl Kept {
         let kept = Self { is_sealed: true, ..Self::new(memory.len(), false) };
         let mut program = [0; PROGRAM];
         let mut vm = OwnedVm::attach(kept.program(&mut program)?, VmMemory::Heap(memory)).ok()?;
-        let (state, counts) = (vm.state(), with(kept.counts, &vm.stats()));
+        let (state, counts) = (vm.state(), with(kept.counts, in_use(&vm.stats())));
         Some((Self { state: Mutex::new(State::Asleep(state.clone())), counts, ..kept }, state))
     }
 
@@ -194,7 +194,7 @@ impl Kept {
     pub(super) fn stats(&self) -> KeptStats {
         match &*self.lock() {
             State::Asleep(_) => self.counts,
-            State::Awake(vm) => with(self.counts, &vm.stats()),
+            State::Awake(vm) => with(self.counts, in_use(&vm.stats())),
         }
     }
 
@@ -392,4 +392,8 @@ impl Kept {
         }
         written
     }
+}
+
+fn with(counts: KeptStats, (used, high_water): (u64, u64)) -> KeptStats {
+    KeptStats { used, high_water: counts.high_water.max(high_water), ..counts }
 }

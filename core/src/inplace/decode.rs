@@ -253,14 +253,7 @@ impl<'b> ChunkView<'b> {
     /// Whether it has a sum, as complete chunks of a build with the feature `inplace-crc` do, and that is right. `None`
     /// without a sum: the chunk is open, or something is wrong, if [there should be one](super::HeaderView::has_sums).
     pub fn is_intact(&self) -> Option<bool> {
-        let mut at = FRONT;
-        loop {
-            let word = self.words.get(at as usize).filter(|word| *word != 0)?;
-            if word >> 18 == detail::SUM {
-                break;
-            }
-            at += len_of(word);
-        }
+        let (at, _) = self.steps().find(|(_, word)| word >> 18 == detail::SUM)?;
         let first = crc::add(crc::NOTHING, self.writer(), 4);
         let sum = (1..at).fold(first, |sum, at| crc::add(sum, self.word(at), 4));
         Some(self.words.get(at as usize + 1)? == !sum)
@@ -271,33 +264,31 @@ impl<'b> ChunkView<'b> {
     /// sums.
     pub fn may_precede(&self, next: &ChunkView<'_>) -> bool {
         let last = self.records().flatten().last().map_or(self.time(), |(time, _)| time);
-        let (size, used) = ((self.words.bytes.len() / 4) as u32, self.ends().last().unwrap_or(FRONT));
+        if self.is_open() || next.time() < last {
+            return false;
+        }
+        let size = (self.words.bytes.len() / 4) as u32;
+        let used = self.steps().last().map_or(FRONT, |(at, word)| at + len_of(word));
         // A time of its own would have come before it. Of what was lost nobody knows how long it was.
-        let mut len = 0;
-        let mut at = FRONT;
-        for end in next.ends() {
-            let word = next.word(at);
+        let mut len = 3;
+        for (_, word) in next.steps() {
             match (word >> 29, word >> 18) {
                 (kind::DETAIL, detail::LOST) => break,
                 (kind::DETAIL, detail::TIME) => {}
-                (kind::DETAIL, _) => len += end - at,
-                _ => {
-                    len += end - at;
-                    return !self.is_open() && last <= next.time() && used + 3 + len >= size;
-                }
+                (kind::DETAIL, _) => len += len_of(word),
+                _ => return used + len + len_of(word) >= size,
             }
-            at = end;
         }
-        !self.is_open() && last <= next.time()
+        true
     }
 
-    /// Where each of what is in it ends, in words.
-    fn ends(&self) -> impl Iterator<Item = u32> + '_ {
-        let mut at = FRONT;
+    /// The first word of each thing in it, and where that is.
+    fn steps(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        let mut next = FRONT;
         core::iter::from_fn(move || {
-            let word = self.words.get(at as usize).filter(|word| *word != 0)?;
-            at += len_of(word);
-            Some(at)
+            let (at, word) = (next, self.words.get(next as usize).filter(|word| *word != 0)?);
+            next += len_of(word);
+            Some((at, word))
         })
     }
 

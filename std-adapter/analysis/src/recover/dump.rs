@@ -164,22 +164,18 @@ impl<'f> Dump<'f> {
     /// A region in which firmware recorded [in place](tracebuf::inplace), and its address: the first, or the one at that
     /// place.
     pub fn in_place(&self, place: &Place) -> Option<(u64, RegionView<'_>)> {
-        let within = |address: u64, size: u64| {
-            let bytes = self.at(address)?;
-            let len = usize::try_from(size).unwrap_or(usize::MAX);
-            let len = if len > 0 { len.min(bytes.len()) } else { bytes.len() };
-            let view = RegionView::find(bytes.get(..len)?)?;
-            Some((address + view.offset() as u64, view))
+        let within = |variable: Variable| {
+            let bytes = self.at(variable.address)?;
+            let view = RegionView::find(bytes.get(..variable.most().min(bytes.len()))?)?;
+            Some((variable.address + view.offset() as u64, view))
         };
         match place {
             Place::Anywhere => self.all_in_place().next(),
             Place::Address(address) => {
-                within(*address, 0).or_else(|| within(address.checked_next_multiple_of(8)?, 0))
+                let from = |address| within(Variable { address, size: 0 });
+                from(*address).or_else(|| from(address.checked_next_multiple_of(8)?))
             }
-            Place::Symbol(name) => {
-                let Variable { address, size } = self.symbols.find(name).ok()?;
-                within(address, size)
-            }
+            Place::Symbol(name) => within(self.symbols.find(name).ok()?),
         }
     }
 
@@ -197,19 +193,18 @@ impl<'f> Dump<'f> {
     }
 
     fn find_region(&self, place: Place) -> Result<Found, RecoverError> {
-        let Variable { address, size } = match place {
+        let variable = match place {
             Place::Anywhere => {
                 return search(self.pieces.iter().map(|(start, bytes)| (*start, &bytes[..], bytes.len())));
             }
             Place::Address(address) => Variable { address, size: 0 },
             Place::Symbol(name) => self.symbols.find(&name)?,
         };
+        let address = variable.address;
         match self.attach_near(address) {
             Err(error @ RecoverError::Attach(AttachError::NoRegion)) => {
                 let Some(bytes) = self.at(address) else { return Err(error) };
-                let len = usize::try_from(size).unwrap_or(usize::MAX);
-                search([(address, bytes, if len > 0 { len } else { usize::MAX })].into_iter())
-                    .map_err(|_| error)
+                search([(address, bytes, variable.most())].into_iter()).map_err(|_| error)
             }
             Err(RecoverError::NotInDump(offset)) => Err(match self.raw {
                 Some(len) => RecoverError::BehindRawDump { offset, len },

@@ -16,6 +16,14 @@ pub(super) struct Variable {
     pub(super) size: u64,
 }
 
+impl Variable {
+    /// The most bytes that it can have.
+    pub(super) fn most(&self) -> usize {
+        let size = usize::try_from(self.size).unwrap_or(usize::MAX);
+        if size > 0 { size } else { usize::MAX }
+    }
+}
+
 /// Variables by their linker names.
 #[derive(Debug, Default)]
 pub(super) struct Symbols(BTreeMap<String, Variable>);

@@ -47,8 +47,8 @@ pub(crate) fn record_endlessly(threads: u64, pace: u64) {
     for thread in 0..threads {
         let said = move |number| {
             println!("flushed {thread} {number}");
-            // No more than a ring holds while it is being read.
-            std::thread::sleep(Duration::from_millis(1));
+            // No more than a ring holds while it is being read, which takes seconds on a slow machine.
+            std::thread::sleep(Duration::from_millis(10));
         };
         std::thread::spawn(move || Rounds::new(thread).record(0..u64::MAX, pace, said));
     }

@@ -43,13 +43,17 @@ fn the_smallest_buffer_holds_a_chunk_and_a_smaller_one_is_an_error() {
         let SessionError::SmallBuffer { buffer: 0, bytes: 2048, needed } = error else { panic!("{error}") };
         assert!(start(needed - 1).is_err());
         let session = start(needed).expect("a session");
-        // Full chunks, each of which is sent before the next: the last one is there, or the first.
-        for _ in 0..3 {
-            session.recorder().with(|tracer| {
-                for _ in 0..200 {
-                    tracer.track().instant("event");
-                }
-            });
+        // Full chunks, each of which is sent before the next: the last one is there, or the first. The last is all of a
+        // thread's: one that was full would leave a chunk with as few events as the length of their times would have it.
+        for events in [400, 400, 60] {
+            let record = || {
+                session.recorder().with(|tracer| {
+                    for _ in 0..events {
+                        tracer.track().instant("event");
+                    }
+                });
+            };
+            std::thread::scope(|scope| scope.spawn(record).join()).expect("a thread that ends");
             session.flush(Duration::from_secs(5)).expect("a flush");
         }
         let path = scratch("smallest.pftrace");
@@ -58,7 +62,7 @@ fn the_smallest_buffer_holds_a_chunk_and_a_smaller_one_is_an_error() {
         let malformed: u64 = stopped.summary().sequences.iter().map(|writer| writer.chunks_malformed).sum();
         assert_eq!((malformed, stopped.summary().buffers[0].chunks_refused), (0, 0));
         assert!(!stopped.summary().losses().is_nothing());
-        assert!(Trace::read(&path).events(3) > 10);
+        assert!(Trace::read(&path).events(3) >= 60);
     }
 }
 

@@ -28,8 +28,9 @@ const CONNECTIONS: u64 = 1 << 16;
 
 /// Bytes of a stream that are taken at once.
 const RECEIVE: usize = 64 << 10;
-/// How often that is done before others have their turn.
+/// How often that is done before others have their turn, unless what came takes longer than this.
 const TURNS: usize = 16;
+const LONGEST: Duration = Duration::from_millis(10);
 /// Connections that are accepted before others have their turn.
 const ACCEPTS: usize = 64;
 /// How long it is not said again that clients cannot be accepted.
@@ -259,7 +260,11 @@ impl Daemon {
     }
 
     fn receive_into(&mut self, room: &mut [u8], connection: u64) {
-        for _ in 0..TURNS {
+        let begun = Instant::now();
+        for turn in 0..TURNS {
+            if turn > 0 && begun.elapsed() > LONGEST {
+                return;
+            }
             let Some(stream) = self.streams.get(&connection) else { return };
             match stream.receive(room) {
                 Came::Bytes(len, file) => {

@@ -1,6 +1,5 @@
 //! A thread for each file: a slow disk, or a pipe that nobody reads, keeps nobody else waiting.
 
-use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -8,6 +7,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
 use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
 use tracebuf_service::FileToken;
 
 use crate::trace_file::{Lent, TraceFile};
@@ -37,7 +37,8 @@ pub(crate) struct Outputs {
     said: Sender<(FileToken, Done)>,
     hear: Receiver<(FileToken, Done)>,
     bell: Arc<OwnedFd>,
-    files: std::collections::HashMap<u64, Sender<Job>>,
+    /// Whether each can be read, and what its thread is to do.
+    files: std::collections::HashMap<u64, (bool, Sender<Job>)>,
 }
 
 impl Outputs {
@@ -79,12 +80,14 @@ impl Outputs {
             let _ = said.send((token, done));
             let _ = rustix::io::write(&*bell, &1_u64.to_ne_bytes());
         };
+        let file = TraceFile::new(file.into());
+        let can_be_lent = file.can_be_lent();
         let work = {
             let say = say.clone();
-            move || work(file.into(), &todo, say)
+            move || work(file, &todo, say)
         };
         match thread::Builder::new().name("tracebuf-file".into()).spawn(work) {
-            Ok(_) => _ = self.files.insert(token.0, jobs),
+            Ok(_) => _ = self.files.insert(token.0, (can_be_lent, jobs)),
             Err(error) => {
                 say(Done::Failed(format!("no thread: {error}")));
                 say(Done::Finished);
@@ -93,7 +96,7 @@ impl Outputs {
     }
 
     fn job(&self, token: FileToken, job: Job) {
-        if let Some(jobs) = self.files.get(&token.0) {
+        if let Some((_, jobs)) = self.files.get(&token.0) {
             // One whose thread is gone has said so.
             let _ = jobs.send(job);
         }
@@ -106,7 +109,11 @@ impl Outputs {
     /// Adds what one file has of a trace to another, on the thread of that; the first goes on meanwhile.
     pub(crate) fn copy(&self, from: FileToken, to: FileToken) {
         let (lend, lent) = mpsc::channel();
-        self.job(from, Job::Lend(lend));
+        match self.files.get(&from.0) {
+            // Its thread may be writing for ever, if nobody reads.
+            Some((false, _)) => _ = lend.send(Err(Errno::SPIPE.into())),
+            _ => self.job(from, Job::Lend(lend)),
+        }
         self.job(to, Job::Copy(lent));
     }
 
@@ -119,8 +126,8 @@ impl Outputs {
     }
 }
 
-fn work(file: File, todo: &Receiver<Job>, say: impl Fn(Done)) {
-    let (mut file, mut has_failed) = (TraceFile::new(file), false);
+fn work(mut file: TraceFile, todo: &Receiver<Job>, say: impl Fn(Done)) {
+    let mut has_failed = false;
     let failed = |error: io::Error, has_failed: &mut bool| {
         if !std::mem::replace(has_failed, true) {
             say(Done::Failed(error.to_string()));
@@ -168,6 +175,7 @@ fn work(file: File, todo: &Receiver<Job>, say: impl Fn(Done)) {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::io::Write;
 
     use super::*;
@@ -249,6 +257,17 @@ mod tests {
         let said = until_finished(&mut outputs, to);
         let is_of_copy = |(file, done): &&(FileToken, Done)| *file == to && matches!(done, Done::Failed(_));
         assert_eq!(said.iter().filter(is_of_copy).count(), 1, "{said:?}");
+        // Nor does a copy wait for whoever is to read.
+        let (stuck, late) = (FileToken(5), FileToken(6));
+        let (nobody_reads, write) = io::pipe().expect("a pipe");
+        outputs.add(stuck, OwnedFd::from(write));
+        outputs.write(stuck, b"\x0A\x01c".repeat(1 << 20));
+        outputs.add(late, open().expect("a file").into());
+        outputs.copy(stuck, late);
+        outputs.finish(late);
+        let said = until_finished(&mut outputs, late);
+        assert!(said.iter().any(|(of, done)| *of == late && matches!(done, Done::Failed(_))), "{said:?}");
+        drop(nobody_reads);
         outputs.finish(pipe);
         until_finished(&mut outputs, pipe);
         let mut all = Vec::new();

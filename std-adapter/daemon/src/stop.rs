@@ -21,7 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// # Errors
 /// No service listens at the first of the consumers' names, or it is Perfetto's, which cannot do that
 /// ([`Unsupported`](ErrorKind::Unsupported)); there is no such session of the user, or several
-/// ([`NotFound`](ErrorKind::NotFound)); the service does not answer within 30 s.
+/// ([`NotFound`](ErrorKind::NotFound)); the service does not answer within 30 s
+/// ([`TimedOut`](ErrorKind::TimedOut)).
 pub fn stop_session(names: &SocketNames, session: &str) -> io::Result<()> {
     let name = names.consumers.first().ok_or(ErrorKind::InvalidInput)?;
     let mut stream = UnixStream::from(connected(name)?);
@@ -52,7 +53,11 @@ fn next(stream: &mut UnixStream, frames: &mut FrameBuffer) -> io::Result<Vec<u8>
         if let Some(frame) = frame {
             return Ok(frame.to_vec());
         }
-        match stream.read(frames.room())? {
+        let read = stream.read(frames.room()).map_err(|error| match error.kind() {
+            ErrorKind::WouldBlock => io::Error::new(ErrorKind::TimedOut, "the service does not answer"),
+            _ => error,
+        });
+        match read? {
             0 => return Err(ErrorKind::UnexpectedEof.into()),
             len => frames.came(len),
         }

@@ -62,6 +62,11 @@ impl TraceFile {
         }
     }
 
+    /// Whether it can be read from its beginning on: a pipe cannot.
+    pub(crate) const fn can_be_lent(&self) -> bool {
+        self.begin.is_some()
+    }
+
     /// What there is by now, for another thread to copy.
     pub(crate) fn lend(&mut self) -> Lent {
         let (begin, end) = (self.begin.ok_or(Errno::SPIPE)?, self.end()?);

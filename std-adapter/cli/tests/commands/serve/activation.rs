@@ -68,6 +68,25 @@ fn sockets_that_are_handed_over_are_used_and_whoever_waits_hears_when_it_is_read
     assert!(path("p").exists() && path("c").exists());
 }
 
+#[test]
+fn a_variable_that_was_meant_for_somebody_else_keeps_the_service_from_nothing() {
+    let folder = folder("serve-not-told");
+    let mut command = crate::tracebuf(&["serve", "--no-machine"]);
+    let log = std::fs::File::create(folder.join("log")).expect("a file");
+    command
+        .env("PERFETTO_PRODUCER_SOCK_NAME", folder.join("p"))
+        .env("PERFETTO_CONSUMER_SOCK_NAME", folder.join("c"))
+        .env("NOTIFY_SOCKET", folder.join("gone"))
+        .stderr(log);
+    let service =
+        Service { child: command.spawn().expect("the service"), folder: folder.clone() }.listening();
+    let mut consumer = service.consumer();
+    let request = consumer.call("QueryCapabilities", &ProtoBuilder::new(), None);
+    assert!(!consumer.answers(request).is_empty());
+    let log = std::fs::read_to_string(folder.join("log")).expect("it is there");
+    assert!(log.contains("nobody is told"), "{log}");
+}
+
 struct Nothing;
 
 impl tracebuf_ipc::SourceHost for Nothing {

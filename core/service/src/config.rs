@@ -249,10 +249,14 @@ impl TraceConfig {
         if let Some(triggers) = config.triggers.as_ref().filter(|triggers| !triggers.starts) {
             // Without a trigger it ends after that time; the trace's config says so too.
             config.duration_ms = triggers.timeout_ms;
-            let Ok::<_, core::convert::Infallible>(()) =
-                config.whole.varint(field::DURATION_MS, config.duration_ms);
+            config.say_duration(config.duration_ms);
         }
         Ok(config)
+    }
+
+    /// Lets the config that the trace repeats say so: a field's last value is the one that counts.
+    pub(crate) fn say_duration(&mut self, ms: u64) {
+        let Ok::<_, core::convert::Infallible>(()) = self.whole.varint(field::DURATION_MS, ms);
     }
 
     /// Whether the session flushes before each write, or beside them every so many milliseconds.

@@ -1,6 +1,7 @@
 //! A tracing session: its state, its data sources, and what it has still to say.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -176,6 +177,8 @@ pub(crate) struct Session {
     pub(crate) config: TraceConfig,
     pub(crate) buffers: Vec<u16>,
     pub(crate) instances: Vec<Instance>,
+    /// Producers that are there, and have run data sources for it: some may have none left.
+    pub(crate) producers: BTreeSet<u16>,
     /// The call to answer when it has ended: of whoever has detached it, too. Clients of Perfetto's take an answer that
     /// comes earlier for the end of an attached one.
     pub(crate) enabled_by: Option<(ConnectionId, u64)>,
@@ -238,6 +241,7 @@ impl Session {
             config,
             buffers,
             instances: Vec::new(),
+            producers: BTreeSet::new(),
             enabled_by: enabled_by.map(|request| (consumer, request)),
             error: None,
             started: None,
@@ -331,10 +335,6 @@ impl Session {
         let may_read = |triggers: &TriggerConfig| self.is_triggered && !triggers.clones;
         self.state == State::Cloned && self.file.is_none()
             || !self.config.writes_file && self.config.triggers.as_ref().is_none_or(may_read)
-    }
-
-    pub(crate) fn has_producer(&self, number: u16) -> bool {
-        self.instances.iter().any(|instance| instance.producer == number)
     }
 
     pub(crate) fn are_all_stopped(&self) -> bool {

@@ -49,8 +49,9 @@ pub(super) struct Consumer {
     /// Calls that ask what there is, and how far each is answered.
     pub(super) queries: VecDeque<StateQuery>,
     pub(super) observed: u64,
-    /// What it is to hear.
+    /// What it is to hear: changes, then all data sources from this number on as they are, then that all have started.
     pub(super) changes: ProtoBuilder,
+    pub(super) tells_from: Option<u64>,
     pub(super) all_started: bool,
 }
 
@@ -108,6 +109,10 @@ impl<H: Host> Service<H> {
             let Some(frame) = frame else { break };
             let file = self.file_of(connection, start, received - frames.left() as u64);
             let Some(one) = self.connections.get(&connection) else { return };
+            if frame.is_empty() {
+                self.actions.extend(file.map(Action::Discard));
+                continue;
+            }
             match one.port {
                 Port::Producers => self.producer_frame(connection, &frame, file),
                 Port::Consumers => self.consumer_frame(connection, &frame, file),

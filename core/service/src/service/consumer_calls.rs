@@ -78,8 +78,12 @@ impl<H: Host> Service<H> {
             "ChangeTraceConfig" => {
                 let config =
                     message(arguments, change_trace_config_request::TRACE_CONFIG).unwrap_or_default();
-                let is_done = session.is_some_and(|id| self.change_config(id, config));
-                self.reply_whether(connection, request, is_done);
+                if !session.is_some_and(|id| self.change_config(id, config)) {
+                    self.log(
+                        "a changed config has no session, or cannot be one's: nothing changes".to_string(),
+                    );
+                }
+                self.reply_whether(connection, request, true);
             }
             "DisableTracing" => {
                 if let Some(id) = session {
@@ -208,17 +212,19 @@ impl<H: Host> Service<H> {
         let session = id.and_then(|id| self.sessions.get_mut(&id)).filter(|_| !is_taken && !key.is_empty());
         // Who waits for a clone's file would never hear of it.
         let session = session.filter(|of| of.file.as_ref().is_none_or(|file| file.cloned_by.is_none()));
+        // Nobody could attach to one that is over: it would be gone, and what is in it.
+        let session = session.filter(|of| !of.state.is_over());
         let Some(session) = session else { return self.reject(connection, request) };
         session.detached = Some(key);
         session.consumer = None;
-        let is_over = session.state.is_over();
+        let mut reads = None;
         if let Some(one) = self.connections.get_mut(&connection) {
             one.consumer.session = None;
+            reads = one.consumer.reads.take();
         }
+        self.readers.remove(&connection);
+        self.end_reading(connection, reads);
         self.reply_whether(connection, request, true);
-        if let Some(id) = id.filter(|_| is_over) {
-            self.free(id);
-        }
     }
 
     fn attach(&mut self, connection: ConnectionId, request: Option<u64>, arguments: &[u8]) {
@@ -240,7 +246,7 @@ impl<H: Host> Service<H> {
 
     fn find_detached(&self, uid: u32, key: &str) -> Option<u64> {
         let is_it = |session: &crate::sessions::Session| {
-            session.uid == uid && session.detached.as_deref() == Some(key)
+            session.uid == uid && session.detached.as_deref() == Some(key) && !session.is_freed
         };
         self.sessions.iter().find(|(_, session)| is_it(session)).map(|(id, _)| *id)
     }

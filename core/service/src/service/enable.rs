@@ -11,7 +11,7 @@ use tracebuf::vm::RingVms;
 use super::Service;
 use super::timers::{MS, Timer};
 use crate::buffers::Buffer;
-use crate::config::{BufferConfig, LONGEST, TraceConfig};
+use crate::config::{BufferConfig, LONGEST, LONGEST_NAME, TraceConfig, cut};
 use crate::filter::{Filtering, TraceFilter};
 use crate::host::{Action, ConnectionId, FileToken, Host};
 use crate::sessions::{OutputFile, Session, State};
@@ -21,6 +21,8 @@ const MOST_SESSIONS: usize = 15;
 const MOST_OF_A_USER: usize = 5;
 /// Nanoseconds between the beginnings of sessions with guardrails and the same name.
 const BETWEEN: u64 = 300_000 * MS;
+/// Most names of these that are known.
+const MOST_GUARDED: usize = 1024;
 /// Sequences of a buffer of some size, unless it has 2 KiB for each of more. What a table takes comes on top of what was
 /// asked for: 48 bytes each.
 const SEQUENCES: u32 = 4096;
@@ -42,7 +44,9 @@ impl<H: Host> Service<H> {
         self.actions.extend(file.map(Action::Discard));
         let id = match made {
             Ok(id) => id,
-            Err(error) => {
+            Err(mut error) => {
+                // It may repeat what is longer than an answer.
+                cut(&mut error, LONGEST_NAME);
                 self.log(format!("a session is refused: {error}"));
                 return self.answer_enable(connection, request, Some(&error));
             }
@@ -85,18 +89,18 @@ impl<H: Host> Service<H> {
         let filter = self.make_filter(&config)?;
         self.check_guardrails(&config)?;
         self.check_count(uid)?;
-        let has_name =
-            |session: &Session| session.config.name == config.name && session.state != State::Cloned;
+        let has_name = |session: &Session| {
+            session.config.name == config.name && session.state != State::Cloned && !session.is_freed
+        };
         if !config.name.is_empty() && self.sessions.values().any(has_name) {
             return Err(format!("A trace with this unique session name ({}) already exists", config.name));
         }
-        self.check_semaphores(&config)?;
         self.check_exclusive(&config, uid)?;
+        if config.exclusive == 0 {
+            self.check_semaphores(&config)?;
+        }
         if config.writes_file && file.is_some() != config.output_path.is_empty() {
             return Err("write_into_file takes a file descriptor or an output_path, and not both".to_string());
-        }
-        if config.guardrails {
-            self.guarded.insert(config.name.clone(), self.now);
         }
         if let Some(codecs) = &config.codecs {
             config.codec = codecs.iter().copied().find(|codec| self.host.compress(*codec, &[]).is_some());
@@ -126,6 +130,9 @@ impl<H: Host> Service<H> {
             self.is_locked = locks;
             let whose = if locks { "of the service's user alone" } else { "of all users" };
             self.log(format!("producers {whose} are served from now on, as user {uid} wants"));
+        }
+        if config.guardrails {
+            self.note_guarded(config.name.clone());
         }
         self.last.session += 1;
         let id = self.last.session;
@@ -168,8 +175,9 @@ impl<H: Host> Service<H> {
     fn check_count(&self, uid: u32) -> Result<(), String> {
         let its = self.sessions.values().filter(|session| session.uid == uid).count();
         let of_user = its + self.being_cloned(uid);
-        // Clones of some are not to keep others from recording.
-        let all = self.sessions.values().filter(|session| session.state != State::Cloned).count();
+        // Clones of some are not to keep others from recording, nor files that take no more.
+        let counts = |session: &&Session| session.state != State::Cloned && !session.is_freed;
+        let all = self.sessions.values().filter(counts).count();
         if of_user >= MOST_OF_A_USER {
             return Err(format!("Too many concurrent tracing sessions ({of_user}) for uid {uid}"));
         }
@@ -187,6 +195,14 @@ impl<H: Host> Service<H> {
             return Err(format!("Guardrail: a session named \"{}\" began less than 300 s ago", config.name));
         }
         Ok(())
+    }
+
+    fn note_guarded(&mut self, name: String) {
+        if self.guarded.len() >= MOST_GUARDED {
+            let oldest = self.guarded.iter().min_by_key(|(_, began)| **began).map(|(name, _)| name.clone());
+            oldest.into_iter().for_each(|name| _ = self.guarded.remove(&name));
+        }
+        self.guarded.insert(name, self.now);
     }
 
     /// A session begins beside so many others with the same semaphore as each of them allows.

@@ -194,7 +194,10 @@ impl<H: Host> Service<H> {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         let file = session.file.take();
         match session.state {
-            State::Cloned => self.is_cloned_into_file(id, file.as_ref()),
+            State::Cloned => {
+                self.is_cloned_into_file(id, file.as_ref());
+                self.say_that_it_ended(id);
+            }
             State::Disabled => self.say_that_it_ended(id),
             _ => {}
         }

@@ -20,6 +20,8 @@ const MOST: usize = 64;
 
 /// Why producers are to flush, as they are told; the service itself is who wants it.
 pub(super) mod flags {
+    /// Those that say why; the others are who wants it, and for what.
+    pub(in super::super) const REASON: u64 = 15;
     pub(in super::super) const PERIODIC: u64 = 1 | 1 << 4;
     pub(in super::super) const STOP: u64 = 2 | 1 << 4;
     pub(in super::super) const EXPLICIT: u64 = 4;
@@ -32,6 +34,8 @@ pub(super) mod flags {
 pub(super) struct PendingFlush {
     session: u64,
     waiting: BTreeSet<u16>,
+    /// What producers are told about it.
+    flags: u64,
     then: Then,
     timer: u64,
 }
@@ -80,7 +84,7 @@ impl<H: Host> Service<H> {
         self.last.flush += 1;
         let (number, timer) = (self.last.flush, self.now.saturating_add(timeout));
         let waiting = asked.keys().copied().collect::<BTreeSet<_>>();
-        self.flushes.insert(number, PendingFlush { session: id, waiting, then, timer });
+        self.flushes.insert(number, PendingFlush { session: id, waiting, flags, then, timer });
         self.timers.insert((timer, Timer::Flush(number)));
         for (producer, instances) in asked {
             self.command(producer, commands::flush(number, instances, flags), None);
@@ -116,7 +120,7 @@ impl<H: Host> Service<H> {
         self.timers.remove(&(flush.timer, Timer::Flush(number)));
         self.scrape(flush.session);
         let clocks = self.host.clocks();
-        let is_last = matches!(flush.then, Then::Stop | Then::Clone(..));
+        let is_last = [flags::STOP, flags::CLONE].iter().any(|of| (of ^ flush.flags) & flags::REASON == 0);
         let late: Vec<(String, String)> = match self.sessions.get(&flush.session) {
             Some(session) if !is_answered => {
                 let waits = |one: &&Instance| flush.waiting.contains(&one.producer) && one.is_flushed;

@@ -112,8 +112,9 @@ impl<H: Host> Service<H> {
     }
 
     fn set_up(&mut self, id: u64, wanted: usize, number: u16, source: &SourceDescriptor) {
-        let next = self.last.instance + 1;
-        let Some(session) = self.sessions.get(&id) else { return };
+        let Some(session) = self.sessions.get(&id).filter(|one| one.instances.len() < MOST_INSTANCES) else {
+            return;
+        };
         // It has one for each time that the producer offers it, and no more when filters change.
         let is_it = |instance: &&Instance| {
             (instance.producer, instance.wanted) == (number, wanted)
@@ -123,7 +124,7 @@ impl<H: Host> Service<H> {
         let offers = self.producers.get(&number).map_or(0, |producer| {
             producer.sources.iter().filter(|offered| offered.name == source.name).count()
         });
-        if there >= offers || session.instances.len() >= MOST_INSTANCES {
+        if there >= offers {
             return;
         }
         let is_started = session.state == State::Started;
@@ -131,10 +132,11 @@ impl<H: Host> Service<H> {
         if !self.give_memory(id, number) {
             return;
         }
-        self.last.instance = next;
-        if let Some(allowed) = self.producers.get_mut(&number).and_then(|producer| producer.allowed()) {
-            allowed.allow(buffer);
-        }
+        // What it is told may be too much for it: then it is gone, and all of its data sources with it.
+        let Some(producer) = self.producers.get_mut(&number) else { return };
+        producer.allowed().into_iter().for_each(|allowed| _ = allowed.allow(buffer));
+        self.last.instance += 1;
+        let next = self.last.instance;
         if let Some(program) = RingProgram::of(&source.name, &source.whole, &config)
             && !self.buffers.vms(buffer).is_some_and(|vms| vms.join(program, number))
         {
@@ -143,9 +145,8 @@ impl<H: Host> Service<H> {
                 source.name
             ));
         }
-        let [setup, _] = commands::setup_and_start(next, &ProtoBuilder::new().fields(&config));
-        self.command(number, setup, None);
         if let Some(session) = self.sessions.get_mut(&id) {
+            session.producers.insert(number);
             session.instances.push(Instance {
                 id: next,
                 producer: number,
@@ -158,6 +159,8 @@ impl<H: Host> Service<H> {
                 is_flushed: source.is_flushed,
             });
         }
+        let [setup, _] = commands::setup_and_start(next, &ProtoBuilder::new().fields(&config));
+        self.command(number, setup, None);
         self.observe_instance(id, next);
         if is_started {
             self.start_instance(id, next);
@@ -264,28 +267,32 @@ impl<H: Host> Service<H> {
 
     /// A producer no longer has some data sources, which are told to stop if it is still there. Nothing waits for them.
     pub(super) fn withdraw(&mut self, number: u16, is_it: impl Fn(&String) -> bool, is_there: bool) {
-        let gone: Vec<(u64, u64)> = self
-            .sessions
-            .iter()
-            .flat_map(|(id, session)| session.instances.iter().map(|one| (*id, one)))
-            .filter(|(_, one)| one.producer == number && is_it(&one.source))
-            .map(|(id, one)| (id, one.id))
-            .collect();
-        for (id, instance) in gone {
-            if is_there {
-                self.stop_instance(id, instance, false);
+        let is_gone = |one: &&Instance| one.producer == number && is_it(&one.source);
+        let sessions: Vec<u64> = self.sessions.keys().copied().collect();
+        for id in sessions {
+            let Some(session) = self.sessions.get_mut(&id) else { continue };
+            if !is_there {
+                session.producers.remove(&number);
             }
-            if let Some(one) = self.instance(id, instance).filter(|one| one.state != InstanceState::Stopped) {
-                one.state = InstanceState::Stopped;
-                self.observe_instance(id, instance);
+            let gone: Vec<u64> = session.instances.iter().filter(is_gone).map(|one| one.id).collect();
+            for instance in &gone {
+                if is_there {
+                    self.stop_instance(id, *instance, false);
+                }
+                let running = self.instance(id, *instance).filter(|one| one.state != InstanceState::Stopped);
+                if let Some(one) = running {
+                    one.state = InstanceState::Stopped;
+                    self.observe_instance(id, *instance);
+                }
             }
-            self.look_whether_all_started(id);
-            self.look_whether_all_stopped(id);
-        }
-        if !is_there {
-            self.sessions
-                .values_mut()
-                .for_each(|session| session.instances.retain(|one| one.producer != number));
+            if !gone.is_empty() {
+                self.sessions
+                    .get_mut(&id)
+                    .into_iter()
+                    .for_each(|one| one.instances.retain(|of| !is_gone(&of)));
+                self.look_whether_all_started(id);
+                self.look_whether_all_stopped(id);
+            }
         }
     }
 

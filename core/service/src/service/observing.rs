@@ -1,11 +1,15 @@
 //! What consumers hear unasked.
 
+use alloc::collections::BTreeSet;
+use alloc::string::String;
+
 use tracebuf::proto::fields::consumer::{
     clone_trigger_hit, data_source_instance_state_change as change, observable_events,
     observe_events_response,
 };
 
 use super::Service;
+use super::reading::MOST_UNSENT;
 use crate::host::{ConnectionId, Host};
 use crate::sessions::{FiredTrigger, InstanceState};
 use crate::wire::ProtoBuilder;
@@ -23,9 +27,11 @@ impl<H: Host> Service<H> {
         let Some(one) = self.connections.get_mut(&connection) else { return };
         let consumer = &mut one.consumer;
         let before = consumer.observes.take();
-        consumer.observed = mask;
         consumer.observes = request.filter(|_| mask != 0);
+        // Who wants no answer hears of nothing.
+        consumer.observed = if consumer.observes.is_some() { mask } else { 0 };
         consumer.changes = ProtoBuilder::new();
+        consumer.tells_from = None;
         consumer.all_started = false;
         let session = consumer.session;
         self.reject(connection, before);
@@ -33,11 +39,19 @@ impl<H: Host> Service<H> {
             self.reject(connection, request);
         }
         let Some((id, session)) = session.and_then(|id| Some((id, self.sessions.get(&id)?))) else { return };
-        let all_started = session.has_told_all_started;
-        let instances: alloc::vec::Vec<u64> = session.instances.iter().map(|instance| instance.id).collect();
-        instances.into_iter().for_each(|instance| self.observe_instance(id, instance));
-        if all_started {
+        if session.has_told_all_started {
             self.observe_all_started(id);
+        }
+        if let Some(connection) = self.observer(id, INSTANCES) {
+            self.tell_all(connection);
+        }
+    }
+
+    /// A consumer hears how all data sources are.
+    fn tell_all(&mut self, connection: ConnectionId) {
+        if let Some(one) = self.connections.get_mut(&connection) {
+            (one.consumer.changes, one.consumer.tells_from) = (ProtoBuilder::new(), Some(0));
+            self.to_tell.insert(connection);
         }
     }
 
@@ -51,19 +65,19 @@ impl<H: Host> Service<H> {
     /// A data source is in another state.
     pub(super) fn observe_instance(&mut self, id: u64, instance: u64) {
         let Some(connection) = self.observer(id, INSTANCES) else { return };
-        let Some(one) = self.instance(id, instance) else { return };
-        let state = match one.state {
-            InstanceState::Configured | InstanceState::Stopped => 1_u32,
-            InstanceState::Started => 2,
-            InstanceState::Starting | InstanceState::Stopping => return,
+        let Some(told) = self.instance(id, instance).map(|one| (one.producer, one.state, one.source.clone()))
+        else {
+            return;
         };
-        let (number, source) = (one.producer, one.source.clone());
-        let name = self.producers.get(&number).map(|producer| producer.name()).unwrap_or_default();
-        let told = ProtoBuilder::new()
-            .bytes(change::PRODUCER_NAME, name.as_bytes())
-            .bytes(change::DATA_SOURCE_NAME, source.as_bytes())
-            .number(change::STATE, state);
+        let Some(told) = self.change(told) else { return };
         let Some(one) = self.connections.get_mut(&connection) else { return };
+        if one.consumer.tells_from.is_some_and(|from| instance >= from) {
+            return;
+        }
+        if one.consumer.changes.as_bytes().len() > MOST {
+            // It does not take what it is told: programs could fill memory with what waits.
+            return self.tell_all(connection);
+        }
         let changes = core::mem::take(&mut one.consumer.changes);
         one.consumer.changes = changes.message(observable_events::INSTANCE_STATE_CHANGES, &told);
         let is_much = one.consumer.changes.as_bytes().len() > MOST;
@@ -71,6 +85,21 @@ impl<H: Host> Service<H> {
         if is_much {
             self.tell_events();
         }
+    }
+
+    /// What is said of a data source of a producer in this state.
+    fn change(&self, (number, state, source): (u16, InstanceState, String)) -> Option<ProtoBuilder> {
+        let state = match state {
+            InstanceState::Configured | InstanceState::Stopped => 1_u32,
+            InstanceState::Started => 2,
+            InstanceState::Starting | InstanceState::Stopping => return None,
+        };
+        let name = self.producers.get(&number).map(|producer| producer.name()).unwrap_or_default();
+        let told = ProtoBuilder::new()
+            .bytes(change::PRODUCER_NAME, name.as_bytes())
+            .bytes(change::DATA_SOURCE_NAME, source.as_bytes())
+            .number(change::STATE, state);
+        Some(told)
     }
 
     pub(super) fn observe_all_started(&mut self, id: u64) {
@@ -92,24 +121,70 @@ impl<H: Host> Service<H> {
             .number(fields::PRODUCER_UID, hit.uid)
             .number(fields::BOOT_TIME_NS, hit.time)
             .number(fields::TRIGGER_DELAY_MS, hit.stop_delay_ms);
-        let Some(one) = self.connections.get_mut(&connection) else { return };
-        let changes = core::mem::take(&mut one.consumer.changes);
-        one.consumer.changes = changes.message(observable_events::CLONE_TRIGGER_HIT, &told);
-        self.to_tell.insert(connection);
-        self.tell_events();
+        let events = ProtoBuilder::new().message(observable_events::CLONE_TRIGGER_HIT, &told);
+        self.send_events(connection, &events);
     }
 
-    /// Says what has come together since the last time.
+    fn send_events(&mut self, connection: ConnectionId, events: &ProtoBuilder) {
+        let observes = self.connections.get(&connection).and_then(|one| one.consumer.observes);
+        if let Some(request) = observes {
+            let response = ProtoBuilder::new().message(observe_events_response::EVENTS, events);
+            self.send(connection, &frames::reply(request, &response, true));
+        }
+    }
+
+    /// Says what has come together since the last time, to those who take it.
     pub(super) fn tell_events(&mut self) {
+        let mut behind = BTreeSet::new();
         while let Some(connection) = self.to_tell.pop_first() {
-            let Some(one) = self.connections.get_mut(&connection) else { continue };
-            let Some(request) = one.consumer.observes else { continue };
+            if self.tell(connection) {
+                behind.insert(connection);
+            }
+        }
+        self.to_tell.append(&mut behind);
+    }
+
+    /// Tells a consumer what there is to tell. Returns whether there is more, which it does not take yet.
+    fn tell(&mut self, connection: ConnectionId) -> bool {
+        loop {
+            self.add_states(connection);
+            let Some(one) = self.connections.get_mut(&connection) else { return false };
+            if one.unsent > MOST_UNSENT {
+                return true;
+            }
+            let is_last = one.consumer.tells_from.is_none();
             let mut events = core::mem::take(&mut one.consumer.changes);
-            if core::mem::take(&mut one.consumer.all_started) {
+            if is_last && core::mem::take(&mut one.consumer.all_started) {
                 events = events.number(observable_events::ALL_DATA_SOURCES_STARTED, true);
             }
-            let response = ProtoBuilder::new().message(observe_events_response::EVENTS, &events);
-            self.send(connection, &frames::reply(request, &response, true));
+            if !events.as_bytes().is_empty() {
+                self.send_events(connection, &events);
+            }
+            if is_last {
+                return false;
+            }
+        }
+    }
+
+    /// Adds how data sources are that a consumer has still to hear of, as many as a message has room for.
+    fn add_states(&mut self, connection: ConnectionId) {
+        loop {
+            let Some(one) = self.connections.get(&connection) else { return };
+            let is_full = one.consumer.changes.as_bytes().len() > MOST;
+            let Some(from) = one.consumer.tells_from.filter(|_| !is_full) else { return };
+            let session = one.consumer.session.and_then(|id| self.sessions.get(&id));
+            let next = session.and_then(|session| {
+                // They are in the order of their numbers.
+                let at = session.instances.partition_point(|one| one.id < from);
+                session.instances.get(at)
+            });
+            let told = next.and_then(|one| self.change((one.producer, one.state, one.source.clone())));
+            let from = next.map(|one| one.id + 1);
+            let Some(one) = self.connections.get_mut(&connection) else { return };
+            let changes = core::mem::take(&mut one.consumer.changes);
+            one.consumer.changes =
+                changes.each(&told, |all, told| all.message(observable_events::INSTANCE_STATE_CHANGES, told));
+            one.consumer.tells_from = from;
         }
     }
 }

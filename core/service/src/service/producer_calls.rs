@@ -20,6 +20,8 @@ use crate::wire::frames::{self, ClientFrame};
 /// Most commands that wait for a producer to listen, and bytes of these.
 const MOST_UNHEARD: usize = 4096;
 const MOST_UNHEARD_BYTES: usize = 4 << 20;
+/// Most triggers that are fired with one call.
+const MOST_FIRED: usize = 1024;
 
 impl<H: Host> Service<H> {
     pub(super) fn producer_frame(
@@ -86,7 +88,7 @@ impl<H: Host> Service<H> {
         file: Option<FileToken>,
     ) {
         let known = self.connections.get(&connection).map(|one| (one.peer, one.producer.is_some()));
-        let (Some((peer, false)), Some(number)) = (known, self.new_producer_number()) else {
+        let Some((peer, false)) = known else {
             self.actions.extend(file.map(Action::Discard));
             return self.reject(connection, request);
         };
@@ -100,18 +102,23 @@ impl<H: Host> Service<H> {
             let page = Producer::<H::Shared>::page_of_its_own(&hello, shared.as_ref().len() as u64 * 4)?;
             Some((shared, page))
         });
-        let Some(welcome) = commands::initialized(hello.memory, own.is_some(), true) else {
+        let welcome = commands::initialized(hello.memory, own.is_some(), true);
+        // Last, because others forget who had the number before.
+        let Some((welcome, number)) =
+            welcome.and_then(|welcome| Some((welcome, self.new_producer_number()?)))
+        else {
             return self.reject(connection, request);
         };
         let mut producer = Producer::new(connection, peer, number, hello);
-        if let Some((shared, page)) = own {
-            producer.set_memory(shared, page);
-        }
+        let is_its_own = own.is_some_and(|(shared, page)| producer.set_memory(shared, page));
         self.producers.insert(number, producer);
         if let Some(one) = self.connections.get_mut(&connection) {
             one.producer = Some(number);
         }
         self.reply(connection, request, &welcome);
+        if is_its_own {
+            self.command(number, commands::setup_own_memory(), None);
+        }
     }
 
     /// The next number that no producer has, and that no buffer knows of one that is gone, if there is one.
@@ -197,7 +204,9 @@ impl<H: Host> Service<H> {
             ProducerCall::Unregister(name) => self.unregister(number, &name),
             ProducerCall::Started(id) => self.instance_has_started(number, id),
             ProducerCall::Stopped(id) => self.instance_has_stopped(number, id),
-            ProducerCall::Activate(names) => names.iter().for_each(|name| self.activate(number, name)),
+            ProducerCall::Activate(names) => {
+                names.iter().take(MOST_FIRED).for_each(|name| self.activate(number, name));
+            }
             // They are answered where they come.
             ProducerCall::Initialize(_) | ProducerCall::Listen => {}
         }
@@ -232,7 +241,7 @@ impl<H: Host> Service<H> {
         let Some(producer) = self.producers.get_mut(&number) else { return };
         let _ = producer.with(|endpoint| endpoint.disconnect(&mut self.buffers));
         let stats = producer.stats();
-        for session in self.sessions.values_mut().filter(|session| session.has_producer(number)) {
+        for session in self.sessions.values_mut().filter(|session| session.producers.contains(&number)) {
             let [chunks, patches] = &mut session.discarded;
             *chunks = chunks.saturating_add(stats.chunks_discarded);
             *patches = patches.saturating_add(stats.patches_discarded);

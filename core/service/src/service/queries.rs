@@ -83,7 +83,7 @@ impl<H: Host> Service<H> {
 
     /// Chunks and patches that were refused, of producers of a session: what others wrote is none of its business.
     pub(super) fn discarded(&self, session: &Session) -> [u64; 2] {
-        let its = self.producers.iter().filter(|(number, _)| session.has_producer(**number));
+        let its = self.producers.iter().filter(|(number, _)| session.producers.contains(*number));
         its.fold(session.discarded, |[chunks, patches], (_, producer)| {
             let stats = producer.stats();
             [chunks.saturating_add(stats.chunks_discarded), patches.saturating_add(stats.patches_discarded)]

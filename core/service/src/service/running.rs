@@ -70,12 +70,16 @@ impl<H: Host> Service<H> {
             (config.flushing().1, Timer::PeriodicFlush(id)),
             (config.clear_period_ms, Timer::Clear(id)),
         ];
-        let (duration_ms, interval_ms) = (config.duration_ms, config.builtin.interval_ms);
+        let stops = config.triggers.as_ref().is_some_and(|triggers| !triggers.starts && !triggers.clones);
+        // A trigger may have come before.
+        let early = session.told.triggers.first().filter(|_| stops).map(|fired| fired.stop_delay_ms);
+        let duration_ms = early.or((config.duration_ms != 0).then_some(config.duration_ms));
+        let interval_ms = config.builtin.interval_ms;
         self.set_state(id, State::Started);
         self.set_timer(SLOW, Timer::SlowStart(id));
         let Some(session) = self.sessions.get(&id) else { return };
         let instances: Vec<u64> = session.instances.iter().map(|one| one.id).collect();
-        if duration_ms != 0 {
+        if let Some(duration_ms) = duration_ms {
             self.end_after(id, duration_ms);
         }
         for (period, timer) in periods.into_iter().filter(|(period, _)| *period != 0) {

@@ -4,6 +4,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use super::Service;
+use super::reading::MOST_UNSENT;
 use super::timers::{MS, Timer};
 use crate::config::Trigger;
 use crate::host::Host;
@@ -17,6 +18,8 @@ const MOST_COUNTED: usize = 4096;
 const MOST_NAMES: usize = 4096;
 /// Most triggers that a session has still to tell of.
 const MOST_UNTOLD: usize = 1024;
+/// Nanoseconds after which a consumer that does not take what it is told may hear of the next.
+const LATER: u64 = 100 * MS;
 
 impl<H: Host> Service<H> {
     /// A producer fires a trigger, in all sessions that list it.
@@ -97,7 +100,8 @@ impl<H: Host> Service<H> {
         };
         let clones = session.config.triggers.as_ref().is_some_and(|triggers| triggers.clones);
         let starts = session.config.triggers.as_ref().is_some_and(|triggers| triggers.starts);
-        if clones && session.hits.len() < MOST_UNTOLD {
+        let is_to_tell = clones && session.hits.len() < MOST_UNTOLD;
+        if is_to_tell {
             let due = self.now.saturating_add(trigger.stop_delay_ms.saturating_mul(MS));
             session.hits.push((due, fired.clone()));
         }
@@ -106,11 +110,13 @@ impl<H: Host> Service<H> {
         }
         match (starts, session.state) {
             (true, State::Configured) => {
+                session.config.say_duration(trigger.stop_delay_ms);
                 self.start(id);
                 self.end_after(id, trigger.stop_delay_ms);
             }
-            // A session that was to be started by hand may be stopped by a trigger only once it is.
-            _ if clones => self.set_timer(trigger.stop_delay_ms.saturating_mul(MS), Timer::Clone(id)),
+            _ if is_to_tell => self.set_timer(trigger.stop_delay_ms.saturating_mul(MS), Timer::Clone(id)),
+            _ if clones => {}
+            // One that is still to be started by hand ends so long after that.
             (false, State::Started) if is_first => self.end_after(id, trigger.stop_delay_ms),
             _ => {}
         }
@@ -119,9 +125,15 @@ impl<H: Host> Service<H> {
 
     /// Lets the consumer of a session hear of triggers for which it is to clone it.
     pub(super) fn clone_is_due(&mut self, id: u64) {
-        let now = self.now;
-        let Some(session) = self.sessions.get_mut(&id) else { return };
-        let due: Vec<_> = session.hits.extract_if(.., |(due, _)| *due <= now).collect();
-        due.into_iter().for_each(|(_, hit)| self.observe_hit(id, &hit));
+        loop {
+            let Some(session) = self.sessions.get_mut(&id) else { return };
+            let Some(at) = session.hits.iter().position(|(due, _)| *due <= self.now) else { return };
+            let consumer = session.consumer.and_then(|consumer| self.connections.get(&consumer));
+            if consumer.is_some_and(|consumer| consumer.unsent > MOST_UNSENT) {
+                return self.set_timer(LATER, Timer::Clone(id));
+            }
+            let (_, hit) = session.hits.remove(at);
+            self.observe_hit(id, &hit);
+        }
     }
 }

@@ -20,6 +20,9 @@ use tracebuf::proto::fields::ipc::smb_scraping_mode;
 
 use super::frames::ClientFrame;
 
+/// Most patches of one chunk: what has more is none that Perfetto's service takes.
+const MOST_PATCHES: usize = 1024;
+
 /// The methods that a program is told of, numbered in this order from 1 on. It calls no others.
 pub const METHODS: [&str; 12] = [
     method::INITIALIZE_CONNECTION,
@@ -293,6 +296,9 @@ fn push_patches(chunk: &[u8], first: u16, calls: &mut Vec<ProducerCall>) -> Opti
         let patch = ChunkPatch { chunk_id: chunk_id as u32, offset, data };
         let patch = Request::Patch { writer_id, target: target(buffer, first), patch, has_more: true };
         calls.push(ProducerCall::Request(patch));
+    }
+    if calls.len() - begin > MOST_PATCHES {
+        calls.truncate(begin);
     }
     if let Some([.., ProducerCall::Request(Request::Patch { has_more: last, .. })]) = calls.get_mut(begin..) {
         *last = has_more != 0;

@@ -46,6 +46,12 @@ pub fn setup_tracing(page_kib: u32) -> ProtoBuilder {
     ProtoBuilder::new().message(get_async_command_response::SETUP_TRACING, &page)
 }
 
+/// The same for a program whose own memory is used: it gets none, and knows the size of its pages.
+#[must_use]
+pub fn setup_own_memory() -> ProtoBuilder {
+    ProtoBuilder::new().message(get_async_command_response::SETUP_TRACING, &ProtoBuilder::new())
+}
+
 /// Prepares a data source, and starts it: both messages have the same fields.
 #[must_use]
 pub fn setup_and_start(instance: u64, config: &ProtoBuilder) -> [ProtoBuilder; 2] {

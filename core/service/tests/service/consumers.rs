@@ -109,6 +109,39 @@ fn a_detached_session_is_found_again_by_its_key_and_its_user_alone() {
 }
 
 #[test]
+fn a_session_that_is_over_stays_with_its_consumer_and_who_reads_when_it_is_detached_hears_the_end() {
+    let mut world = World::default();
+    let mut consumer = Consumer::of(&mut world, 0);
+    consumer.enable(&mut world, &config_of(&[64], &[]));
+    consumer.simple(&mut world, "DisableTracing");
+    let detached = consumer.call(&mut world, "Detach", &key("k"));
+    assert!(matches!(replies(&world, consumer.connection, detached)[..], [(false, false, _)]));
+    assert!(!consumer.read(&mut world).is_empty(), "nothing is gone");
+    let mut program = Program::offering(&mut world, 1000, &[("events", 0)]);
+    let mut slow = Consumer::of(&mut world, 0);
+    slow.enable(&mut world, &config_of(&[4096], &[("events", 0)]));
+    let mut writer = program.starts_to_write(&world);
+    for time in 0..100 {
+        let mut packet = writer.packet();
+        packet.varint(8, time);
+        packet.bytes(900, &[1; 20_000]);
+        drop(packet);
+        writer.flush();
+        program.speak(&mut world);
+    }
+    world.stick(slow.connection, true);
+    let read = slow.call(&mut world, "ReadBuffers", &ProtoBuilder::new());
+    let detached = slow.call(&mut world, "Detach", &key("k"));
+    world.stick(slow.connection, false);
+    assert!(matches!(replies(&world, slow.connection, detached)[..], [(true, false, _)]));
+    let ends = replies(&world, slow.connection, read).into_iter().filter(|(_, more, _)| !more);
+    assert_eq!(ends.count(), 1);
+    let attached = slow.call(&mut world, "Attach", &key("k"));
+    assert!(matches!(replies(&world, slow.connection, attached)[..], [(true, false, _)]));
+    assert!(!slow.read(&mut world).is_empty());
+}
+
+#[test]
 fn a_detached_session_that_nobody_comes_for_is_gone_after_its_time() {
     let mut world = World::default();
     let mut consumer = Consumer::of(&mut world, 1);

@@ -168,6 +168,31 @@ fn a_slow_file_holds_no_more_than_so_much_memory_and_what_comes_meanwhile_waits_
 }
 
 #[test]
+fn a_file_that_takes_nothing_keeps_neither_the_name_nor_the_places_of_sessions_that_are_gone() {
+    let named = config(1000).bytes(trace_config::UNIQUE_SESSION_NAME, b"one");
+    let mut all = setting(&named);
+    all.world.files_are_stuck = true;
+    all.write(&[1]);
+    all.world.hang_up(all.consumer.connection);
+    for uid in 0..4 {
+        for _ in 0..4 {
+            let mut consumer = Consumer::of(&mut all.world, uid);
+            let file = all.world.file();
+            let enabled = consumer.enable_with(&mut all.world, &named, Some(file));
+            assert_eq!(consumer.ended(&all.world, enabled), None);
+            all.world.hang_up(consumer.connection);
+        }
+    }
+    // A user's own are those that it has left, too.
+    let mut consumer = Consumer::of(&mut all.world, 0);
+    let enabled = consumer.enable(&mut all.world, &config_of(&[64], &[]));
+    assert!(consumer.ended(&all.world, enabled).is_some_and(|error| error.contains("(5) for uid 0")));
+    all.world.unstick_files();
+    assert!(all.is_complete());
+    assert_eq!(all.times(), [1]);
+}
+
+#[test]
 fn writes_come_after_a_flush_if_the_session_says_so_whether_it_is_answered_or_not() {
     let config = config_of(&[64], &[("events", 0)])
         .number(trace_config::WRITE_INTO_FILE, true)

@@ -49,8 +49,13 @@ fn frames_that_are_none_are_passed_over_or_refused_and_those_that_are_too_long_e
     let mut program = Program::of(&mut world, 1000, "p");
     let connection = program.connection;
     // Empty, and no message.
-    for bytes in [&b"\0\0\0\0"[..], b"\x03\0\0\0\xFF\xFF\xFF"] {
-        world.handle(Event::Received { connection, bytes, file: None });
+    let consumer = world.connect(Port::Consumers, 1000);
+    for connection in [connection, consumer] {
+        world.forget_frames(connection);
+        for bytes in [&b"\0\0\0\0"[..], b"\x03\0\0\0\xFF\xFF\xFF"] {
+            world.handle(Event::Received { connection, bytes, file: None });
+        }
+        assert!(world.frames(connection).is_empty());
     }
     assert!(!program.call(&mut world, method::INITIALIZE_CONNECTION, &ProtoBuilder::new()), "a second time");
     assert!(program.call(&mut world, method::SYNC, &ProtoBuilder::new()));

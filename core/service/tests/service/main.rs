@@ -6,6 +6,7 @@ mod bounds;
 mod clients;
 mod cloned_sessions;
 mod clones;
+mod coming_and_going;
 mod compression;
 mod consumers;
 mod file_clones;

@@ -228,8 +228,8 @@ fn memory_that_a_program_brings_is_used_and_what_it_wrote_before_the_session_is_
     program.offer(&mut world, "events", 0);
     Consumer::of(&mut world, 0).enable(&mut world, &config_of(&[64], &[("events", 0)]));
     let commands = program.commands(&world);
-    assert!(!commands.iter().any(|command| matches!(command, ServiceCommand::UseMemory { .. })));
-    assert_eq!((commands.len(), world.files_for(program.connection).len()), (2, 0));
+    assert_eq!(commands[0], ServiceCommand::UseMemory { page_kib: 0 }, "its own");
+    assert_eq!((commands.len(), world.files_for(program.connection).len()), (3, 0));
 }
 
 #[test]

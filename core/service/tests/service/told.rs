@@ -2,8 +2,8 @@
 
 use tracebuf::proto::fields::config::{builtin_data_source, trace_config};
 use tracebuf::proto::fields::consumer::{
-    clone_session_request, concurrent_session_event as other, slow_data_source, slow_data_sources,
-    tracing_service_event as moment,
+    clone_session_request, concurrent_session_event as other, flush_request, slow_data_source,
+    slow_data_sources, tracing_service_event as moment,
 };
 use tracebuf::proto::fields::trace_packet;
 use tracebuf::proto::reader::{message, messages, number, numbers};
@@ -76,23 +76,29 @@ fn data_sources_that_do_not_answer_the_last_flush_or_that_of_a_clone_are_told() 
     world.pass(500);
     let kind = moment::LAST_FLUSH_SLOW_DATA_SOURCES;
     assert!(slow(&consumer.read(&mut world), kind).is_empty());
-    let mut cloner = Consumer::of(&mut world, 0);
-    cloner.call(
-        &mut world,
-        "CloneSession",
-        &ProtoBuilder::new().number(clone_session_request::SESSION_ID, 1_u32),
-    );
+    // That of the stock command before it stops.
+    let before_stop = ProtoBuilder::new().number(flush_request::FLAGS, 2_u32 | 2 << 4);
+    consumer.call(&mut world, "Flush", &before_stop);
     let answer = |world: &mut World, quick: &mut Program| {
         let flushes = quick.flushes(world);
         quick.answer(world, *flushes.last().expect("it is asked"));
     };
     answer(&mut world, &mut quick);
     world.pass(500);
+    assert_eq!(slow(&consumer.read(&mut world), kind).len(), 1);
+    let mut cloner = Consumer::of(&mut world, 0);
+    cloner.call(
+        &mut world,
+        "CloneSession",
+        &ProtoBuilder::new().number(clone_session_request::SESSION_ID, 1_u32),
+    );
+    answer(&mut world, &mut quick);
+    world.pass(500);
     let expected: Vec<_> = many[..32].iter().map(|name| ("program".to_string(), name.clone())).collect();
     let said = slow(&cloner.read(&mut world), kind);
     assert_eq!(said.iter().map(|(_, named)| named).collect::<Vec<_>>(), [&expected], "so many, and not all");
     consumer.read(&mut world);
-    world.pass(9_000);
+    world.pass(8_500);
     answer(&mut world, &mut quick);
     world.pass(500);
     let said = slow(&consumer.read(&mut world), kind);

@@ -63,7 +63,13 @@ fn a_trigger_starts_a_session_which_then_lasts_as_long_as_the_trigger_says() {
         assert_eq!(consumer.ended(&world, enabled).is_some(), delay == 0);
         world.pass(1);
         assert_eq!(consumer.ended(&world, enabled).as_deref(), Some(""));
-        assert_eq!(fired(&consumer.read(&mut world)), [("go".into(), "firing".into(), u64::from(delay))]);
+        let packets = consumer.read(&mut world);
+        assert_eq!(fired(&packets), [("go".into(), "firing".into(), u64::from(delay))]);
+        let config = packets
+            .iter()
+            .find_map(|packet| message(packet, trace_packet::TRACE_CONFIG).filter(|of| !of.is_empty()));
+        let duration = number(config.expect("it is told"), trace_config::DURATION_MS);
+        assert_eq!(duration, Some(u64::from(delay)));
     }
 }
 
@@ -108,6 +114,23 @@ fn the_first_trigger_that_stops_decides_when_even_beyond_the_time_without_one() 
         .iter()
         .find_map(|packet| message(packet, trace_packet::TRACE_CONFIG).filter(|of| !of.is_empty()));
     assert_eq!(number(config.expect("it is told"), trace_config::DURATION_MS), Some(10_000));
+}
+
+#[test]
+fn a_trigger_that_comes_before_a_deferred_start_ends_the_session_so_long_after_it() {
+    let mut world = World::default();
+    let mut program = Program::offering(&mut world, 1000, &[("events", 4)]);
+    let mut consumer = Consumer::of(&mut world, 0);
+    let config = with(STOP, 10_000, &[trigger("go", 700)]).number(trace_config::DEFERRED_START, true);
+    let enabled = consumer.enable(&mut world, &config);
+    fire(&mut program, &mut world, &["go"]);
+    world.pass(5_000);
+    assert!(consumer.simple(&mut world, "StartTracing"));
+    world.pass(699);
+    assert_eq!(consumer.ended(&world, enabled), None);
+    world.pass(1);
+    assert_eq!(consumer.ended(&world, enabled).as_deref(), Some(""));
+    assert_eq!(fired(&consumer.read(&mut world)), [("go".into(), "program".into(), 700)]);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use tracebuf::proto::fields::consumer::get_trace_stats_response;
 use tracebuf::proto::fields::consumer::observe_events_request::EVENTS_TO_OBSERVE;
 use tracebuf::proto::fields::consumer::save_trace_for_bugreport_response as bugreport;
 use tracebuf::proto::fields::{trace, trace_stats};
-use tracebuf::proto::reader::number;
+use tracebuf::proto::reader::{Field, FieldValue, Fields};
 use tracebuf::proto::trace_stats::TraceStats;
 use tracebuf::proto::{Message, TracePackets};
 use tracebuf_service::wire::answers::{self, SessionState, WantedSession};
@@ -109,7 +109,10 @@ impl Consumer {
             // Without a session of one's own there is nothing to do.
             "StartTracing" | "DisableTracing" => self.reply(request, &nothing),
             "ObserveEvents" => {
-                let is_on = number(arguments, EVENTS_TO_OBSERVE) != Some(0);
+                let is_kind = |field: Field<'_>| {
+                    field.number == EVENTS_TO_OBSERVE && field.value != FieldValue::Number(0)
+                };
+                let is_on = Fields::of(arguments).any(is_kind);
                 let before = std::mem::replace(&mut self.observes, request.filter(|_| is_on));
                 self.fail(before)?;
                 if is_on { Ok(()) } else { self.fail(request) }

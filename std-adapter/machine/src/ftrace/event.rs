@@ -44,9 +44,9 @@ pub(super) struct Addresses {
 }
 
 impl EventMessage {
-    /// For an event of this group and format; if Perfetto has no message for it, with the number that `generic` gives.
-    pub(super) fn new(group: &str, format: &EventFormat, generic: impl FnOnce() -> u32) -> Option<Self> {
-        Self::known(group, format).or_else(|| Self::generic(group, format, generic()))
+    /// For an event of this group and format; if Perfetto has no message for it, with this number.
+    pub(super) fn new(group: &str, format: &EventFormat, generic: u32) -> Option<Self> {
+        Self::known(group, format).or_else(|| Self::generic(group, format, generic))
     }
 
     fn known(group: &str, format: &EventFormat) -> Option<Self> {

@@ -110,9 +110,9 @@ impl FtraceReader {
             interned: Vec::new(),
             packet: Vec::new(),
         };
-        let (mut next_generic, mut scheduling) = (FIRST_GENERIC, [None, None]);
+        let mut scheduling = [None, None];
         for name in events {
-            if !reader.add(fs, name, &mut next_generic, &mut scheduling) {
+            if !reader.add(fs, name, &mut scheduling) {
                 reader.unknown.push(name.to_owned());
             }
         }
@@ -131,16 +131,11 @@ impl FtraceReader {
         Ok(reader)
     }
 
-    fn add(
-        &mut self,
-        fs: &mut impl TraceFs,
-        name: &str,
-        next_generic: &mut u32,
-        scheduling: &mut [Option<EventFormat>; 2],
-    ) -> bool {
+    fn add(&mut self, fs: &mut impl TraceFs, name: &str, scheduling: &mut [Option<EventFormat>; 2]) -> bool {
         let Some((group, _)) = name.split_once('/') else { return false };
         let Some(format) = format_of(fs, name) else { return false };
-        let generic = || std::mem::replace(next_generic, *next_generic + 1);
+        // Whoever reads a trace keeps the first event that it sees with a number: several sources of one trace agree.
+        let generic = FIRST_GENERIC + u32::from(format.id);
         let Some(message) = EventMessage::new(group, &format, generic) else { return false };
         self.set(format.id, Target::Message(message));
         match name {

@@ -147,9 +147,12 @@ impl Sources {
     /// names those that these have met.
     pub(super) fn stop(&mut self) {
         for thread in [self.machine.take(), self.kernel.take(), self.names.take()].into_iter().flatten() {
-            if thread.stop().is_err() {
-                self.notes.push("the end of some of it is missing: a thread has failed".to_owned());
-            }
+            let why = match thread.stop() {
+                Ok(()) => continue,
+                Err(SessionError::Timeout) => "a process lets nobody read what it is called",
+                Err(_) => "a thread has failed",
+            };
+            self.notes.push(format!("the end of some of it is missing: {why}"));
         }
     }
 

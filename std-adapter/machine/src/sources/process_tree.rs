@@ -26,6 +26,8 @@ const WOKEN: Duration = Duration::from_secs(3600);
 const SHARE: Duration = Duration::from_millis(10);
 /// Bytes beside the buffers that what is over may take: processes and threads that are gone, and names of before.
 const PAST: usize = 4 << 20;
+/// Threads in a packet: of many in one, a ring of a few MiB would hold nothing else, or have no room.
+const THREADS: usize = 512;
 /// The parent of the kernel's threads.
 const KTHREADD: u32 = 2;
 /// Bytes of a command line that are kept.
@@ -175,12 +177,19 @@ impl ProcessTreeSource {
         if process.is_none() && threads.is_empty() {
             return;
         }
-        let named = threads.iter().map(|(tid, _)| *tid).collect();
-        let process = process.map(|process| (pid, process));
-        let tree = Tree { time, end: BootClock.now(), process, tgid: pid, threads };
-        let (number, bytes, has_process) = (out.keep(&tree), tree.encoded_len(), tree.process.is_some());
-        self.told.entry(pid).or_default().0.push(Packet { number, bytes, has_process, threads: named });
-        self.bytes += bytes;
+        let mut process = process.map(|process| (pid, process));
+        let mut threads = threads.into_iter();
+        loop {
+            let some: Vec<_> = threads.by_ref().take(THREADS).collect();
+            let named = some.iter().map(|(tid, _)| *tid).collect();
+            let tree = Tree { time, end: BootClock.now(), process: process.take(), tgid: pid, threads: some };
+            let (number, bytes, has_process) = (out.keep(&tree), tree.encoded_len(), tree.process.is_some());
+            self.told.entry(pid).or_default().0.push(Packet { number, bytes, has_process, threads: named });
+            self.bytes += bytes;
+            if threads.len() == 0 {
+                break;
+            }
+        }
         if self.bytes > self.next_look {
             self.forget_past(out);
         }

@@ -88,10 +88,11 @@ impl MachineHost {
                     .to_owned())
             }
             FTRACE => {
-                session.has_events = true;
                 let (processors, memory) = processors_and_memory(&self.proc);
                 let kib = kernel_buffer(processors, memory).div_ceil(1024);
-                let WantedEvents { mut options, without } = WantedEvents::of(request.config, kib);
+                // It is the kernel's memory, which no limit of this process counts.
+                let most = (memory / 8 / processors.max(1) / 1024).max(kib);
+                let WantedEvents { mut options, without } = WantedEvents::of(request.config, [kib, most]);
                 if !without.is_empty() {
                     (self.log)(options.told());
                 }
@@ -105,7 +106,6 @@ impl MachineHost {
             }
             PROCESS_STATS if is_elsewhere && session.has_events => Err(other_numbers.to_owned()),
             PROCESS_STATS => {
-                session.has_processes = true;
                 let wanted = WantedProcesses::of(request.config);
                 Ok(Box::new(ProcessStatsSource::new(self.proc.clone(), threads.clone(), wanted)))
             }
@@ -135,7 +135,13 @@ impl SourceHost for MachineHost {
             }
         });
         match started {
-            Ok(thread) => Some(Box::new(Running { thread, _threads: threads })),
+            Ok(thread) => {
+                if let Some(session) = self.sessions.get_mut(&request.session) {
+                    session.has_events |= request.name == FTRACE;
+                    session.has_processes |= request.name == PROCESS_STATS;
+                }
+                Some(Box::new(Running { thread, _threads: threads }))
+            }
             Err(why) => {
                 let why = format!("{} is not recorded: {why}", request.name);
                 (self.log)(&why);

@@ -15,6 +15,9 @@ use super::data_source::{DataSource, SourceOutput};
 
 /// How long sources may take to start: some set up hundreds of events, a millisecond each.
 const START: Duration = Duration::from_secs(60);
+/// How long they may take to stop: with many processes some have much to tell. One may wait for ever, for a process whose
+/// memory is locked.
+const STOP: Duration = Duration::from_secs(30);
 
 /// Sources that run on a thread of their own.
 ///
@@ -111,16 +114,23 @@ impl SourceThread {
     ///
     /// # Errors
     /// [`SessionError::Stopped`] if the thread has ended before, as after a panic: what the sources held of the system
-    /// is given back even so.
+    /// is given back even so. [`SessionError::Timeout`] after half a minute: then the thread ends when the system lets it.
     pub fn stop(mut self) -> Result<(), SessionError> {
-        self.end()
+        self.end(STOP)
     }
 
-    fn end(&mut self) -> Result<(), SessionError> {
+    fn end(&mut self, patience: Duration) -> Result<(), SessionError> {
         self.tasks = None;
         self.wake();
-        let ended = self.thread.take().map_or(Ok(()), JoinHandle::join);
-        ended.map_err(|_| SessionError::Stopped)
+        let Some(thread) = self.thread.take() else { return Ok(()) };
+        let begun = Instant::now();
+        while !thread.is_finished() {
+            if begun.elapsed() > patience {
+                return Err(SessionError::Timeout);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        thread.join().map_err(|_| SessionError::Stopped)
     }
 
     fn wake(&self) {
@@ -131,7 +141,7 @@ impl SourceThread {
 
 impl Drop for SourceThread {
     fn drop(&mut self) {
-        let _ = self.end();
+        let _ = self.end(STOP);
     }
 }
 
@@ -177,15 +187,20 @@ fn wait(running: &[Running], due: Option<Instant>, woken: &OwnedFd) -> Vec<bool>
     polled.push(PollFd::from_borrowed_fd(woken.as_fd(), PollFlags::IN));
     // An interruption is like the end of the time: what is due is looked up again.
     let _ = poll(&mut polled, pause.as_ref());
-    let is_ready: Vec<bool> = polled.iter().map(|file| file.revents().contains(PollFlags::IN)).collect();
-    let is_at_fault = polled.iter().any(|file| file.revents().intersects(PollFlags::ERR | PollFlags::NVAL));
-    if is_at_fault && !is_ready.contains(&true) {
-        // A file that only tells of a fault, as of a processor that is off, would do so for ever.
-        let mut woken = [PollFd::from_borrowed_fd(woken.as_fd(), PollFlags::IN)];
-        let _ = poll(&mut woken, pause.as_ref());
+    let is_ready = |file: &PollFd<'_>| file.revents().contains(PollFlags::IN);
+    let is_at_fault = |file: &PollFd<'_>| file.revents().intersects(PollFlags::ERR | PollFlags::NVAL);
+    let mut ready: Vec<bool> = polled.iter().map(is_ready).collect();
+    if polled.iter().any(is_at_fault) && !ready.contains(&true) {
+        // A file that only tells of a fault, as of a processor that was never on, would do so for ever.
+        let (places, mut sound): (Vec<usize>, Vec<PollFd<'_>>) =
+            polled.into_iter().enumerate().filter(|(_, file)| !is_at_fault(file)).unzip();
+        let _ = poll(&mut sound, pause.as_ref());
+        for (place, file) in places.into_iter().zip(&sound) {
+            ready[place] = is_ready(file);
+        }
     }
     let _ = rustix::io::read(woken, &mut [0; 8]);
-    let mut at = is_ready.into_iter();
+    let mut at = ready.into_iter();
     files.iter().map(|files| at.by_ref().take(files.len()).fold(false, |any, is| any | is)).collect()
 }
 

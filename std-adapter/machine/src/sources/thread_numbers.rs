@@ -18,11 +18,21 @@ use rustix::event::{EventfdFlags, eventfd};
 #[derive(Clone, Debug, Default)]
 pub struct ThreadNumbers(Arc<List>);
 
+/// Numbers that may come again before it is looked which have.
+const FEW: usize = 4096;
+
 #[derive(Debug)]
 struct List {
-    numbers: Mutex<Vec<u32>>,
+    numbers: Mutex<Numbers>,
     /// Readable when there are some; `None` if the system has no room for it.
     filled: Option<OwnedFd>,
+}
+
+#[derive(Debug, Default)]
+struct Numbers {
+    all: Vec<u32>,
+    /// How many there were without those that came again.
+    different: usize,
 }
 
 impl Default for List {
@@ -33,16 +43,22 @@ impl Default for List {
 }
 
 impl ThreadNumbers {
-    fn lock(&self) -> MutexGuard<'_, Vec<u32>> {
+    fn lock(&self) -> MutexGuard<'_, Numbers> {
         self.0.numbers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds threads.
     pub fn add(&self, threads: impl IntoIterator<Item = u32>) {
         let mut numbers = self.lock();
-        let was_empty = numbers.is_empty();
-        numbers.extend(threads);
-        if was_empty && !numbers.is_empty() {
+        let was_empty = numbers.all.is_empty();
+        numbers.all.extend(threads);
+        // Perhaps nobody takes them: then there are no more than the system has numbers.
+        if numbers.all.len() > 2 * numbers.different + FEW {
+            numbers.all.sort_unstable();
+            numbers.all.dedup();
+            numbers.different = numbers.all.len();
+        }
+        if was_empty && !numbers.all.is_empty() {
             // Full only if nobody has looked for ages.
             let _ = self.0.filled.as_ref().map(|filled| rustix::io::write(filled, &1_u64.to_ne_bytes()));
         }
@@ -51,7 +67,7 @@ impl ThreadNumbers {
     /// Takes them all out, each once, in ascending order.
     pub fn take(&self) -> Vec<u32> {
         let mut numbers = self.lock();
-        let mut threads = std::mem::take(&mut *numbers);
+        let mut threads = std::mem::take(&mut *numbers).all;
         let _ = self.0.filled.as_ref().map(|filled| rustix::io::read(filled, &mut [0; 8]));
         drop(numbers);
         threads.sort_unstable();
@@ -86,5 +102,13 @@ mod tests {
         assert!(!is_filled());
         threads.add([7]);
         assert!(is_filled());
+    }
+
+    #[test]
+    fn threads_that_nobody_takes_need_no_more_memory_than_there_are_numbers() {
+        let threads = ThreadNumbers::default();
+        (0..1_000_000).for_each(|number| threads.add([number % 1000]));
+        assert!(threads.lock().all.capacity() < 20_000);
+        assert_eq!(threads.take(), (0..1000).collect::<Vec<_>>());
     }
 }

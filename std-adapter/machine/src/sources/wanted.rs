@@ -51,8 +51,9 @@ fn within(config: &[u8], field: u32) -> &[u8] {
 }
 
 impl WantedEvents {
-    /// Of a `DataSourceConfig`. If it does not say how large the kernel's buffer of a processor is, it has so many KiB.
-    pub(super) fn of(config: &[u8], buffer_kib: u64) -> Self {
+    /// Of a `DataSourceConfig`. If it does not say how large the kernel's buffer of a processor is, it has so many KiB, and
+    /// if it says more than the second, that.
+    pub(super) fn of(config: &[u8], [buffer_kib, most_kib]: [u64; 2]) -> Self {
         use ftrace_config::{
             ATRACE_CATEGORIES, ATRACE_USERSPACE_ONLY, BUFFER_SIZE_KB, COMPACT_SCHED, DRAIN_BUFFER_PERCENT,
             DRAIN_PERIOD_MS, FTRACE_EVENTS, SYMBOLIZE_KSYMS,
@@ -84,8 +85,11 @@ impl WantedEvents {
             }
         }
         let mut options = FtraceOptions::new(events).if_there(if_there);
-        options =
-            options.buffer_kib(number(config, BUFFER_SIZE_KB).filter(|kib| *kib > 0).unwrap_or(buffer_kib));
+        let wanted_kib = number(config, BUFFER_SIZE_KB).filter(|kib| *kib > 0).unwrap_or(buffer_kib);
+        if wanted_kib > most_kib {
+            without.push(format!("more than {most_kib} KiB of buffer for each processor"));
+        }
+        options = options.buffer_kib(wanted_kib.min(most_kib));
         if let Some(period) = number(config, DRAIN_PERIOD_MS).filter(|period| *period > 0) {
             options = options.period(Duration::from_millis(period));
         }
@@ -261,7 +265,7 @@ mod tests {
             let Ok(()) = config.varint(ftrace_config::DRAIN_PERIOD_MS, 250);
             let Ok(()) = config.varint(ftrace_config::DRAIN_BUFFER_PERCENT, 101);
         });
-        let wanted = WantedEvents::of(&config, 64);
+        let wanted = WantedEvents::of(&config, [64, 4096]);
         let refused = ["../../../etc/x", "a/b/c", "", "sched/../x"].map(|event| {
             let event = event.replacen(':', "/", 1);
             format!("the event \"{event}\"")
@@ -291,12 +295,15 @@ mod tests {
             let Ok(()) = config.varint(ftrace_config::TIDS_TO_TRACE, 9);
             let Ok(()) = config.string(ftrace_config::TRACING_CPUMASK, "f,ff");
             let Ok(()) = config.varint(ftrace_config::DRAIN_BUFFER_PERCENT, 80);
+            let Ok(()) = config.varint(ftrace_config::BUFFER_SIZE_KB, 1 << 40);
         });
         assert!(WantedEvents::chooses_threads(&config));
-        let wanted = WantedEvents::of(&config, 64);
+        let wanted = WantedEvents::of(&config, [64, 4096]);
         let refused = ["../x", "", "bin"].map(|name| format!("the option \"{name}\""));
-        assert_eq!(wanted.without, refused);
+        let large = "more than 4096 KiB of buffer for each processor".to_owned();
+        assert_eq!(wanted.without, [&[large][..], &refused].concat());
         let told = format!("{:?}", wanted.options);
+        assert!(told.contains("buffer_kib: 4096"), "{told}");
         let settings = r#"[("options/event-fork", "1"), ("options/irq-info", "0"), ("set_event_pid", "7 9"), ("tracing_cpumask", "f,ff")]"#;
         assert!(told.contains(settings) && told.contains("watermark: 80"), "{told}");
     }

@@ -33,7 +33,7 @@ fn record(own: &[u8]) -> Vec<u8> {
 }
 
 fn known(format: &EventFormat) -> EventMessage {
-    EventMessage::new("group", format, || panic!("a message of its own")).unwrap()
+    EventMessage::new("group", format, u32::MAX).unwrap()
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn a_device_is_encoded_as_programs_encode_it() {
 #[test]
 fn what_lies_elsewhere_in_the_event_must_be_within_it() {
     let fields = [("__data_loc char[] a", 8, 4, 0), ("__rel_loc u8[] b", 12, 4, 0)];
-    let message = EventMessage::new("group", &format("of_ours", &fields), || 65536).unwrap();
+    let message = EventMessage::new("group", &format("of_ours", &fields), 65536).unwrap();
     let with = |a: u32, b: u32| {
         let words = [a.to_le_bytes(), b.to_le_bytes(), *b"hi\0\xFF"].concat();
         encode(&message, &record(&words))
@@ -81,7 +81,7 @@ fn what_lies_elsewhere_in_the_event_must_be_within_it() {
 #[test]
 fn text_goes_to_its_nul_the_fields_end_or_the_events() {
     let fields = [("char a[4]", 8, 4, 1), ("char buf[]", 12, 0, 0)];
-    let message = EventMessage::new("group", &format("of_ours", &fields), || 65536).unwrap();
+    let message = EventMessage::new("group", &format("of_ours", &fields), 65536).unwrap();
     let texts = |a, b| Some(vec![(1, FieldValue::Bytes(a)), (2, FieldValue::Bytes(b))]);
     assert_eq!(encode(&message, &record(b"abcdefg\n")), texts(b"abcd", b"efg\n"));
     assert_eq!(encode(&message, &record(b"a\0cdef\0\n")), texts(b"a", b"ef"));
@@ -114,7 +114,7 @@ fn an_event_that_perfetto_does_not_know_is_described() {
         ("char name[8]", 24, 8, 0),
         ("bool ok", 32, 1, 0),
     ];
-    let message = EventMessage::new("mine", &format("of_ours", &fields), || 65540).unwrap();
+    let message = EventMessage::new("mine", &format("of_ours", &fields), 65540).unwrap();
     let descriptor = message.descriptor.as_deref().unwrap();
     let expected = b"\x08\x84\x80\x04\x12\x2a\x0a\x07of_ours\
         \x12\x09\x0a\x03pid\x18\x01\x28\x03\x12\x0a\x0a\x04name\x18\x02\x28\x09\x12\x08\x0a\x02ok\x18\x03\x28\x04\x1a\x04mine";
@@ -126,10 +126,10 @@ fn an_event_that_perfetto_does_not_know_is_described() {
 #[test]
 fn events_of_the_same_name_that_are_others_are_described_too() {
     let of_x86 = format("kvm_exit", &[("unsigned int exit_reason", 8, 4, 0)]);
-    assert!(EventMessage::new("kvm", &of_x86, || 65536).unwrap().descriptor.is_some());
+    assert!(EventMessage::new("kvm", &of_x86, 65536).unwrap().descriptor.is_some());
     let switch = format("sched_switch", &[("pid_t prev_pid", 8, 4, 1)]);
-    assert!(EventMessage::new("sched", &switch, || 65536).unwrap().descriptor.is_none());
-    assert!(EventMessage::new("mali", &switch, || 65536).unwrap().descriptor.is_some());
+    assert!(EventMessage::new("sched", &switch, 65536).unwrap().descriptor.is_none());
+    assert!(EventMessage::new("mali", &switch, 65536).unwrap().descriptor.is_some());
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 use std::collections::VecDeque;
 
-use tracebuf::proto::fields::{compact_sched, ftrace_event_bundle as field, ftrace_stats};
+use tracebuf::proto::fields::{
+    compact_sched, ftrace_event_bundle as field, ftrace_stats, generic_event_descriptor,
+};
 use tracebuf::proto::reader::{FieldValue, Fields, message, messages, number};
 
 use super::super::source::ClockPair;
@@ -18,6 +20,8 @@ const COMMON: &str = "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\ts
                       \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n";
 const SWITCH: u8 = 1;
 const WORK: u8 = 2;
+/// Events that Perfetto has no message for.
+const OTHERS: [u8; 2] = [7, 8];
 const EVENTS: [&str; 3] = ["sched/sched_switch", "workqueue/workqueue_execute_end", "none/none"];
 
 /// A kernel whose pages are made up; a read that is an error is an errno, one that is short is short.
@@ -52,6 +56,12 @@ impl TraceFs for Kernel {
                 "workqueue_execute_end",
                 "\tfield:void * function;\toffset:8;\tsize:8;\tsigned:0;\n",
             ),
+            "events/group/one/format" => {
+                format(OTHERS[0], "one", "\tfield:int of_it;\toffset:8;\tsize:4;\tsigned:1;\n")
+            }
+            "events/group/two/format" => {
+                format(OTHERS[1], "two", "\tfield:int of_it;\toffset:8;\tsize:4;\tsigned:1;\n")
+            }
             _ => return Err(io::ErrorKind::NotFound.into()),
         })
     }
@@ -277,6 +287,23 @@ fn the_first_switch_of_a_processor_can_be_in_full() {
         .collect();
     assert_eq!(told, [(vec![Some(3)], vec![b'b', b'c']), (vec![], vec![b'd', b'e'])]);
     assert_eq!(reader.events(), 5);
+}
+
+#[test]
+fn an_event_without_a_message_has_the_same_number_whatever_else_a_source_reads() {
+    let numbers = |events: &[&str]| {
+        let mut reader = FtraceReader::new(&mut kernel(), events.iter().copied(), true).unwrap();
+        let records = OTHERS.map(|id| vec![id, 0, 0, 0, 9, 0, 0, 0, 1, 0, 0, 0]);
+        let packets = pass(&mut reader, kernel(), vec![Ok(page(1000, 0, &records))]);
+        let told =
+            packets.iter().flat_map(|packet| messages(bundle(packet), field::GENERIC_EVENT_DESCRIPTORS));
+        let told = told.filter_map(|told| number(told, generic_event_descriptor::FIELD_ID));
+        told.collect::<Vec<_>>()
+    };
+    let [one, two] = OTHERS.map(|id| 65_536 + u64::from(id));
+    assert_eq!(numbers(&["group/one", "group/two"]), [one, two]);
+    assert_eq!(numbers(&["group/two"]), [two]);
+    assert_eq!(numbers(&["group/two", "group/one"]), [one, two]);
 }
 
 #[test]

@@ -68,6 +68,33 @@ fn processes_that_are_there_are_told_with_all_their_threads() {
 }
 
 #[test]
+fn very_many_threads_of_a_process_are_told_in_packets_that_a_ring_has_room_for() {
+    let machine = Machine::new("tree-many-threads");
+    process(&machine, 40, "many", "many\0", "");
+    for tid in 1000..3000 {
+        let _ = std::fs::create_dir_all(machine.file_in_proc(&format!("40/task/{tid}")));
+        let _ = std::fs::create_dir_all(machine.file_in_proc(&tid.to_string()));
+        machine.says(&format!("{tid}/status"), &format!("Name:\tworker-{tid}\nTgid:\t40\nPid:\t{tid}\n"));
+    }
+    let recording = Recording::new();
+    let mut out = recording.output();
+    let mut source = ProcessTreeSource::of(machine.proc(), ThreadNumbers::default());
+    source.start(&mut out).expect("a start");
+    source.flush(&mut out);
+    let trees = trees(&recording);
+    let of_it = |tree: &&Vec<u8>| {
+        messages(tree, field::THREADS).any(|thread| number(thread, of_thread::TGID) == Some(40))
+    };
+    let trees: Vec<_> = trees.iter().filter(of_it).collect();
+    assert!(trees.len() == 4 && trees.iter().all(|tree| tree.len() < 32 << 10), "{}", trees.len());
+    let processes = trees.iter().map(|tree| messages(tree, field::PROCESSES).count());
+    assert_eq!(processes.collect::<Vec<_>>(), [1, 0, 0, 0]);
+    let threads = trees.iter().flat_map(|tree| messages(tree, field::THREADS));
+    let threads: BTreeSet<_> = threads.filter_map(|thread| number(thread, of_thread::TID)).collect();
+    assert_eq!(threads.len(), 2002);
+}
+
+#[test]
 fn threads_that_were_met_are_told_with_their_processes_and_those_that_are_gone_are_not() {
     let machine = Machine::new("tree-met");
     let threads = ThreadNumbers::default();

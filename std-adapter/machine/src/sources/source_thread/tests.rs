@@ -135,6 +135,60 @@ fn a_file_that_can_be_read_wakes_its_source_and_no_other() {
     assert_eq!(*calls.lock().expect("it"), ["start", "drain", "drain", "stop"]);
 }
 
+/// As the files of processors that were never on do.
+#[test]
+fn a_file_that_only_tells_of_a_fault_keeps_no_other_from_waking_its_source() {
+    let session = Session::builder().start().expect("a session");
+    let calls = Calls::default();
+    let file = eventfd(0, EventfdFlags::NONBLOCK).expect("a file");
+    let writer = file.try_clone().expect("another");
+    let (read, write) = std::io::pipe().expect("a pipe");
+    // A pipe that can be written to, and that nobody reads, has a fault.
+    drop(read);
+    let mut at_fault = Noting::new("at fault", &Calls::default());
+    at_fault.file = Some(write.into());
+    let mut woken = Noting::new("woken", &calls);
+    woken.file = Some(file);
+    let sources = start(&session, vec![Box::new(at_fault), Box::new(woken)]);
+    wait_for(&calls, 2);
+    std::thread::sleep(Duration::from_millis(100));
+    let _ = rustix::io::write(&writer, &1_u64.to_ne_bytes()).expect("a wake");
+    assert_eq!(wait_for(&calls, 3), ["start", "drain", "drain"]);
+    sources.stop().expect("a stop");
+}
+
+/// One that waits, as for a process whose memory is locked.
+struct Stuck(Sender<()>, Receiver<()>);
+
+impl DataSource for Stuck {
+    fn name(&self) -> &'static str {
+        "stuck"
+    }
+    fn start(&mut self, _: &mut SourceOutput) -> io::Result<()> {
+        Ok(())
+    }
+    fn drain(&mut self, _: &mut SourceOutput) -> Duration {
+        let _ = self.0.send(());
+        let _ = self.1.recv();
+        Duration::from_secs(1000)
+    }
+    fn flush(&mut self, _: &mut SourceOutput) {}
+    fn stop(&mut self, _: &mut SourceOutput) {}
+}
+
+#[test]
+fn nobody_waits_for_ever_for_a_source_that_does() {
+    let session = Session::builder().start().expect("a session");
+    let ((says, is_stuck), (lets_go, waits)) = (channel(), channel());
+    let mut sources = start(&session, vec![Box::new(Stuck(says, waits))]);
+    is_stuck.recv().expect("it begins to wait");
+    assert!(matches!(sources.flush(Duration::from_millis(10)), Err(SessionError::Timeout)));
+    assert!(matches!(sources.end(Duration::from_millis(10)), Err(SessionError::Timeout)));
+    sources.stop().expect("nothing is left to stop");
+    session.stop().expect("a session does not wait for it");
+    drop(lets_go);
+}
+
 #[test]
 fn after_a_panic_sources_are_gone_and_whoever_asks_is_told() {
     let session = Session::builder().start().expect("a session");

@@ -324,6 +324,11 @@ impl Session {
         self.instances.get_mut(at)
     }
 
+    /// The first data source with this number or a higher one.
+    pub(crate) fn instance_from(&self, number: u64) -> Option<&Instance> {
+        self.instances.get(self.instances.partition_point(|one| one.id < number))
+    }
+
     /// What the clock shows that its duration is in.
     pub(crate) const fn clock(&self, clocks: &Clocks) -> u64 {
         if self.config.counts_sleep { clocks.boottime } else { clocks.monotonic }

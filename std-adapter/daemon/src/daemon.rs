@@ -261,10 +261,7 @@ impl Daemon {
 
     fn receive_into(&mut self, room: &mut [u8], connection: u64) {
         let begun = Instant::now();
-        for turn in 0..TURNS {
-            if turn > 0 && begun.elapsed() > LONGEST {
-                return;
-            }
+        for _ in 0..TURNS {
             let Some(stream) = self.streams.get(&connection) else { return };
             match stream.receive(room) {
                 Came::Bytes(len, file) => {
@@ -273,7 +270,7 @@ impl Daemon {
                     self.received += len;
                     self.service.handle(Event::Received { connection, bytes, file });
                     self.act();
-                    if len < RECEIVE && file.is_none() {
+                    if len < RECEIVE && file.is_none() || begun.elapsed() > LONGEST {
                         return;
                     }
                 }

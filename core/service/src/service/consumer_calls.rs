@@ -195,12 +195,10 @@ impl<H: Host> Service<H> {
 
     fn free_for(&mut self, connection: ConnectionId, request: Option<u64>) {
         let id = self.connections.get(&connection).and_then(|one| one.consumer.session);
-        let reads = self.connections.get_mut(&connection).and_then(|one| one.consumer.reads.take());
-        self.readers.remove(&connection);
         if let Some(id) = id {
             self.free(id);
         }
-        self.end_reading(connection, reads);
+        self.stop_reading(connection);
         self.reply_whether(connection, request, true);
     }
 
@@ -217,13 +215,10 @@ impl<H: Host> Service<H> {
         let Some(session) = session else { return self.reject(connection, request) };
         session.detached = Some(key);
         session.consumer = None;
-        let mut reads = None;
         if let Some(one) = self.connections.get_mut(&connection) {
             one.consumer.session = None;
-            reads = one.consumer.reads.take();
         }
-        self.readers.remove(&connection);
-        self.end_reading(connection, reads);
+        self.stop_reading(connection);
         self.reply_whether(connection, request, true);
     }
 

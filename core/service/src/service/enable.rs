@@ -8,8 +8,8 @@ use alloc::vec::Vec;
 use tracebuf::buffer::{Config, TraceBuffer};
 use tracebuf::vm::RingVms;
 
-use super::Service;
 use super::timers::{MS, Timer};
+use super::{Service, make_room};
 use crate::buffers::Buffer;
 use crate::config::{BufferConfig, LONGEST, LONGEST_NAME, TraceConfig, cut};
 use crate::filter::{Filtering, TraceFilter};
@@ -132,7 +132,8 @@ impl<H: Host> Service<H> {
             self.log(format!("producers {whose} are served from now on, as user {uid} wants"));
         }
         if config.guardrails {
-            self.note_guarded(config.name.clone());
+            make_room(&mut self.guarded, &config.name, MOST_GUARDED, |began| Some(*began));
+            self.guarded.insert(config.name.clone(), self.now);
         }
         self.last.session += 1;
         let id = self.last.session;
@@ -195,14 +196,6 @@ impl<H: Host> Service<H> {
             return Err(format!("Guardrail: a session named \"{}\" began less than 300 s ago", config.name));
         }
         Ok(())
-    }
-
-    fn note_guarded(&mut self, name: String) {
-        if self.guarded.len() >= MOST_GUARDED {
-            let oldest = self.guarded.iter().min_by_key(|(_, began)| **began).map(|(name, _)| name.clone());
-            oldest.into_iter().for_each(|name| _ = self.guarded.remove(&name));
-        }
-        self.guarded.insert(name, self.now);
     }
 
     /// A session begins beside so many others with the same semaphore as each of them allows.

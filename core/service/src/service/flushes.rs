@@ -120,7 +120,8 @@ impl<H: Host> Service<H> {
         self.timers.remove(&(flush.timer, Timer::Flush(number)));
         self.scrape(flush.session);
         let clocks = self.host.clocks();
-        let is_last = [flags::STOP, flags::CLONE].iter().any(|of| (of ^ flush.flags) & flags::REASON == 0);
+        let reason = |flags: u64| flags & flags::REASON;
+        let is_last = [flags::STOP, flags::CLONE].map(reason).contains(&reason(flush.flags));
         let late: Vec<(String, String)> = match self.sessions.get(&flush.session) {
             Some(session) if !is_answered => {
                 let waits = |one: &&Instance| flush.waiting.contains(&one.producer) && one.is_flushed;

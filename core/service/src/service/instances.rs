@@ -134,7 +134,9 @@ impl<H: Host> Service<H> {
         }
         // What it is told may be too much for it: then it is gone, and all of its data sources with it.
         let Some(producer) = self.producers.get_mut(&number) else { return };
-        producer.allowed().into_iter().for_each(|allowed| _ = allowed.allow(buffer));
+        if let Some(allowed) = producer.allowed() {
+            allowed.allow(buffer);
+        }
         self.last.instance += 1;
         let next = self.last.instance;
         if let Some(program) = RingProgram::of(&source.name, &source.whole, &config)

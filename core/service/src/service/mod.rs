@@ -128,6 +128,14 @@ impl<H: Host> fmt::Debug for Service<H> {
     }
 }
 
+/// Forgets the oldest name if there are so many, and no place for another.
+fn make_room<V>(names: &mut BTreeMap<String, V>, name: &str, most: usize, time: fn(&V) -> Option<u64>) {
+    if names.len() >= most && !names.contains_key(name) {
+        let oldest = names.iter().min_by_key(|(_, of)| time(of)).map(|(name, _)| name.clone());
+        oldest.into_iter().for_each(|name| _ = names.remove(&name));
+    }
+}
+
 impl<H: Host> Service<H> {
     /// A service to which nobody has connected.
     pub fn new(host: H) -> Self {

@@ -1,7 +1,6 @@
 //! What consumers hear unasked.
 
 use alloc::collections::BTreeSet;
-use alloc::string::String;
 
 use tracebuf::proto::fields::consumer::{
     clone_trigger_hit, data_source_instance_state_change as change, observable_events,
@@ -11,7 +10,7 @@ use tracebuf::proto::fields::consumer::{
 use super::Service;
 use super::reading::MOST_UNSENT;
 use crate::host::{ConnectionId, Host};
-use crate::sessions::{FiredTrigger, InstanceState};
+use crate::sessions::{FiredTrigger, Instance, InstanceState};
 use crate::wire::ProtoBuilder;
 use crate::wire::frames;
 
@@ -65,11 +64,9 @@ impl<H: Host> Service<H> {
     /// A data source is in another state.
     pub(super) fn observe_instance(&mut self, id: u64, instance: u64) {
         let Some(connection) = self.observer(id, INSTANCES) else { return };
-        let Some(told) = self.instance(id, instance).map(|one| (one.producer, one.state, one.source.clone()))
-        else {
-            return;
-        };
-        let Some(told) = self.change(told) else { return };
+        let session = self.sessions.get(&id);
+        let one = session.and_then(|of| of.instance_from(instance)).filter(|one| one.id == instance);
+        let Some(told) = one.and_then(|one| self.change(one)) else { return };
         let Some(one) = self.connections.get_mut(&connection) else { return };
         if one.consumer.tells_from.is_some_and(|from| instance >= from) {
             return;
@@ -87,17 +84,17 @@ impl<H: Host> Service<H> {
         }
     }
 
-    /// What is said of a data source of a producer in this state.
-    fn change(&self, (number, state, source): (u16, InstanceState, String)) -> Option<ProtoBuilder> {
-        let state = match state {
+    /// What is said of a data source, as it is.
+    fn change(&self, one: &Instance) -> Option<ProtoBuilder> {
+        let state = match one.state {
             InstanceState::Configured | InstanceState::Stopped => 1_u32,
             InstanceState::Started => 2,
             InstanceState::Starting | InstanceState::Stopping => return None,
         };
-        let name = self.producers.get(&number).map(|producer| producer.name()).unwrap_or_default();
+        let name = self.producers.get(&one.producer).map(|producer| producer.name()).unwrap_or_default();
         let told = ProtoBuilder::new()
             .bytes(change::PRODUCER_NAME, name.as_bytes())
-            .bytes(change::DATA_SOURCE_NAME, source.as_bytes())
+            .bytes(change::DATA_SOURCE_NAME, one.source.as_bytes())
             .number(change::STATE, state);
         Some(told)
     }
@@ -173,12 +170,8 @@ impl<H: Host> Service<H> {
             let is_full = one.consumer.changes.as_bytes().len() > MOST;
             let Some(from) = one.consumer.tells_from.filter(|_| !is_full) else { return };
             let session = one.consumer.session.and_then(|id| self.sessions.get(&id));
-            let next = session.and_then(|session| {
-                // They are in the order of their numbers.
-                let at = session.instances.partition_point(|one| one.id < from);
-                session.instances.get(at)
-            });
-            let told = next.and_then(|one| self.change((one.producer, one.state, one.source.clone())));
+            let next = session.and_then(|session| session.instance_from(from));
+            let told = next.and_then(|one| self.change(one));
             let from = next.map(|one| one.id + 1);
             let Some(one) = self.connections.get_mut(&connection) else { return };
             let changes = core::mem::take(&mut one.consumer.changes);

@@ -62,6 +62,13 @@ impl<H: Host> Service<H> {
         self.reply(connection, request, &ProtoBuilder::new());
     }
 
+    /// A consumer has no session any more: if it reads, it hears the end.
+    pub(super) fn stop_reading(&mut self, connection: ConnectionId) {
+        self.readers.remove(&connection);
+        let reads = self.connections.get_mut(&connection).and_then(|one| one.consumer.reads.take());
+        self.end_reading(connection, reads);
+    }
+
     /// Sends a consumer some packets. Returns whether more can be read at once.
     pub(super) fn read_turn(&mut self, connection: ConnectionId) -> bool {
         let Some(one) = self.connections.get(&connection) else { return false };

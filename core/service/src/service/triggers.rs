@@ -3,9 +3,9 @@
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use super::Service;
 use super::reading::MOST_UNSENT;
 use super::timers::{MS, Timer};
+use super::{Service, make_room};
 use crate::config::Trigger;
 use crate::host::Host;
 use crate::sessions::{FiredTrigger, State};
@@ -59,12 +59,7 @@ impl<H: Host> Service<H> {
     }
 
     fn note_fired(&mut self, name: &str, now: u64) {
-        if self.fired.len() >= MOST_NAMES && !self.fired.contains_key(name) {
-            // Nothing is known any more of the one that was fired longest ago.
-            let oldest = self.fired.iter().min_by_key(|(_, times)| times.back().copied());
-            let oldest = oldest.map(|(name, _)| name.clone());
-            oldest.into_iter().for_each(|name| _ = self.fired.remove(&name));
-        }
+        make_room(&mut self.fired, name, MOST_NAMES, |times| times.back().copied());
         let times = self.fired.entry(name.to_string()).or_default();
         if times.len() >= MOST_COUNTED {
             times.pop_front();
@@ -100,10 +95,10 @@ impl<H: Host> Service<H> {
         };
         let clones = session.config.triggers.as_ref().is_some_and(|triggers| triggers.clones);
         let starts = session.config.triggers.as_ref().is_some_and(|triggers| triggers.starts);
-        let is_to_tell = clones && session.hits.len() < MOST_UNTOLD;
-        if is_to_tell {
+        if clones && session.hits.len() < MOST_UNTOLD {
             let due = self.now.saturating_add(trigger.stop_delay_ms.saturating_mul(MS));
             session.hits.push((due, fired.clone()));
+            self.timers.insert((due, Timer::Clone(id)));
         }
         if session.told.triggers.len() < MOST_UNTOLD {
             session.told.triggers.push(fired);
@@ -114,10 +109,8 @@ impl<H: Host> Service<H> {
                 self.start(id);
                 self.end_after(id, trigger.stop_delay_ms);
             }
-            _ if is_to_tell => self.set_timer(trigger.stop_delay_ms.saturating_mul(MS), Timer::Clone(id)),
-            _ if clones => {}
             // One that is still to be started by hand ends so long after that.
-            (false, State::Started) if is_first => self.end_after(id, trigger.stop_delay_ms),
+            (false, State::Started) if is_first && !clones => self.end_after(id, trigger.stop_delay_ms),
             _ => {}
         }
         true

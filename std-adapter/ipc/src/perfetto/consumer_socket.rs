@@ -82,8 +82,8 @@ impl ConsumerSocketBuilder {
     }
 
     /// Creates the socket at this path, and answers consumers from now on, until it is dropped. A socket that a killed
-    /// process has left there is replaced. The session does not end later because of it, unless
-    /// a consumer clones it just then: a clone takes up to ten seconds.
+    /// process has left there is replaced. The session does not end later because of it, unless a
+    /// consumer clones it just then: a clone takes up to ten seconds.
     ///
     /// # Errors
     /// Something listens there already, or what the system says; [`SessionError::Forked`] in a child after a fork.

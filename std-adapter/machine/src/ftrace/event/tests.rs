@@ -33,7 +33,9 @@ fn record(own: &[u8]) -> Vec<u8> {
 }
 
 fn known(format: &EventFormat) -> EventMessage {
-    EventMessage::new("group", format, u32::MAX).unwrap()
+    let message = EventMessage::new("group", format, u32::MAX).unwrap();
+    assert!(message.descriptor.is_none(), "a message of its own");
+    message
 }
 
 #[test]

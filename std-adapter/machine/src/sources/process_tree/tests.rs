@@ -29,6 +29,16 @@ fn trees(recording: &Recording) -> Vec<Vec<u8>> {
     trees.filter(|tree| !tree.is_empty()).map(<[u8]>::to_vec).collect()
 }
 
+/// Those of a trace that tells of what is there.
+fn trees_at_start(machine: &Machine) -> Vec<Vec<u8>> {
+    let recording = Recording::new();
+    let mut out = recording.output();
+    let mut source = ProcessTreeSource::of(machine.proc(), ThreadNumbers::default());
+    source.start(&mut out).expect("a start");
+    source.flush(&mut out);
+    trees(&recording)
+}
+
 fn texts(of: &[u8], field: u32) -> Vec<String> {
     messages(of, field).map(|text| String::from_utf8_lossy(text).into_owned()).collect()
 }
@@ -38,12 +48,7 @@ fn processes_that_are_there_are_told_with_all_their_threads() {
     let machine = Machine::new("tree");
     process(&machine, 40, "cat", "/bin/cat\0a b\0\0c\0", "NSpid:\t40\t3\nKthread:\t0\n");
     process(&machine, 50, "kworker/0:1-events", "", "Kthread:\t1\n");
-    let recording = Recording::new();
-    let mut out = recording.output();
-    let mut source = ProcessTreeSource::of(machine.proc(), ThreadNumbers::default());
-    source.start(&mut out).expect("a start");
-    source.flush(&mut out);
-    let trees = trees(&recording);
+    let trees = trees_at_start(&machine);
     // 41 and 51 are threads: folders that `/proc` does not list have no process.
     let trees: Vec<_> = trees.iter().filter(|tree| messages(tree, field::PROCESSES).count() > 0).collect();
     assert_eq!(trees.len(), 2);
@@ -76,12 +81,7 @@ fn very_many_threads_of_a_process_are_told_in_packets_that_a_ring_has_room_for()
         let _ = std::fs::create_dir_all(machine.file_in_proc(&tid.to_string()));
         machine.says(&format!("{tid}/status"), &format!("Name:\tworker-{tid}\nTgid:\t40\nPid:\t{tid}\n"));
     }
-    let recording = Recording::new();
-    let mut out = recording.output();
-    let mut source = ProcessTreeSource::of(machine.proc(), ThreadNumbers::default());
-    source.start(&mut out).expect("a start");
-    source.flush(&mut out);
-    let trees = trees(&recording);
+    let trees = trees_at_start(&machine);
     let of_it = |tree: &&Vec<u8>| {
         messages(tree, field::THREADS).any(|thread| number(thread, of_thread::TGID) == Some(40))
     };
